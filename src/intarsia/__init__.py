@@ -1,0 +1,43 @@
+"""Intarsia: indexes inlaid in Parquet.
+
+Adds page indexes and user-defined indexes to Parquet files that every ordinary reader still reads,
+and answers selective questions by reading only the pages that can match.
+"""
+
+from intarsia.errors import (
+    FormatError,
+    IndexSpecError,
+    IntarsiaError,
+    IntarsiaWarning,
+    MissingDependencyError,
+    PathError,
+    PredicateError,
+    UnsupportedError,
+)
+from intarsia.index.lookup import Lookup
+from intarsia.ranges import RowRanges
+from intarsia.read.dataset import Dataset, dataset
+from intarsia.read.file import ParquetFile
+from intarsia.version import __version__
+from intarsia.write.embed import add_indexes, list_indexes
+from intarsia.write.writer import write_table
+
+__all__ = [
+    "Dataset",
+    "FormatError",
+    "IndexSpecError",
+    "IntarsiaError",
+    "IntarsiaWarning",
+    "Lookup",
+    "MissingDependencyError",
+    "ParquetFile",
+    "PathError",
+    "PredicateError",
+    "RowRanges",
+    "UnsupportedError",
+    "__version__",
+    "add_indexes",
+    "dataset",
+    "list_indexes",
+    "write_table",
+]

@@ -1,0 +1,208 @@
+"""Splicing: wanted pages of a column, concatenated under a synthetic footer, read by pyarrow.
+
+::
+
+    file      PAR1 [dict][p0][p1][p2][p3] … footer          the chunk of one column wanted
+    ^dict      ^p1     ^p3 spliced   PAR1 [dict][p1][p3] footer'                   a small Parquet
+    file of that column alone
+
+The synthetic footer carries the schema elements of one root, bit for bit, so pyarrow makes the same
+Arrow type of it as it would reading the whole file. Several row groups become several row groups.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import FormatError
+from intarsia.format.footer import MAGIC, framed
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData, KeyValue, RowGroup, SchemaElement
+from intarsia.format.schema import Root
+from intarsia.format.thrift import (
+    Span,
+    decode,
+    encode,
+    list_elements,
+    list_span,
+    replace_fields,
+    spans,
+    zigzag,
+)
+
+_ARROW_SCHEMA = "ARROW:schema"
+_I32, _I64 = 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkBytes:
+    """What is kept of one leaf's chunk: its dictionary page, if any, and whole data pages."""
+
+    metadata: ColumnMetaData
+    dictionary: memoryview | None
+    pages: Sequence[memoryview]
+    num_values: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupBytes:
+    """The same ``num_rows`` rows of every leaf of one root."""
+
+    num_rows: int
+    chunks: Sequence[ChunkBytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RootTemplate:
+    """The parts of a synthetic footer that are the same for all pages of one root."""
+
+    name: str
+    fields: tuple[Span, ...]
+
+
+class SchemaTemplates:
+    """Templates for the roots of one file, cut from the bytes of its footer."""
+
+    def __init__(self, footer: bytes) -> None:
+        fields = {span.number: span for span in spans(footer)[0]}
+        self._version = fields.get(1, Span(1, _I32, zigzag(1)))
+        self._elements = list_elements(fields[2].value)
+        self._created_by = fields.get(6)
+        orders = fields.get(7)
+        self._orders = list_elements(orders.value) if orders else None
+        self._arrow_schema = _stored_arrow_schema(fields.get(5))
+
+    def arrow_schema(self) -> pa.Schema:
+        """The file's schema as pyarrow reads it, without its key/value metadata."""
+        orders = [list_span(7, self._orders)] if self._orders else []
+        stored = self._key_values(self._arrow_schema)
+        head = self._head(self._elements, stored, orders)
+        footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
+        return _open(MAGIC + framed(footer)).schema_arrow.remove_metadata()
+
+    def logical(self, root: Root) -> RootTemplate:
+        """Decodes a root to its Arrow type."""
+        elements = [_one_child(self._elements[0]), *_slice(self._elements, root.elements)]
+        leaves = _slice(self._orders, root.leaves) if self._orders else []
+        orders = [list_span(7, leaves)] if leaves else []
+        stored = None
+        if self._arrow_schema is not None:
+            at = self._arrow_schema.get_field_index(root.name)
+            if at >= 0:
+                stored = pa.schema([self._arrow_schema.field(at)])
+        return RootTemplate(root.name, self._head(elements, self._key_values(stored), orders))
+
+    def physical(self, root: Root, leaf: SchemaElement) -> RootTemplate:
+        """Decodes a flat root to its physical type: the values that PLAIN encoding would hold."""
+        bare = SchemaElement(
+            type=leaf.type,
+            type_length=leaf.type_length,
+            repetition_type=leaf.repetition_type,
+            name=leaf.name,
+        )
+        elements = [_one_child(self._elements[0]), encode(bare)]
+        return RootTemplate(root.name, self._head(elements, [], []))
+
+    def _head(
+        self, elements: list[bytes], key_values: list[Span], orders: list[Span]
+    ) -> tuple[Span, ...]:
+        created_by = [self._created_by] if self._created_by else []
+        return (self._version, list_span(2, elements), *key_values, *created_by, *orders)
+
+    @staticmethod
+    def _key_values(schema: pa.Schema | None) -> list[Span]:
+        """Arrow's own type of the root; without it, time zones and dictionaries are lost."""
+        if schema is None:
+            return []
+        text = base64.b64encode(schema.serialize().to_pybytes()).decode()
+        return [list_span(5, [encode(KeyValue(key=_ARROW_SCHEMA, value=text))])]
+
+
+def decode_root(
+    template: RootTemplate, groups: Sequence[RowGroupBytes], *, verify_checksums: bool = False
+) -> pa.ChunkedArray:
+    """All rows of ``groups``, in order, as pyarrow decodes them.
+
+    Raises ``FormatError`` where pyarrow cannot decode the pages.
+    """
+    try:
+        file = _open(splice(template, groups), verify_checksums)
+        table = file.read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"cannot decode: {error}") from error
+    expected = sum(group.num_rows for group in groups)
+    if table.num_rows != expected or table.num_columns != 1:
+        raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
+    return table.column(0)
+
+
+def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:
+    """The bytes of a Parquet file of one root that holds just ``groups``."""
+    parts: list[bytes | memoryview] = [MAGIC]
+    at = len(MAGIC)
+    encoded = []
+    for group in groups:
+        chunks = []
+        for chunk in group.chunks:
+            pieces = [*([chunk.dictionary] if chunk.dictionary else []), *chunk.pages]
+            size = sum(piece.nbytes for piece in pieces)
+            chunks.append(_relocated(chunk, at, size))
+            parts += pieces
+            at += size
+        row_group = RowGroup(columns=chunks, total_byte_size=0, num_rows=group.num_rows)
+        encoded.append(encode(row_group))
+    rows = sum(group.num_rows for group in groups)
+    footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), list_span(4, encoded)])
+    return b"".join([*parts, framed(footer)])
+
+
+def _relocated(chunk: ChunkBytes, at: int, size: int) -> ColumnChunk:
+    """The chunk's metadata with its bytes, ``size`` of them, at offset ``at``."""
+    dictionary = chunk.dictionary.nbytes if chunk.dictionary else 0
+    old = chunk.metadata
+    metadata = ColumnMetaData(
+        type=old.type,
+        encodings=old.encodings,
+        path_in_schema=old.path_in_schema,
+        codec=old.codec,
+        num_values=chunk.num_values,
+        total_uncompressed_size=max(old.total_uncompressed_size, size),
+        total_compressed_size=size,
+        data_page_offset=at + dictionary,
+        dictionary_page_offset=at if dictionary else None,
+    )
+    return ColumnChunk(file_offset=0, meta_data=metadata)
+
+
+def _open(data: bytes, verify_checksums: bool = False) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pa.BufferReader(data),
+        page_checksum_verification=verify_checksums,
+        pre_buffer=False,
+    )
+
+
+def _one_child(root: bytes) -> bytes:
+    """The schema's root element with one child instead of however many it has."""
+    fields, _ = spans(root)
+    return replace_fields(fields, [Span(5, _I32, zigzag(1))])
+
+
+def _slice(items: list[bytes], where: range) -> list[bytes]:
+    return items[where.start : where.stop]
+
+
+def _stored_arrow_schema(key_values: Span | None) -> pa.Schema | None:
+    """The Arrow schema that the writer stored, where it is there and readable."""
+    for element in list_elements(key_values.value) if key_values else ():
+        entry, _ = decode(KeyValue, element)
+        if entry.key == _ARROW_SCHEMA and entry.value:
+            try:
+                return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(entry.value)))
+            except (pa.ArrowException, OSError, ValueError):
+                return None
+    return None

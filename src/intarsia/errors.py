@@ -1,0 +1,94 @@
+"""Every error and warning Intarsia raises, under one root.
+
+::
+
+    IntarsiaError ├── FormatError            the bytes are not (valid) Parquet           also a
+    ValueError │   └── UnsupportedError   valid, but encrypted, signed or too new     also a
+    NotImplementedError ├── PredicateError         a filter names or compares what is not there
+    also a ValueError ├── IndexSpecError         an index cannot be built as asked           also a
+    ValueError ├── PathError              nothing (readable) at a path                also a
+    FileNotFoundError └── MissingDependencyError an extra is not installed, or no Java       also an
+    ImportError
+
+    IntarsiaWarning            an index was ignored; the answer is the same
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a file: as much as is known. ``offset`` is in bytes from the file's start."""
+
+    file: str | None = None
+    row_group: int | None = None
+    column: str | None = None
+    page: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        named = (
+            ("", self.file),
+            ("row group ", self.row_group),
+            ("column ", self.column),
+            ("page ", self.page),
+            ("offset ", self.offset),
+        )
+        return ", ".join(f"{name}{value}" for name, value in named if value is not None)
+
+
+class IntarsiaError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class FormatError(IntarsiaError, ValueError):
+    """The bytes at hand are not what the Parquet specification asks for."""
+
+    def __init__(self, message: str, where: Where | None = None) -> None:
+        self.message = message
+        self.where = where or Where()
+        super().__init__(message, where)
+
+    def __str__(self) -> str:
+        place = str(self.where)
+        return f"{place}: {self.message}" if place else self.message
+
+    def at(self, where: Where) -> FormatError:
+        """The same error with the parts of ``where`` it did not know itself."""
+        mine, other = self.where, where
+        merged = Where(
+            *(
+                getattr(mine, name) if getattr(mine, name) is not None else getattr(other, name)
+                for name in Where.__slots__
+            )
+        )
+        return type(self)(self.message, merged)
+
+
+class UnsupportedError(FormatError, NotImplementedError):
+    """Valid Parquet that this version does not read or will not change."""
+
+
+class PredicateError(IntarsiaError, ValueError):
+    """A filter that cannot be understood, or that does not fit the schema."""
+
+
+class IndexSpecError(IntarsiaError, ValueError):
+    """An index that cannot be built as it was asked for."""
+
+
+class PathError(IntarsiaError, FileNotFoundError):
+    """There is nothing, or nothing readable, where a path points."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingDependencyError(IntarsiaError, ImportError):
+    """Something optional was asked for and is not installed."""
+
+
+class IntarsiaWarning(UserWarning):
+    """An index could not be used and was ignored. Answers do not change, only the work."""

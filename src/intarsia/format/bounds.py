@@ -1,0 +1,136 @@
+"""What is known of the values in row groups or pages: bounds, and counts of NULL and NaN.
+
+Statistics of old or careless writers are weeded out here, so that what is left can be believed:
+
+- the deprecated ``min``/``max`` count only for signed order, or where both are equal;
+- ``min_value``/``max_value`` count only where the file declares the column's order;
+- a count that is missing is unknown, not 0; a page of NULLs only that counts none is unknown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia.format.metadata import ColumnMetaData, ColumnOrder, Statistics
+from intarsia.format.order import Domain, Keys, ValueOrder
+from intarsia.format.page_index import ColumnIndex
+
+Int64Array = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """Bounds of ``n`` row groups or pages; every array has shape ``(n,)``.
+
+    ``low`` and ``high`` are keys of ``order`` and hold where ``bounded``. ``all_null`` marks places
+    without a value. ``null_counts`` and ``nan_counts`` are ``UNKNOWN`` (-1) where nobody counted.
+    """
+
+    order: ValueOrder
+    low: Keys
+    high: Keys
+    bounded: BoolArray
+    all_null: BoolArray
+    null_counts: Int64Array
+    nan_counts: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.bounded)
+
+
+def order_is_declared(column_order: ColumnOrder | None) -> bool:
+    """Does the file say how ``min_value`` and ``max_value`` of a column compare?
+
+    Under either of the orders known for numbers and strings the keys of ``ValueOrder`` compare
+    right, because NaN bounds are not used and both zeros are one key.
+    """
+    return column_order is not None and (
+        column_order.TYPE_ORDER is not None or column_order.IEEE_754_TOTAL_ORDER is not None
+    )
+
+
+def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declared: bool) -> Bounds:
+    """Bounds of ``n`` column chunks from their statistics."""
+    lows, highs = [], []
+    statistics = [chunk.statistics or Statistics() for chunk in chunks]
+    for stats in statistics:
+        low, high = _believed(stats, order, declared)
+        lows.append(low)
+        highs.append(high)
+    null_counts = np.array([_count(s.null_count) for s in statistics], dtype=np.int64)
+    num_values = np.array([chunk.num_values for chunk in chunks], dtype=np.int64)
+    nan_counts = np.array([_count(s.nan_count) for s in statistics], dtype=np.int64)
+    all_null = (null_counts == num_values) & np.array([low is None for low in lows], dtype=np.bool_)
+    return _bounds(order, lows, highs, all_null, null_counts, nan_counts)
+
+
+def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bounds:
+    """Bounds of the pages of one chunk from its ColumnIndex."""
+    pages = len(index)
+    unknown = np.full(pages, UNKNOWN, dtype=np.int64)
+    null_counts = unknown if index.null_counts is None else index.null_counts
+    nan_counts = unknown if index.nan_counts is None else index.nan_counts
+    nothing: list[bytes | None] = [None] * pages
+    usable = declared and order.is_defined
+    # A page of NULLs only that has none contradicts itself: nothing is known of it.
+    all_null = index.null_pages & (null_counts != 0)
+    bounds = _bounds(
+        order,
+        index.min_values if usable else nothing,
+        index.max_values if usable else nothing,
+        all_null,
+        null_counts,
+        nan_counts,
+    )
+    return Bounds(
+        order,
+        bounds.low,
+        bounds.high,
+        bounds.bounded & ~index.null_pages,
+        all_null,
+        np.where(index.null_pages & (null_counts == 0), UNKNOWN, null_counts),
+        nan_counts,
+    )
+
+
+def _bounds(
+    order: ValueOrder,
+    lows: Sequence[bytes | None],
+    highs: Sequence[bytes | None],
+    all_null: BoolArray,
+    null_counts: Int64Array,
+    nan_counts: Int64Array,
+) -> Bounds:
+    if not order.is_defined:
+        blank = np.zeros(len(lows), dtype=np.int64)
+        none = np.zeros(len(lows), dtype=np.bool_)
+        return Bounds(order, blank, blank, none, all_null, null_counts, nan_counts)
+    low, low_usable = order.keys(lows)
+    high, high_usable = order.keys(highs)
+    bounded = low_usable & high_usable
+    # Bounds the wrong way round were written under some other order.
+    bounded &= np.asarray(low <= high, dtype=np.bool_)
+    return Bounds(order, low, high, bounded, all_null, null_counts, nan_counts)
+
+
+def _believed(
+    stats: Statistics, order: ValueOrder, declared: bool
+) -> tuple[bytes | None, bytes | None]:
+    if stats.min_value is not None and stats.max_value is not None:
+        return (stats.min_value, stats.max_value) if declared else (None, None)
+    signed = order.domain not in (Domain.BYTES, Domain.UNDEFINED) and not (
+        order.stored is None or order.stored.kind == "u"
+    )
+    if stats.min is not None and stats.max is not None and (signed or stats.min == stats.max):
+        return stats.min, stats.max
+    return None, None
+
+
+def _count(value: int | None) -> int:
+    return UNKNOWN if value is None or value < 0 else value

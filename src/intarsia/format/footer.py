@@ -1,0 +1,127 @@
+"""Finding, checking and extending the footer of a Parquet file.
+
+A file ends in ``<FileMetaData> <4-byte little-endian length> PAR1``. An edited footer keeps every
+byte of the fields it does not replace, known to this version or not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.format.metadata import FileMetaData, KeyValue
+from intarsia.format.thrift import decode, encode, list_elements, list_span, replace_fields, spans
+from intarsia.source import Source, TailSource
+
+MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
+_DRAFT_MAGIC = b"RED1"
+TRAILER_BYTES = 8
+TAIL_BYTES = 64 * 1024
+"""How much of a file's end is read at once in the hope that it holds the whole footer."""
+
+_KEY_VALUE_METADATA = 5
+_ENCRYPTION_ALGORITHM = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A decoded footer, its bytes, and a source that still holds the file's tail in memory."""
+
+    metadata: FileMetaData
+    raw: bytes
+    offset: int
+    """Where the metadata starts, in bytes from the start of the file."""
+    source: Source
+
+
+def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
+    """Read and decode the footer in one request, two where it is longer than ``tail_bytes``.
+
+    Raises ``FormatError`` for what is not a whole Parquet file, ``UnsupportedError`` for an
+    encrypted footer or the magic of the format's first draft.
+    """
+    size = source.size
+    if size < len(MAGIC) + TRAILER_BYTES:
+        raise FormatError(f"{size} bytes are too few for a Parquet file")
+    tail = source.read([(size - min(size, tail_bytes), min(size, tail_bytes))])[0]
+    length, magic = struct.unpack("<I4s", tail[-TRAILER_BYTES:])
+    _check_magic(magic, size)
+    offset = size - TRAILER_BYTES - length
+    if offset < len(MAGIC):
+        raise FormatError(
+            f"the footer claims {length:,} bytes of a file of {size:,}", Where(offset=size - 8)
+        )
+    if length + TRAILER_BYTES > tail.nbytes:
+        tail = source.read([(offset, length + TRAILER_BYTES)])[0]
+    raw = bytes(tail[-(length + TRAILER_BYTES) : -TRAILER_BYTES])
+    try:
+        metadata, _ = decode(FileMetaData, raw)
+    except FormatError as error:
+        raise error.at(Where(offset=offset)) from error
+    _check_counts(metadata, offset)
+    return Footer(metadata, raw, offset, TailSource(source, tail))
+
+
+def _check_magic(magic: bytes, size: int) -> None:
+    if magic == MAGIC:
+        return
+    where = Where(offset=size - len(MAGIC))
+    if magic == _ENCRYPTED_MAGIC:
+        raise UnsupportedError("the footer is encrypted; it cannot be read without its key", where)
+    if magic == _DRAFT_MAGIC:
+        raise UnsupportedError("this is the format's first draft (RED1), never released", where)
+    raise FormatError(
+        f"not a Parquet file, or one that was cut short: it ends in {magic!r}, not b'PAR1'", where
+    )
+
+
+def _check_counts(metadata: FileMetaData, offset: int) -> None:
+    rows = sum(group.num_rows for group in metadata.row_groups)
+    if metadata.num_rows < 0 or any(group.num_rows < 0 for group in metadata.row_groups):
+        raise FormatError("a negative number of rows", Where(offset=offset))
+    if metadata.row_groups and rows != metadata.num_rows:
+        raise FormatError(
+            f"{metadata.num_rows:,} rows in the file, {rows:,} in its row groups",
+            Where(offset=offset),
+        )
+
+
+def check_editable(raw: bytes) -> None:
+    """Raise ``UnsupportedError`` for a footer that an edit would make unreadable.
+
+    A signed plaintext footer (``encryption_algorithm`` is set) is followed by a signature over the
+    very bytes an edit would change.
+    """
+    if any(span.number == _ENCRYPTION_ALGORITHM for span in spans(raw)[0]):
+        raise UnsupportedError("the footer is signed; changing the file would break its signature")
+
+
+def with_key_values(raw: bytes, entries: Mapping[str, str | None]) -> bytes:
+    """The footer ``raw`` with key/value entries set, or removed where the value is None.
+
+    Every other field, and every other entry, keeps its bytes.
+    """
+    check_editable(raw)
+    fields, _ = spans(raw)
+    current = next((span for span in fields if span.number == _KEY_VALUE_METADATA), None)
+    kept = [
+        element
+        for element in (list_elements(current.value) if current else ())
+        if decode(KeyValue, element)[0].key not in entries
+    ]
+    added = [
+        encode(KeyValue(key=key, value=value))
+        for key, value in entries.items()
+        if value is not None
+    ]
+    if not kept and not added:
+        return replace_fields([s for s in fields if s.number != _KEY_VALUE_METADATA], [])
+    return replace_fields(fields, [list_span(_KEY_VALUE_METADATA, kept + added)])
+
+
+def framed(raw: bytes) -> bytes:
+    """A footer's bytes as they end a file: with their length and the magic."""
+    return raw + struct.pack("<I", len(raw)) + MAGIC

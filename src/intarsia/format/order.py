@@ -1,0 +1,357 @@
+"""One table of value orders, by physical and logical type.
+
+An order turns encoded bounds into *keys* that compare as the column's values do, and a literal of a
+filter into the keys that bracket it. Everything that compares values of a file does it on keys:
+
+==============================  ==========================================  ================
+physical and logical type       keys                                        compared as
+==============================  ==========================================  ================
+BOOLEAN                         uint8                                       false < true
+INT32/64, signed or plain       int64                                       signed
+INT32/64, UINT_*                uint64                                      unsigned
+DATE, TIME, TIMESTAMP           int64, in the column's unit                 signed
+DECIMAL, any physical type      unscaled value: int64, or Python integers   signed
+FLOAT, DOUBLE, FLOAT16          float32, float64, float16                   NaN has no place
+BYTE_ARRAY and FIXED, strings   bytes                                       unsigned, bytewise
+INT96, INTERVAL, VARIANT, GEO*  none                                        undefined
+==============================  ==========================================  ================
+
+Source: the specification's ``ColumnOrder`` in ``parquet.thrift`` and its LogicalTypes document.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from intarsia.format.metadata import ConvertedType, LogicalType, SchemaElement, Type
+
+Keys = NDArray[Any]
+Key = Any
+"""One key: an int, a float or bytes, as the table above says."""
+
+
+class Domain(Enum):
+    """What a column's values mean, as far as comparing them with a literal goes."""
+
+    BOOLEAN = auto()
+    INTEGER = auto()
+    DATE = auto()
+    TIME = auto()
+    TIMESTAMP = auto()
+    DECIMAL = auto()
+    FLOAT = auto()
+    BYTES = auto()
+    UNDEFINED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOrder:
+    """The order of one column's values."""
+
+    domain: Domain
+    stored: np.dtype[Any] | None = None
+    """How a bound's bytes are read; None for byte strings and big-endian decimals."""
+    key: np.dtype[Any] = np.dtype(object)  # noqa: RUF009 # a dtype is immutable
+    width: int | None = None
+    """Bytes a value takes, where all take the same."""
+    per_second: int = 0
+    """Ticks a second, of times and timestamps."""
+    utc: bool = False
+    scale: int = 0
+    """Digits after the point, of decimals."""
+
+    @property
+    def is_defined(self) -> bool:
+        return self.domain is not Domain.UNDEFINED
+
+    @property
+    def has_nan(self) -> bool:
+        return self.domain is Domain.FLOAT
+
+    def keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
+        """Keys of ``n`` encoded values, and which of them are usable: both of shape ``(n,)``.
+
+        A missing value, one of the wrong width, and NaN are not usable.
+        """
+        if self.stored is not None:
+            return self._fixed_width_keys(values)
+        usable = np.array(
+            [v is not None and self.width in (None, len(v)) for v in values], dtype=np.bool_
+        )
+        keys = np.empty(len(values), dtype=object)
+        big_endian = self.domain is Domain.DECIMAL
+        for i, value in enumerate(values):
+            known = (value or b"") if usable[i] else b""
+            keys[i] = int.from_bytes(known, "big", signed=True) if big_endian else known
+        return keys, usable
+
+    def _fixed_width_keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
+        assert self.stored is not None
+        width = self.stored.itemsize
+        usable = np.array([v is not None and len(v) == width for v in values], dtype=np.bool_)
+        blank = bytes(width)
+        raw = b"".join((v or blank) if ok else blank for v, ok in zip(values, usable, strict=True))
+        keys = np.frombuffer(raw, dtype=self.stored).astype(self.key)
+        if self.has_nan:
+            usable &= keys == keys  # NaN alone differs from itself
+        return keys, usable
+
+    def bracket(self, literal: pa.Scalar) -> tuple[Key, Key] | None:
+        """The nearest keys ``low <= literal <= high``; equal where the literal has its own key.
+
+        None where the literal's type does not compare with this column's exactly; then nothing may
+        be concluded from bounds. NaN and NULL have no bracket.
+        """
+        value = _plain_value(literal)
+        if value is None:
+            return None
+        return _BRACKETS[self.domain](self, value)
+
+    def plain(self, key: Key) -> bytes:
+        """PLAIN encoding of one key, as fingerprints and bloom filters hash it.
+
+        Raises ``OverflowError`` where the column's physical type does not hold it.
+        """
+        if self.stored is not None:
+            return np.array([key], dtype=self.stored).tobytes()
+        if self.domain is Domain.DECIMAL:
+            width = self.width or max(1, (int(key).bit_length() + 8) // 8)
+            return int(key).to_bytes(width, "big", signed=True)
+        return bytes(key)
+
+
+_UNDEFINED = ValueOrder(Domain.UNDEFINED)
+_INTEGERS: dict[int, np.dtype[Any]] = {Type.INT32: np.dtype("<i4"), Type.INT64: np.dtype("<i8")}
+_FLOATS: dict[int, np.dtype[Any]] = {Type.FLOAT: np.dtype("<f4"), Type.DOUBLE: np.dtype("<f8")}
+_INT64, _UINT64, _UINT8 = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.uint8)
+_UNSIGNED = {
+    ConvertedType.UINT_8,
+    ConvertedType.UINT_16,
+    ConvertedType.UINT_32,
+    ConvertedType.UINT_64,
+}
+_CONVERTED_TICKS = {
+    ConvertedType.TIME_MILLIS: (Domain.TIME, 1_000),
+    ConvertedType.TIME_MICROS: (Domain.TIME, 1_000_000),
+    ConvertedType.TIMESTAMP_MILLIS: (Domain.TIMESTAMP, 1_000),
+    ConvertedType.TIMESTAMP_MICROS: (Domain.TIMESTAMP, 1_000_000),
+}
+
+
+def order_of(element: SchemaElement) -> ValueOrder:
+    """The order of a leaf's values. An annotation nobody knows yet makes it undefined."""
+    physical = -1 if element.type is None else element.type
+    stored = _INTEGERS.get(physical)
+    if stored is not None:
+        return _integer_order(element, stored)
+    if physical in _FLOATS:
+        dtype = _FLOATS[physical]
+        return ValueOrder(Domain.FLOAT, dtype, dtype.newbyteorder("="), dtype.itemsize)
+    if element.type == Type.BOOLEAN:
+        return ValueOrder(Domain.BOOLEAN, _UINT8, _UINT8, 1)
+    if element.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
+        return _bytes_order(element)
+    return _UNDEFINED
+
+
+def _integer_order(element: SchemaElement, stored: np.dtype[Any]) -> ValueOrder:
+    logical, converted = element.logicalType, element.converted_type
+    width = stored.itemsize
+    if logical is not None:
+        if logical.DECIMAL is not None:
+            return ValueOrder(Domain.DECIMAL, stored, _INT64, width, scale=logical.DECIMAL.scale)
+        if logical.DATE is not None:
+            return ValueOrder(Domain.DATE, stored, _INT64, width)
+        for domain, time in ((Domain.TIME, logical.TIME), (Domain.TIMESTAMP, logical.TIMESTAMP)):
+            if time is not None and time.unit.per_second:
+                ticks = time.unit.per_second
+                return ValueOrder(domain, stored, _INT64, width, ticks, time.isAdjustedToUTC)
+        if logical.INTEGER is not None:
+            return _plain_integer_order(stored, logical.INTEGER.isSigned)
+        if logical.UNKNOWN is None:
+            return _UNDEFINED
+    if converted == ConvertedType.DECIMAL:
+        return ValueOrder(Domain.DECIMAL, stored, _INT64, width, scale=element.scale or 0)
+    if converted == ConvertedType.DATE:
+        return ValueOrder(Domain.DATE, stored, _INT64, width)
+    if converted in _CONVERTED_TICKS:
+        domain, ticks = _CONVERTED_TICKS[ConvertedType(converted)]
+        return ValueOrder(domain, stored, _INT64, width, ticks, utc=True)
+    return _plain_integer_order(stored, converted not in _UNSIGNED)
+
+
+def _plain_integer_order(stored: np.dtype[Any], signed: bool) -> ValueOrder:
+    if signed:
+        return ValueOrder(Domain.INTEGER, stored, _INT64, stored.itemsize)
+    unsigned = np.dtype(f"<u{stored.itemsize}")
+    return ValueOrder(Domain.INTEGER, unsigned, _UINT64, stored.itemsize)
+
+
+def _bytes_order(element: SchemaElement) -> ValueOrder:
+    logical, converted = element.logicalType, element.converted_type
+    width = element.type_length if element.type == Type.FIXED_LEN_BYTE_ARRAY else None
+    if logical is not None:
+        if logical.DECIMAL is not None:
+            return ValueOrder(Domain.DECIMAL, width=width, scale=logical.DECIMAL.scale)
+        if logical.FLOAT16 is not None and width == 2:
+            half = np.dtype("<f2")
+            return ValueOrder(Domain.FLOAT, half, np.dtype(np.float16), 2)
+        if not _is_bytewise(logical):
+            return _UNDEFINED
+    if converted == ConvertedType.DECIMAL:
+        return ValueOrder(Domain.DECIMAL, width=width, scale=element.scale or 0)
+    if converted == ConvertedType.INTERVAL:
+        return _UNDEFINED
+    return ValueOrder(Domain.BYTES, width=width)
+
+
+def _is_bytewise(logical: LogicalType) -> bool:
+    members = (logical.STRING, logical.ENUM, logical.JSON, logical.BSON, logical.UUID)
+    return any(member is not None for member in members)
+
+
+# --- literals -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A point in time or a time of day: ``ticks`` of which ``per_second`` make a second."""
+
+    ticks: int
+    per_second: int
+    kind: Domain
+    utc: bool = False
+
+
+_UNIT_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY = 86_400
+
+
+def _plain_value(literal: pa.Scalar) -> Any:
+    """A Python value that carries the literal's meaning exactly, or None."""
+    if not literal.is_valid:
+        return None
+    kind = literal.type
+    if pa.types.is_dictionary(kind):
+        return _plain_value(literal.value)
+    if isinstance(literal, pa.ExtensionScalar):
+        return _plain_value(literal.value)
+    if pa.types.is_timestamp(kind):
+        ticks = _UNIT_TICKS[kind.unit]
+        return _Moment(literal.value, ticks, Domain.TIMESTAMP, kind.tz is not None)
+    if pa.types.is_time(kind):
+        return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.TIME)
+    if pa.types.is_date(kind):
+        days = (literal.as_py() - datetime.date(1970, 1, 1)).days
+        return _Moment(days * _DAY, 1, Domain.DATE)
+    if pa.types.is_float16(kind):
+        return float(literal.as_py())
+    if _carries_its_own_value(kind):
+        return literal.as_py()
+    return None
+
+
+def _carries_its_own_value(kind: pa.DataType) -> bool:
+    checks = (
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(check(kind) for check in checks)
+
+
+def _bracket_boolean(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    return (int(value), int(value)) if isinstance(value, bool) else None
+
+
+def _bracket_integer(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, decimal.Decimal):
+        return _around(value)
+    if isinstance(value, float) and abs(value) < 2**53:
+        # Within this bound a comparison as doubles, which is how it is evaluated, is exact.
+        return _around(decimal.Decimal(value))
+    return None
+
+
+def _bracket_moment(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    if not isinstance(value, _Moment):
+        return None
+    if order.domain is Domain.TIME or value.kind is Domain.TIME:
+        if order.domain is not value.kind:
+            return None
+    elif (order.domain is Domain.TIMESTAMP and value.utc != order.utc) or (
+        order.domain is Domain.DATE and value.utc
+    ):
+        return None
+    per_day = order.domain is Domain.DATE
+    numerator = value.ticks * (1 if per_day else order.per_second)
+    denominator = value.per_second * (_DAY if per_day else 1)
+    return numerator // denominator, -(-numerator // denominator)
+
+
+def _bracket_decimal(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
+        return None
+    with decimal.localcontext(prec=200):
+        return _around(decimal.Decimal(value).scaleb(order.scale))
+
+
+def _bracket_float(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    kind = order.key.type
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) > 2**24:
+        return None
+    with np.errstate(over="ignore"):
+        nearest = kind(value)
+    if np.isnan(nearest):
+        return None
+    if float(nearest) == value:
+        return nearest, nearest
+    return np.nextafter(nearest, kind(-np.inf)), np.nextafter(nearest, kind(np.inf))
+
+
+def _bracket_bytes(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
+    if isinstance(value, str):
+        value = value.encode()
+    return (value, value) if isinstance(value, bytes) else None
+
+
+def _around(value: decimal.Decimal) -> tuple[int, int]:
+    low = int(value.to_integral_value(decimal.ROUND_FLOOR))
+    high = int(value.to_integral_value(decimal.ROUND_CEILING))
+    return low, high
+
+
+_BRACKETS: dict[Domain, Callable[[ValueOrder, Any], tuple[Key, Key] | None]] = {
+    Domain.BOOLEAN: _bracket_boolean,
+    Domain.INTEGER: _bracket_integer,
+    Domain.DATE: _bracket_moment,
+    Domain.TIME: _bracket_moment,
+    Domain.TIMESTAMP: _bracket_moment,
+    Domain.DECIMAL: _bracket_decimal,
+    Domain.FLOAT: _bracket_float,
+    Domain.BYTES: _bracket_bytes,
+    Domain.UNDEFINED: lambda order, value: None,
+}

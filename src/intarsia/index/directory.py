@@ -1,0 +1,173 @@
+"""The directory: which sections a file holds, bound to the very file it describes.
+
+The footer's key ``intarsia`` points at a JSON document in the body. The document names the file by
+a random ``file_id``, which every section repeats, and by its *binding*, a hash of the file's
+layout. Tools that rewrite a file often copy its key/values along: then the binding no longer
+matches, and the directory is ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intarsia.errors import FormatError
+from intarsia.format.metadata import FileMetaData
+from intarsia.index.kind import index_name
+from intarsia.source import Source
+
+FOOTER_KEY = "intarsia"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One section: what it indexes, and where it is. Offsets and lengths are in bytes."""
+
+    kind: str
+    kind_version: int
+    on: str
+    params: Mapping[str, Any]
+    offset: int
+    length: int
+    meta_length: int
+    meta_crc32: int
+
+    @property
+    def name(self) -> str:
+        return index_name(self.on, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """All sections of a file. ``base_length`` is the file's length before anything was added."""
+
+    file_id: str
+    binding: str
+    base_length: int
+    indexes: tuple[IndexEntry, ...]
+
+
+def binding_of(metadata: FileMetaData) -> str:
+    """A hash over row counts, and every chunk's place, size, encodings and statistics: 32 hex
+    digits.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for group in metadata.row_groups:
+        digest.update(struct.pack("<qq", group.num_rows, len(group.columns)))
+        for column in group.columns:
+            chunk = column.meta_data
+            if chunk is None:
+                digest.update(b"-")
+                continue
+            stats = chunk.statistics
+            facts = (
+                chunk.data_page_offset,
+                chunk.dictionary_page_offset,
+                chunk.total_compressed_size,
+                chunk.total_uncompressed_size,
+                chunk.num_values,
+                chunk.encodings,
+                stats and (stats.min, stats.max, stats.min_value, stats.max_value),
+                stats and (stats.null_count, stats.distinct_count),
+            )
+            digest.update(repr(facts).encode())
+    return digest.hexdigest()
+
+
+def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
+    """The JSON document, to be placed at ``offset``, and the footer's value that points at it."""
+    entries = [dataclasses.asdict(entry) for entry in directory.indexes]
+    document = {
+        "file_id": directory.file_id,
+        "binding": directory.binding,
+        "base_length": directory.base_length,
+        "indexes": entries,
+    }
+    data = json.dumps(document).encode()
+    pointer = {
+        "version": _VERSION,
+        "offset": offset,
+        "length": len(data),
+        "crc32": zlib.crc32(data),
+    }
+    return data, json.dumps(pointer)
+
+
+def read_directory(metadata: FileMetaData, source: Source) -> Directory | None:
+    """The directory the footer points at; None where it points at none.
+
+    Raises ``FormatError`` where it is damaged, of a version unknown here, or of another file.
+    """
+    value = metadata.key_value(FOOTER_KEY)
+    if value is None:
+        return None
+    pointer = _json_object(value)
+    if pointer.get("version") != _VERSION:
+        raise FormatError(f"directory version {pointer.get('version')!r} is not known here")
+    offset, length, crc32 = (_integer(pointer, name) for name in ("offset", "length", "crc32"))
+    data = source.read([(offset, length)])[0]
+    if zlib.crc32(data) != crc32:
+        raise FormatError("the directory does not match its checksum")
+    directory = _parsed(_json_object(bytes(data)), source.size)
+    if directory.binding != binding_of(metadata):
+        raise FormatError("the directory belongs to another file; this one was rewritten since")
+    return directory
+
+
+def _parsed(document: dict[str, Any], size: int) -> Directory:
+    indexes = document.get("indexes")
+    if not isinstance(indexes, list) or not all(isinstance(entry, dict) for entry in indexes):
+        raise FormatError("the directory lists no indexes")
+    return Directory(
+        _text(document, "file_id"),
+        _text(document, "binding"),
+        _integer(document, "base_length"),
+        tuple(_entry(entry, size) for entry in indexes),
+    )
+
+
+def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
+    params = entry.get("params")
+    if not isinstance(params, dict):
+        raise FormatError("an index without parameters")
+    made = IndexEntry(
+        _text(entry, "kind"),
+        _integer(entry, "kind_version"),
+        _text(entry, "on"),
+        params,
+        *(_integer(entry, name) for name in ("offset", "length", "meta_length", "meta_crc32")),
+    )
+    if made.offset + made.length > size or made.meta_length > made.length:
+        raise FormatError(f"index {made.name} lies outside the file")
+    return made
+
+
+def _json_object(text: str | bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError("the directory is not a JSON document") from error
+    if not isinstance(value, dict):
+        raise FormatError("the directory is not a JSON object")
+    return value
+
+
+def _integer(value: Mapping[str, Any], name: str) -> int:
+    number = value.get(name)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise FormatError(f"{name} is {number!r}, not a count of bytes")
+    return number
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text = value.get(name)
+    if not isinstance(text, str):
+        raise FormatError(f"{name} is {text!r}, not text")
+    return text

@@ -1,0 +1,38 @@
+"""Joining byte ranges that are cheaper to read at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from intarsia.source import ByteRange
+
+
+class Group(NamedTuple):
+    """One request: ``length`` bytes from ``offset`` on, serving the ranges at ``members``."""
+
+    offset: int
+    length: int
+    members: tuple[int, ...]
+
+
+def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
+    """Groups of ``ranges``, by position, such that ranges at most ``gap`` bytes apart share one.
+
+    Every range is in exactly one group and lies inside it. Groups are in order of offset and more
+    than ``gap`` bytes apart. ::
+
+        ranges    ##..##..........###
+        gap 2     ######..........###
+    """
+    order = sorted(range(len(ranges)), key=lambda i: ranges[i])
+    groups: list[Group] = []
+    for i in order:
+        offset, length = ranges[i]
+        if groups and offset <= groups[-1].offset + groups[-1].length + gap:
+            last = groups[-1]
+            stop = max(last.offset + last.length, offset + length)
+            groups[-1] = Group(last.offset, stop - last.offset, (*last.members, i))
+        else:
+            groups.append(Group(offset, length, (i,)))
+    return groups

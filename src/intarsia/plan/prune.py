@@ -1,0 +1,33 @@
+"""From verdicts to row ranges: which rows of a file are left under a pruning tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from intarsia.predicate.pruning import And, Maybe, Never, Or, Pruning, Test
+from intarsia.ranges import RowRanges
+
+Leaf = Callable[[Test], RowRanges]
+"""The rows that might pass one test, as some source of knowledge sees it."""
+
+
+def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
+    """The part of ``rows`` that might match ``pruning``, by what ``leaf`` says of its tests.
+
+    The result never leaves out a row that matches, provided ``leaf`` does not.
+    """
+    match pruning:
+        case Never():
+            return RowRanges.none()
+        case Maybe():
+            return rows
+        case Test():
+            return rows & leaf(pruning)
+        case And(parts):
+            for part in parts:
+                rows = rows_left(part, rows, leaf)
+                if not rows:
+                    break
+            return rows
+        case Or(parts):
+            return RowRanges.union(rows_left(part, rows, leaf) for part in parts)

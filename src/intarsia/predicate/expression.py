@@ -1,0 +1,154 @@
+"""The structure of a ``pyarrow.compute.Expression``, read from its pickle state.
+
+That state is an Arrow IPC file: the schema's metadata lists the nodes in order, the columns of its
+one record batch hold literals and function options. The metadata repeats keys, so it is read from
+the exported C schema rather than through ``schema.metadata``, a dict.
+
+Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serialization in Arrow C++.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """A reference to a field by the names on its path."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function applied to arguments; ``options`` are its options by name, as pyarrow scalars."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An expression whose structure cannot be told: one with a field by position, say."""
+
+    what: str
+
+
+Node = FieldRef | Literal | Call | Opaque
+
+
+def read_expression(expression: pc.Expression) -> Node:
+    """The tree of an Expression; ``Opaque`` where pyarrow cannot serialize it (fields by position).
+
+    Raises ``PredicateError`` where pyarrow's serialized form is not as this version knows it.
+    """
+    try:
+        _, (buffer,) = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return Opaque(str(expression))
+    with pa.ipc.open_file(buffer) as reader:
+        batch = reader.get_batch(0)
+        nodes = iter(_metadata_items(reader.schema))
+    try:
+        return _node(nodes, next(nodes), batch)
+    except (StopIteration, IndexError, ValueError, UnicodeDecodeError) as error:
+        raise PredicateError(f"cannot read the structure of {expression}") from error
+
+
+def field_paths(node: Node) -> set[tuple[str, ...]] | None:
+    """The paths of all fields under ``node``; None where one of them cannot be told."""
+    match node:
+        case FieldRef(path):
+            return {path}
+        case Literal():
+            return set()
+        case Opaque():
+            return None
+        case Call(_, arguments):
+            found: set[tuple[str, ...]] = set()
+            for argument in arguments:
+                paths = field_paths(argument)
+                if paths is None:
+                    return None
+                found |= paths
+            return found
+
+
+def _node(nodes: Iterator[tuple[str, str]], item: tuple[str, str], batch: pa.RecordBatch) -> Node:
+    kind, value = item
+    match kind:
+        case "field_ref":
+            return FieldRef((value,))
+        case "nested_field_ref":
+            return FieldRef(tuple(next(nodes)[1] for _ in range(int(value))))
+        case "literal":
+            return Literal(batch.column(int(value))[0])
+        case "call":
+            return _call(nodes, value, batch)
+        case _:
+            raise ValueError(f"unknown node {kind!r}")
+
+
+def _call(nodes: Iterator[tuple[str, str]], function: str, batch: pa.RecordBatch) -> Call:
+    arguments: list[Node] = []
+    options: dict[str, Any] = {}
+    for kind, value in nodes:
+        if kind == "end":
+            break
+        if kind == "options":
+            scalar = batch.column(int(value))[0]
+            options = {name: scalar[name] for name in scalar.type.names}
+        else:
+            arguments.append(_node(nodes, (kind, value), batch))
+    return Call(function, tuple(arguments), options)
+
+
+class _CSchema(ctypes.Structure):
+    """``struct ArrowSchema`` as far as its metadata."""
+
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_void_p),
+    )
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def _metadata_items(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Key/value metadata in order, repeated keys included."""
+    capsule = schema.__arrow_c_schema__()
+    address = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
+    if not address:
+        return []
+
+    def take(size: int) -> bytes:
+        nonlocal address
+        data = ctypes.string_at(address, size)
+        address += size
+        return data
+
+    def text() -> str:
+        return take(struct.unpack("=i", take(4))[0]).decode()
+
+    return [(text(), text()) for _ in range(struct.unpack("=i", take(4))[0])]

@@ -1,0 +1,320 @@
+"""SQL conditions → ``pyarrow.compute.Expression``.
+
+sqlglot parses; this module maps what it understands onto expressions of a given schema and refuses
+the rest by name. Text literals take the type of the field they are compared with, as in SQL.
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+
+from intarsia.errors import PredicateError
+
+_COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,
+    exp.LTE: lambda a, b: a <= b,
+    exp.GT: lambda a, b: a > b,
+    exp.GTE: lambda a, b: a >= b,
+}
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
+    exp.Add: lambda a, b: a + b,
+    exp.Sub: lambda a, b: a - b,
+    exp.Mul: lambda a, b: a * b,
+    exp.Div: lambda a, b: a / b,
+}
+_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
+    exp.Lower: pc.utf8_lower,
+    exp.Upper: pc.utf8_upper,
+    exp.Length: pc.utf8_length,
+    exp.Abs: pc.abs,
+}
+_TYPES: dict[Any, pa.DataType] = {
+    exp.DataType.Type.DATE: pa.date32(),
+    exp.DataType.Type.TIMESTAMP: pa.timestamp("us"),
+    exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),
+    exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    exp.DataType.Type.BIGINT: pa.int64(),
+    exp.DataType.Type.INT: pa.int32(),
+    exp.DataType.Type.DOUBLE: pa.float64(),
+    exp.DataType.Type.TEXT: pa.string(),
+    exp.DataType.Type.VARCHAR: pa.string(),
+    exp.DataType.Type.BOOLEAN: pa.bool_(),
+}
+
+
+def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
+    """The Expression of a SQL condition over ``schema``'s fields.
+
+    Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
+    not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, IS NULL,
+    AND, OR, NOT, arithmetic, CAST, lower, upper, length and abs.
+    """
+    try:
+        tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
+    except sqlglot.errors.SqlglotError as error:
+        reason = str(error).splitlines()[0]
+        raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
+    return _Translator(schema).condition(tree)
+
+
+class _Translator:
+    """Translates one condition; knows the schema its fields come from."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def condition(self, node: exp.Expr) -> pc.Expression:
+        match node:
+            case exp.Paren(this=inner):
+                return self.condition(inner)
+            case exp.And():
+                return self.condition(node.left) & self.condition(node.right)
+            case exp.Or():
+                return self.condition(node.left) | self.condition(node.right)
+            case exp.Not(this=inner):
+                return ~self.condition(inner)
+            case exp.Between():
+                return self._between(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Is():
+                return self._is(node)
+            case exp.Like():
+                return self._like(node, ignore_case=False)
+            case exp.ILike():
+                return self._like(node, ignore_case=True)
+            case exp.Boolean():
+                return pc.scalar(bool(node.this))
+            case exp.Column():
+                return self._boolean_column(node)
+        if type(node) in _COMPARE:
+            sides = node.args["this"], node.args["expression"]
+            return self._compare(_COMPARE[type(node)], *sides)
+        raise PredicateError(f"{node.sql()!r} is not a condition this understands")
+
+    def _compare(
+        self,
+        op: Callable[[Any, Any], pc.Expression],
+        left: exp.Expr,
+        right: exp.Expr,
+    ) -> pc.Expression:
+        if _is_constant(left) and not _is_constant(right):
+            kind = self._type_of(right)
+            return op(self._constant(left, kind), self._value(right))
+        if _is_constant(right):
+            kind = self._type_of(left)
+            return op(self._value(left), self._constant(right, kind))
+        return op(self._value(left), self._value(right))
+
+    def _between(self, node: exp.Between) -> pc.Expression:
+        low, high = node.args["low"], node.args["high"]
+        return self._compare(_COMPARE[exp.GTE], node.this, low) & self._compare(
+            _COMPARE[exp.LTE], node.this, high
+        )
+
+    def _in(self, node: exp.In) -> pc.Expression:
+        members = node.expressions
+        if not members:
+            raise PredicateError(f"{node.sql()!r}: only IN with a list of constants is understood")
+        kind = self._type_of(node.this)
+        scalars = [self._scalar(member, kind) for member in members]
+        known = [scalar for scalar in scalars if scalar.is_valid]
+        subject = self._value(node.this)
+        # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
+        # TRUE.
+        unknown = pc.scalar(pa.scalar(None, pa.bool_()))
+        found = _is_member(subject, known, kind)
+        if len(known) < len(scalars):
+            found = pc.if_else(found, found, unknown)
+        return pc.if_else(subject.is_valid(), found, unknown)
+
+    def _is(self, node: exp.Is) -> pc.Expression:
+        operand = node.expression
+        if isinstance(operand, exp.Null):
+            return self._value(node.this).is_null()
+        if isinstance(operand, exp.Boolean):
+            subject, wanted = self.condition(node.this), bool(operand.this)
+            truth = subject if wanted else ~subject
+            return pc.coalesce(truth, pc.scalar(False))
+        raise PredicateError(f"{node.sql()!r} is not a condition this understands")
+
+    def _like(self, node: exp.Like | exp.ILike, *, ignore_case: bool) -> pc.Expression:
+        pattern = node.expression
+        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            raise PredicateError(f"{node.sql()!r}: LIKE needs a text constant as its pattern")
+        self._need_text(node.this)
+        return pc.match_like(self._value(node.this), pattern.this, ignore_case=ignore_case)
+
+    def _need_text(self, node: exp.Expr) -> None:
+        kind = self._type_of(node)
+        if kind is not None and not (
+            pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
+        ):
+            raise PredicateError(f"LIKE needs text, and {node.sql()} is {kind}")
+
+    def _boolean_column(self, node: exp.Column) -> pc.Expression:
+        kind = self._type_of(node)
+        if kind is None or not pa.types.is_boolean(kind):
+            raise PredicateError(f"{node.sql()!r} is {kind}, not a condition")
+        return self._value(node)
+
+    def _value(self, node: exp.Expr) -> pc.Expression:
+        match node:
+            case exp.Paren(this=inner):
+                return self._value(inner)
+            case exp.Column() | exp.Dot():
+                return pc.field(*self._resolve(node)[0])
+            case exp.Cast(this=inner, to=target) if not _is_constant(node):
+                return self._value(inner).cast(_cast_type(target))
+        if _is_constant(node):
+            return pc.scalar(self._scalar(node, None))
+        if type(node) in _ARITHMETIC:
+            sides = (node.args["this"], node.args["expression"])
+            return _ARITHMETIC[type(node)](*(self._value(side) for side in sides))
+        if type(node) in _FUNCTIONS:
+            return _FUNCTIONS[type(node)](self._value(node.this))
+        raise PredicateError(f"{node.sql()!r} is not a value this understands")
+
+    def _constant(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
+        return pc.scalar(self._scalar(node, kind))
+
+    def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
+        """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
+        match node:
+            case exp.Paren(this=inner):
+                return self._scalar(inner, kind)
+            case exp.Null():
+                return pa.scalar(None, kind or pa.null())
+            case exp.Boolean(this=value):
+                return pa.scalar(bool(value))
+            case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
+                return _number(f"-{inner.this}", kind)
+            case exp.Cast(this=inner, to=target):
+                return self._scalar(inner, _cast_type(target))
+            case exp.Literal(this=text) if node.is_string:
+                return _text(text, kind)
+            case exp.Literal(this=text):
+                return _number(text, kind)
+        raise PredicateError(f"{node.sql()!r} is not a constant this understands")
+
+    def _type_of(self, node: exp.Expr) -> pa.DataType | None:
+        """The type of a bare field or cast; None where it would take evaluation to tell."""
+        match node:
+            case exp.Paren(this=inner):
+                return self._type_of(inner)
+            case exp.Column() | exp.Dot():
+                return self._resolve(node)[1]
+            case exp.Cast(to=target):
+                return _cast_type(target)
+            case exp.Lower() | exp.Upper():
+                return pa.string()
+        return None
+
+    def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
+        """The path and type of a field; names match exactly first, then regardless of case."""
+        path: list[str] = []
+        names = [part.name for part in node.parts]  # type: ignore[attr-defined]  # Column and Dot
+        children: list[pa.Field] = list(self._schema)
+        kind = None
+        for name in names:
+            found = [f for f in children if f.name == name] or [
+                f for f in children if f.name.lower() == name.lower()
+            ]
+            if len(found) != 1:
+                known = ", ".join(sorted(f.name for f in self._schema)[:20])
+                problem = "is ambiguous" if found else "is not there"
+                raise PredicateError(f"column {'.'.join(names)!r} {problem}; there are: {known}")
+            path.append(found[0].name)
+            kind = found[0].type
+            children = list(kind.fields) if pa.types.is_struct(kind) else []
+        assert kind is not None
+        return tuple(path), kind
+
+
+def _is_member(
+    subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
+) -> pc.Expression:
+    """``subject`` equals one of ``members``; one by one where they do not share its type."""
+    try:
+        values = [member if kind is None else member.cast(kind) for member in members]
+        return subject.isin(pa.array([v.as_py() for v in values], kind or _common(values)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
+
+
+def _common(values: list[pa.Scalar]) -> pa.DataType | None:
+    types = {value.type for value in values}
+    return types.pop() if len(types) == 1 else None
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    match node:
+        case exp.Paren(this=inner) | exp.Neg(this=inner) | exp.Cast(this=inner):
+            return _is_constant(inner)
+        case exp.Literal() | exp.Null() | exp.Boolean():
+            return True
+    return False
+
+
+def _is_text_view(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_string_view(kind))
+
+
+def _cast_type(target: exp.DataType) -> pa.DataType:
+    kind = _TYPES.get(target.this)
+    if kind is None:
+        raise PredicateError(f"CAST to {target.sql()} is not understood")
+    return kind
+
+
+def _text(text: str, kind: pa.DataType | None) -> pa.Scalar:
+    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp."""
+    if kind is not None and pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind is None or pa.types.is_string(kind):
+        return pa.scalar(text)
+    try:
+        if pa.types.is_timestamp(kind):
+            return _timestamp(text, kind)
+        return pa.scalar(text).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise PredicateError(f"{text!r} cannot be read as {kind}") from error
+
+
+def _timestamp(text: str, kind: pa.DataType) -> pa.Scalar:
+    """Text without an offset means UTC beside a field with a time zone."""
+    try:
+        return pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return pa.scalar(text).cast(pa.timestamp(kind.unit)).cast(kind)
+
+
+def _number(text: str, kind: pa.DataType | None) -> pa.Scalar:
+    """A numeric literal: a decimal beside decimals, else an integer where written so, else a
+    double.
+    """
+    if kind is not None and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    ):
+        raise PredicateError(f"the number {text} does not compare with {kind}")
+    try:
+        if kind is not None and pa.types.is_decimal(kind):
+            return pa.scalar(decimal.Decimal(text))
+        if text.lstrip("-").isdigit():
+            return pa.scalar(int(text))
+        return pa.scalar(float(text))
+    except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
+        raise PredicateError(f"the number {text} is out of range") from error

@@ -1,0 +1,210 @@
+"""Row ranges: sorted, disjoint, half-open ``[start, stop)`` row numbers, and their algebra.
+
+``RowRanges`` are immutable. Adjacent and overlapping ranges are merged on construction, so equal
+sets of rows are equal objects. Drawn over ten rows (``Y`` selected)::
+
+    a          YYYYNNNNYY      RowRanges.of((0, 4), (8, 10))
+    b          NNYYYYNNNY      RowRanges.of((2, 6), (9, 10))
+    a & b      NNYYNNNNNY
+    a | b      YYYYYYNNYY
+    a - b      YYNNNNNNYN
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class RowRanges:
+    """An immutable set of row numbers, held as int64 arrays ``starts`` and ``stops``, shape
+    ``(n,)``.
+    """
+
+    __slots__ = ("starts", "stops")
+
+    starts: Int64Array
+    stops: Int64Array
+
+    def __init__(self, starts: Int64Array, stops: Int64Array) -> None:
+        """Any half-open ranges, in any order; empty ones are dropped.
+
+        Raises ``ValueError`` for arrays of unequal length or negative rows.
+        """
+        starts = np.asarray(starts, dtype=np.int64)
+        stops = np.asarray(stops, dtype=np.int64)
+        if starts.ndim != 1 or starts.shape != stops.shape:
+            raise ValueError("starts and stops must be one-dimensional and of equal length")
+        keep = starts < stops
+        if not keep.all():
+            starts, stops = starts[keep], stops[keep]
+        if len(starts) and starts.min() < 0:
+            raise ValueError("row numbers start at 0")
+        if len(starts) > 1 and (starts[1:] <= stops[:-1]).any():
+            starts, stops = _merged(starts, stops)
+        starts.flags.writeable = stops.flags.writeable = False
+        object.__setattr__(self, "starts", starts)
+        object.__setattr__(self, "stops", stops)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("RowRanges are immutable")
+
+    def __reduce__(self) -> tuple[type[RowRanges], tuple[Int64Array, Int64Array]]:
+        return RowRanges, (self.starts, self.stops)
+
+    @classmethod
+    def of(cls, *ranges: tuple[int, int]) -> RowRanges:
+        """From pairs: ``RowRanges.of((0, 4), (8, 10))``."""
+        pairs = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+        return cls(pairs[:, 0].copy(), pairs[:, 1].copy())
+
+    @classmethod
+    def all(cls, num_rows: int) -> RowRanges:
+        """Every row of ``num_rows``."""
+        return cls.of((0, num_rows))
+
+    @classmethod
+    def none(cls) -> RowRanges:
+        """No row."""
+        return cls.of()
+
+    @classmethod
+    def from_mask(cls, mask: BoolArray, start: int = 0) -> RowRanges:
+        """The rows ``start + i`` for which ``mask[i]``, ``mask`` of shape ``(n,)``."""
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).view(np.int8)))
+        return cls(edges[0::2] + start, edges[1::2] + start)
+
+    @classmethod
+    def from_rows(cls, rows: Int64Array) -> RowRanges:
+        """From row numbers in any order, repeats allowed."""
+        rows = np.unique(np.asarray(rows, dtype=np.int64))
+        if not len(rows):
+            return cls.none()
+        breaks = np.flatnonzero(np.diff(rows) > 1)
+        return cls(
+            np.concatenate((rows[:1], rows[breaks + 1])),
+            np.concatenate((rows[breaks], rows[-1:])) + 1,
+        )
+
+    @classmethod
+    def union(cls, parts: Iterable[RowRanges]) -> RowRanges:
+        """Rows in any of ``parts``."""
+        parts = list(parts)
+        if not parts:
+            return cls.none()
+        return cls(
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows are selected."""
+        return int((self.stops - self.starts).sum())
+
+    def __len__(self) -> int:
+        """How many ranges there are; see ``num_rows`` for rows."""
+        return len(self.starts)
+
+    def __bool__(self) -> bool:
+        return len(self.starts) > 0
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RowRanges):
+            return NotImplemented
+        return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
+
+    def __hash__(self) -> int:
+        return hash((self.starts.tobytes(), self.stops.tobytes()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"[{a}, {b})" for a, b in list(self)[:6])
+        more = ", …" if len(self) > 6 else ""
+        return f"RowRanges({shown}{more}; {self.num_rows:,} rows)"
+
+    def __and__(self, other: RowRanges) -> RowRanges:
+        """Rows in both."""
+        if not self or not other:
+            return RowRanges.none()
+        # For each range of self, the ranges of other that overlap it are first .. last - 1.
+        first = np.searchsorted(other.stops, self.starts, side="right")
+        last = np.searchsorted(other.starts, self.stops, side="left")
+        counts = np.maximum(last - first, 0)
+        mine = np.repeat(np.arange(len(self)), counts)
+        theirs = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        theirs += np.repeat(first, counts)
+        return RowRanges(
+            np.maximum(self.starts[mine], other.starts[theirs]),
+            np.minimum(self.stops[mine], other.stops[theirs]),
+        )
+
+    def __or__(self, other: RowRanges) -> RowRanges:
+        """Rows in either."""
+        return RowRanges.union((self, other))
+
+    def __sub__(self, other: RowRanges) -> RowRanges:
+        """Rows of self that are not in ``other``."""
+        if not self:
+            return self
+        return self & other.complement(int(self.stops[-1]))
+
+    def complement(self, num_rows: int) -> RowRanges:
+        """The rows of ``[0, num_rows)`` that are not selected."""
+        starts = np.concatenate(([0], self.stops))
+        stops = np.concatenate((self.starts, [num_rows]))
+        return RowRanges(starts, np.minimum(stops, num_rows))
+
+    def shift(self, by: int) -> RowRanges:
+        """The same ranges, ``by`` rows further."""
+        return RowRanges(self.starts + by, self.stops + by)
+
+    def clip(self, start: int, stop: int) -> RowRanges:
+        """The selected rows within ``[start, stop)``."""
+        return self & RowRanges.of((start, stop))
+
+    def covers(self, starts: Int64Array, stops: Int64Array) -> BoolArray:
+        """For ``n`` half-open ranges: does each hold a selected row? Shape ``(n,)``, bool."""
+        first = np.searchsorted(self.stops, starts, side="right")
+        last = np.searchsorted(self.starts, stops, side="left")
+        return (last > first) & (starts < stops)
+
+    def expand(self, starts: Int64Array, stops: Int64Array) -> RowRanges:
+        """The union of those of the ``n`` given ranges that hold a selected row."""
+        hit = self.covers(starts, stops)
+        return RowRanges(starts[hit], stops[hit])
+
+    def rows(self) -> Int64Array:
+        """Every selected row number, ascending. Shape ``(num_rows,)``, int64."""
+        counts = self.stops - self.starts
+        before = np.cumsum(counts) - counts
+        rows: Int64Array = np.arange(counts.sum()) + np.repeat(self.starts - before, counts)
+        return rows
+
+    def positions(self, inner: RowRanges) -> RowRanges:
+        """Where the rows of ``inner``, a subset, stand when only this object's rows are kept.
+
+        ::
+
+            self       NYYYNNYY      kept:   YYYYY
+            inner      NNYYNNYN      result: NYYYN
+        """
+        before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
+        part = np.searchsorted(self.starts, inner.starts, side="right") - 1
+        offset = before[part] - self.starts[part]
+        return RowRanges(inner.starts + offset, inner.stops + offset)
+
+
+def _merged(starts: Int64Array, stops: Int64Array) -> tuple[Int64Array, Int64Array]:
+    order = np.argsort(starts, kind="stable")
+    starts, stops = starts[order], np.maximum.accumulate(stops[order])
+    opens = np.concatenate(([True], starts[1:] > stops[:-1]))
+    closes = np.concatenate((opens[1:], [True]))
+    return starts[opens], stops[closes]

@@ -1,0 +1,394 @@
+"""``Dataset``: a ``pyarrow.dataset.Dataset`` that reads only the pages that can match.
+
+It is a true ``FileSystemDataset``, C++ object included, so that whatever pyarrow does with a data
+set works. A scan without a filter is pyarrow's own; one with a filter is planned and read by page
+here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, PathError, PredicateError
+from intarsia.plan.explain import Explanation
+from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.sql import parse_where
+from intarsia.read.fragment import PlannedFragment
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
+from intarsia.read.scan import Filter, Request, roots_of, scan_file
+from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
+
+_KEPT_OPEN = 512
+_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment", "__filename")
+
+
+class _File(NamedTuple):
+    """A file of the data set, and the columns its folder fixes."""
+
+    path: str
+    constants: Constants
+
+
+def dataset(
+    source: PathLike | Sequence[PathLike],
+    *,
+    schema: pa.Schema | None = None,
+    filesystem: Any = None,
+    partitioning: Any = "hive",
+) -> Dataset:
+    """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
+
+    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
+    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Raises ``PathError`` where there is no
+    file, ``FormatError`` where the first file is not Parquet.
+    """
+    found, files = list_files(source, filesystem)
+    base = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+    folder = base if base and "://" not in base and os.path.isdir(base) else None
+    try:
+        made = pads.dataset(
+            files,
+            schema=schema,
+            format="parquet",
+            filesystem=found,
+            partitioning=partitioning,
+            partition_base_dir=os.path.abspath(folder) if folder else None,
+        )
+    except (pa.ArrowInvalid, OSError) as error:
+        OpenedFile(FileSource(found, files[0]), files[0])  # says what is wrong with it, if it can
+        raise FormatError(f"{files[0]}: pyarrow cannot read it: {error}") from error
+    return Dataset.wrap(made)
+
+
+class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
+    """Parquet files as a data set; ``intarsia.dataset`` opens one.
+
+    All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
+    ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions.
+    """
+
+    _files: list[_File]
+    _opened: OrderedDict[str, tuple[Any, OpenedFile]]
+    _partitioning: Any
+
+    def __init__(
+        self,
+        fragments: Sequence[pads.Fragment],
+        schema: pa.Schema,
+        format: pads.FileFormat,  # noqa: A002 # pyarrow's name for it
+        filesystem: pafs.FileSystem | None = None,
+        root_partition: pc.Expression | None = None,
+    ) -> None:
+        fragments = list(fragments)
+        super().__init__(fragments, schema, format, filesystem, root_partition)
+        self._files = [_File(f.path, _constants(f, schema)) for f in fragments]
+        self._opened = OrderedDict()
+        self._partitioning = None
+
+    @classmethod
+    def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
+        """The same files, schema and filter as ``base``."""
+        fragments = list(base._get_fragments(None))
+        made = cls(fragments, base.schema, base.format, base.filesystem, base.partition_expression)
+        made._scan_options = dict(base._scan_options)
+        made._partitioning = base.partitioning
+        if isinstance(base, Dataset):
+            made._opened = base._opened
+        return made
+
+    @classmethod
+    def from_paths(cls, *args: Any, **kwargs: Any) -> Dataset:
+        """As ``pyarrow.dataset.FileSystemDataset.from_paths``."""
+        return cls.wrap(pads.FileSystemDataset.from_paths(*args, **kwargs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fragments = list(self._get_fragments(None))
+        parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
+        return _rebuild, (type(self), parts, self._scan_options, self._partitioning)
+
+    @property
+    def partitioning(self) -> Any:
+        """The partitioning the data set was opened with."""
+        return self._partitioning
+
+    # --- derived data sets ----------------------------------------------------------------------
+
+    def filter(self, expression: pc.Expression) -> Dataset:
+        """A data set of the rows for which ``expression``, and any earlier filter, holds."""
+        if not isinstance(expression, pc.Expression):
+            raise TypeError(f"a filter is an Expression, not {type(expression).__name__}")
+        made = self.wrap(self)
+        earlier = self._scan_options.get("filter")
+        made._scan_options = {"filter": expression if earlier is None else earlier & expression}
+        return made
+
+    def replace_schema(self, schema: pa.Schema) -> Dataset:
+        """The same files seen through another schema."""
+        made = self.wrap(super().replace_schema(schema))
+        made._partitioning = self._partitioning
+        made._opened = self._opened
+        return made
+
+    def get_fragments(
+        self,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+    ) -> Iterator[Any]:
+        """The files as fragments.
+
+        With a filter, those that might hold matching rows, as ``PlannedFragment``: they behave as
+        pyarrow's fragments do, and read by page. Raises ``ValueError`` on a filtered data set.
+        """
+        fragments = super().get_fragments()
+        if filter is None:
+            yield from fragments
+            return
+        request = self._request([], filter)
+        for fragment, file in zip(list(fragments), self._files, strict=True):
+            if self._candidates(file, request):
+                yield PlannedFragment(fragment, self)
+
+    # --- scanning -------------------------------------------------------------------------------
+
+    def scanner(
+        self,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        batch_size: int = 131_072,
+        **options: Any,
+    ) -> pads.Scanner:
+        """A scanner. One with a filter can be consumed once, as ``Scanner.from_batches`` can.
+
+        Further ``options`` are pyarrow's; those about threads and read-ahead apply to scans without
+        a filter.
+        """
+        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        if filter is None or _is_special(columns):
+            return super().scanner(columns, filter, batch_size, **options)
+        schema, batches = self._scan(columns, filter)
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        return pads.Scanner.from_batches(reader, batch_size=batch_size)
+
+    def to_table(
+        self,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
+        """The matching rows as a table."""
+        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        if filter is None or _is_special(columns):
+            return super().to_table(columns, filter, **options)
+        schema, batches = self._scan(columns, filter)
+        return pa.Table.from_batches(list(batches), schema)
+
+    def count_rows(
+        self,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> int:
+        """How many rows match. Reads the filter's columns only."""
+        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        if filter is None:
+            return int(super().count_rows(**options))
+        return sum(table.num_rows for table in self._tables(self._request([], filter)))
+
+    def _scan(
+        self, columns: Sequence[str] | dict[str, pc.Expression] | None, filter_: pc.Expression
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        if isinstance(columns, dict):
+            return self._project(columns, filter_)
+        names = self.schema.names if columns is None else list(columns)
+        request = self._request(names, filter_)
+        return request.output, self._batches(request)
+
+    def _project(
+        self, columns: dict[str, pc.Expression], filter_: pc.Expression
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Computed columns: by pyarrow, over the columns they need."""
+        needed: dict[str, None] = {}
+        for expression in columns.values():
+            paths = field_paths(read_expression(expression))
+            found = self.schema.names if paths is None else sorted(path[0] for path in paths)
+            needed.update(dict.fromkeys(found))
+        request = self._request(list(needed) or self.schema.names[:1], filter_)
+
+        def project(table: pa.Table) -> pa.Table:
+            return pads.dataset(table).to_table(columns=columns)
+
+        schema = project(request.output.empty_table()).schema
+        tables = (project(table) for table in self._tables(request))
+        return schema, (batch for table in tables for batch in table.to_batches())
+
+    def _request(self, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
+        for name in columns:
+            if name not in self.schema.names:
+                known = ", ".join(self.schema.names[:20])
+                raise PredicateError(f"column {name!r} is not there; there are: {known}")
+        wanted = None if filter_ is None else Filter.of(filter_, self.schema)
+        return Request(self.schema, tuple(columns), wanted)
+
+    def _batches(self, request: Request) -> Iterator[pa.RecordBatch]:
+        for table in self._tables(request):
+            yield from table.to_batches()
+
+    def _tables(self, request: Request) -> Iterator[pa.Table]:
+        for file in self._files:
+            yield from self.scan_one(file.path, file.constants, request)
+
+    def scan_one(self, path: str, constants: Constants, request: Request) -> Iterator[pa.Table]:
+        """The matching rows of one file of the data set."""
+        if folder_might_match(request.pruning, constants):
+            yield from scan_file(self._open(path), request, constants)
+
+    def _candidates(self, file: _File, request: Request) -> bool:
+        if not folder_might_match(request.pruning, file.constants):
+            return False
+        return bool(plan_rows(self._open(file.path), request.pruning, file.constants).rows)
+
+    def _open(self, path: str) -> OpenedFile:
+        """The file, opened; kept for later queries for as long as it is the same file."""
+        identity = _identity(path) if self._is_local else None
+        kept = self._opened.get(path)
+        if kept is not None and kept[0] == identity:
+            self._opened.move_to_end(path)
+            return kept[1]
+        source = FileSource(self.filesystem, path)
+        opened = OpenedFile(source, path, source.tail_bytes)
+        self._opened[path] = identity, opened
+        while len(self._opened) > _KEPT_OPEN:
+            self._opened.popitem(last=False)
+        return opened
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.filesystem, pafs.LocalFileSystem)
+
+    # --- planning -------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
+    ) -> Plan:
+        """Which rows and byte ranges of which files answer a query: data that can be pickled.
+
+        ``filter`` is an Expression or a SQL condition. The plan's bytes are those of the candidate
+        rows in all columns involved; a scan, which reads the filter's columns first, reads no more.
+        """
+        request = self._planned_request(columns, filter)
+        return self._plan(request)
+
+    def explain(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        analyze: bool = False,
+    ) -> Explanation:
+        """What a query would touch, and which index cut what; with ``analyze``, what it did touch.
+
+        Files are opened afresh, so that what is read is what a first query reads.
+        """
+        request = self._planned_request(columns, filter)
+        fresh = self.wrap(self)
+        fresh._opened = OrderedDict()
+        names = request.all_columns
+        text = "none" if request.filter is None else str(request.filter.expression)
+        explanation = Explanation(fresh._plan(request), text, names)
+        return self._analyzed(explanation, request) if analyze else explanation
+
+    def _analyzed(self, explanation: Explanation, request: Request) -> Explanation:
+        totals = explanation.planned
+        start = time.perf_counter()
+        read = Figures()
+        for file in self._files:
+            if folder_might_match(request.pruning, file.constants):
+                read += self._read_figures(file, request)
+        seconds = time.perf_counter() - start
+        read = Figures(
+            *(
+                Amount(getattr(read, name).selected, getattr(totals, name).total)
+                for name in ("files", "row_groups", "pages", "rows", "bytes", "requests")
+            )
+        )
+        return replace(explanation, read=read, seconds=seconds)
+
+    def _read_figures(self, file: _File, request: Request) -> Figures:
+        source = FileSource(self.filesystem, file.path)
+        opened = OpenedFile(source, file.path, source.tail_bytes)
+        rows = sum(table.num_rows for table in scan_file(opened, request, file.constants))
+        return Figures(
+            files=Amount(1),
+            row_groups=Amount(len(opened.groups_read)),
+            pages=Amount(opened.pages_read),
+            rows=Amount(rows),
+            bytes=Amount(source.count.bytes),
+            requests=Amount(source.count.requests),
+        )
+
+    def _planned_request(
+        self, columns: Sequence[str] | None, filter_: pc.Expression | str | None
+    ) -> Request:
+        if isinstance(filter_, str):
+            filter_ = parse_where(filter_, self.schema)
+        filter_ = self._scanner_options({"filter": filter_})["filter"]
+        return self._request(self.schema.names if columns is None else columns, filter_)
+
+    def _plan(self, request: Request) -> Plan:
+        plans = [self._plan_file(file, request) for file in self._files]
+        figures = sum((plan.figures for plan in plans), Figures())
+        return Plan(tuple(plan for plan in plans if plan.rows), figures)
+
+    def _plan_file(self, file: _File, request: Request) -> FilePlan:
+        opened = self._open(file.path)
+        candidates = plan_rows(opened, request.pruning, file.constants)
+        wanted = [name for name in request.all_columns if name not in file.constants]
+        gap = LOCAL_GAP_BYTES if self._is_local else REMOTE_GAP_BYTES
+        return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
+
+
+def _rebuild(
+    cls: type[Dataset], parts: tuple[Any, ...], options: dict[str, Any], partitioning: Any
+) -> Dataset:
+    made = cls(*parts)
+    made._scan_options = dict(options)
+    made._partitioning = partitioning
+    return made
+
+
+def _constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    keys = pads.get_partition_keys(fragment.partition_expression)
+    return {
+        name: pa.scalar(value, schema.field(name).type)
+        for name, value in keys.items()
+        if name in schema.names
+    }
+
+
+def _identity(path: str) -> tuple[int, int, int]:
+    """What tells one version of a local file from the next."""
+    try:
+        stat = os.stat(path)
+    except OSError as error:
+        raise PathError(f"{path}: the file is gone") from error
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _is_special(columns: Any) -> bool:
+    """Are pyarrow's own pseudo-columns asked for? Only its own scan knows them."""
+    if isinstance(columns, dict):
+        paths = [field_paths(read_expression(expression)) for expression in columns.values()]
+        return any(path[0] in _SPECIAL for found in paths for path in found or ())
+    return any(name in _SPECIAL for name in columns or ())

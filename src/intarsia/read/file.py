@@ -1,0 +1,125 @@
+"""``ParquetFile``: one file, page by page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PathError, PredicateError
+from intarsia.format.metadata import FileMetaData
+from intarsia.format.page_index import ColumnIndex, OffsetIndex
+from intarsia.format.schema import Schema
+from intarsia.index.directory import IndexEntry
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.scan import Filter, Request, scan_file
+from intarsia.source import Source
+from intarsia.storage import FileSource, PathLike, resolve
+
+
+class PageIndex(NamedTuple):
+    """Both page indexes of a chunk, each None where there is none that can be trusted."""
+
+    column_index: ColumnIndex | None
+    offset_index: OffsetIndex | None
+
+
+class ParquetFile:
+    """A Parquet file opened for reading by page.
+
+    ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
+    system. Raises ``PathError`` where there is no such file, ``FormatError`` where it is not
+    Parquet.
+    """
+
+    def __init__(self, where: PathLike | Source, *, filesystem: Any = None) -> None:
+        self._opened = open_file(where, filesystem)
+
+    @property
+    def metadata(self) -> FileMetaData:
+        """The decoded footer, with the specification's names."""
+        return self._opened.metadata
+
+    @property
+    def schema(self) -> Schema:
+        """The Parquet schema, as its leaf columns."""
+        return self._opened.schema
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema as pyarrow reads it."""
+        return self._opened.schema_arrow
+
+    @property
+    def num_rows(self) -> int:
+        return self.metadata.num_rows
+
+    @property
+    def indexes(self) -> tuple[IndexEntry, ...]:
+        """Embedded indexes, of known and unknown kinds."""
+        directory = self._opened.directory
+        return directory.indexes if directory else ()
+
+    def page_index(self, row_group: int, column: int | str) -> PageIndex:
+        """The page indexes of a chunk. ``column`` is a leaf's position or path.
+
+        Raises ``IndexError`` for a row group or column that is not there.
+        """
+        leaf = self._leaf(column)
+        if not 0 <= row_group < len(self.metadata.row_groups):
+            raise IndexError(f"there are {len(self.metadata.row_groups)} row groups")
+        return PageIndex(
+            self._opened.column_index(row_group, leaf), self._opened.offset_index(row_group, leaf)
+        )
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        rows: RowRanges | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+    ) -> pa.Table:
+        """Read ``columns`` (all by default) at ``rows`` (all), where ``filter`` holds.
+
+        Raises ``PredicateError`` for a column that is not there, ``IndexError`` for rows beyond the
+        end, ``FormatError`` for bytes that cannot be decoded.
+        """
+        schema = self.schema_arrow
+        names = tuple(schema.names if columns is None else columns)
+        for name in names:
+            if name not in schema.names:
+                known = ", ".join(schema.names[:20])
+                raise PredicateError(f"column {name!r} is not there; there are: {known}")
+        if rows and int(rows.stops[-1]) > self.num_rows:
+            raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
+        wanted = Filter.of(filter, schema) if filter is not None else None
+        request = Request(schema, names, wanted)
+        tables = list(scan_file(self._opened, request, {}, rows))
+        return pa.concat_tables(tables) if tables else request.output.empty_table()
+
+    def _leaf(self, column: int | str) -> int:
+        if isinstance(column, int):
+            if not 0 <= column < len(self.schema.leaves):
+                raise IndexError(f"there are {len(self.schema.leaves)} columns")
+            return column
+        leaf = self.schema.leaf(column)
+        if leaf is None:
+            raise IndexError(f"there is no column {column!r}")
+        return leaf.index
+
+
+def open_file(where: PathLike | Source, filesystem: Any = None) -> OpenedFile:
+    """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
+    if not isinstance(where, str | os.PathLike):
+        return OpenedFile(where, "<source>")
+    found, path = resolve(where, filesystem)
+    source = FileSource(found, path)
+    try:
+        return OpenedFile(source, path, source.tail_bytes)
+    except OSError as error:
+        if isinstance(error, PathError):
+            raise
+        raise PathError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,59 @@
+"""Fragments that read by page, for engines that scan a data set fragment by fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+if TYPE_CHECKING:
+    from intarsia.read.dataset import Dataset
+
+
+class PlannedFragment:
+    """One file of a data set, as a fragment.
+
+    It behaves as the ``pyarrow.dataset.ParquetFileFragment`` it stands for, whose attributes it
+    has, but its scans with a filter read only the pages that can match.
+    """
+
+    def __init__(self, fragment: pads.ParquetFileFragment, dataset: Dataset) -> None:
+        self._fragment, self._dataset = fragment, dataset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fragment, name)
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pads.Scanner:
+        """A scanner over this file's rows."""
+        fragment = self._fragment
+        parts = [fragment], schema or self._dataset.schema, fragment.format, fragment.filesystem
+        return type(self._dataset)(*parts).scanner(columns, filter, **options)
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """The matching rows as a table."""
+        return self.scanner(schema, **options).to_table()
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Any:
+        """The matching rows as record batches."""
+        return self.scanner(schema, **options).to_batches()
+
+    def count_rows(self, **options: Any) -> int:
+        """How many rows match."""
+        return int(self.scanner(**options).count_rows())
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """The first matching rows."""
+        return self.scanner(**options).head(num_rows)
+
+    def take(self, indices: Any, **options: Any) -> pa.Table:
+        """The rows at ``indices`` among the matching ones."""
+        return self.scanner(**options).take(indices)

@@ -1,0 +1,242 @@
+"""An opened file: its footer, and everything else about it fetched once and kept.
+
+Whatever proves untrustworthy, a page index or an embedded index, is reported by a warning and from
+then on treated as if it were not there.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.decode.splice import SchemaTemplates
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaWarning, Where
+from intarsia.format.bounds import order_is_declared
+from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData
+from intarsia.format.order import ValueOrder, order_of
+from intarsia.format.page_index import (
+    ColumnIndex,
+    OffsetIndex,
+    read_column_index,
+    read_offset_index,
+)
+from intarsia.format.schema import Leaf, Schema, read_schema
+from intarsia.index.directory import Directory, IndexEntry, read_directory
+from intarsia.index.kind import InvertedKind
+from intarsia.index.registry import known_version, make
+from intarsia.index.section import Section
+from intarsia.ranges import Int64Array
+from intarsia.source import ByteRange, Source, WindowSource
+
+T = TypeVar("T")
+
+ChunkId = tuple[int, int]
+"""``(row group, leaf)``."""
+
+
+class OpenedFile:
+    """Facts about one file, read when first asked for. Not for use by several threads at once."""
+
+    def __init__(self, source: Source, name: str, tail_bytes: int = TAIL_BYTES) -> None:
+        """Reads the footer. Raises ``FormatError`` where there is none."""
+        self.name = name
+        try:
+            self._footer: Footer = read_footer(source, tail_bytes)
+            self.schema: Schema = read_schema(self._footer.metadata.schema)
+            self._check_chunks()
+        except FormatError as error:
+            raise error.at(Where(name)) from error
+        self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
+        self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
+        self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
+        self.pages_read = 0
+        """Data pages decoded so far; a chunk without an offset index counts as one."""
+        self.groups_read: set[int] = set()
+        """Row groups of which any page was decoded so far."""
+
+    @property
+    def metadata(self) -> FileMetaData:
+        return self._footer.metadata
+
+    @property
+    def source(self) -> Source:
+        return self._footer.source
+
+    @property
+    def footer(self) -> bytes:
+        """The footer's thrift bytes."""
+        return self._footer.raw
+
+    @functools.cached_property
+    def row_group_starts(self) -> Int64Array:
+        """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
+        counts = [group.num_rows for group in self.metadata.row_groups]
+        return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+
+    @functools.cached_property
+    def templates(self) -> SchemaTemplates:
+        return SchemaTemplates(self._footer.raw)
+
+    @functools.cached_property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema as pyarrow reads it."""
+        try:
+            return self.templates.arrow_schema()
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(
+                f"pyarrow cannot read the schema: {error}", Where(self.name)
+            ) from error
+
+    def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
+        """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
+        column = self.metadata.row_groups[row_group].columns[leaf]
+        where = Where(self.name, row_group, self.schema.leaves[leaf].name)
+        if column.meta_data is None:
+            raise FormatError("the chunk has no metadata, or it is encrypted", where)
+        if column.file_path:
+            raise FormatError(f"the data is in another file, {column.file_path!r}", where)
+        return column.meta_data
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 # small, and goes with the file
+    def order(self, leaf: int) -> ValueOrder:
+        return order_of(self.schema.leaves[leaf].element)
+
+    def order_is_declared(self, leaf: int) -> bool:
+        """Does the footer say how this column's bounds compare?"""
+        orders = self.metadata.column_orders
+        return order_is_declared(orders[leaf]) if orders and leaf < len(orders) else False
+
+    # --- page indexes ---------------------------------------------------------------------------
+
+    def load_page_indexes(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> None:
+        """Fetch offset and column indexes of the chunks named, those not yet there, at once."""
+        wanted: list[tuple[str, ChunkId, ByteRange]] = []
+        for kind, ids, known in (
+            ("offset_index", offsets, self._offset_indexes),
+            ("column_index", columns, self._column_indexes),
+        ):
+            missing = dict.fromkeys(id_ for id_ in ids if id_ not in known)
+            wanted += [(kind, id_, self._index_range(id_, kind)) for id_ in missing]
+        try:
+            found = self.source.read([range_ for _, _, range_ in wanted])
+        except FormatError as error:
+            self._warn(f"page indexes are ignored: {error}")
+            found = [memoryview(b"")] * len(wanted)
+        for (kind, id_, _), data in zip(wanted, found, strict=True):
+            if kind == "column_index":
+                self._column_indexes[id_] = self._checked(id_, data, self._column_index)
+            else:
+                self._offset_indexes[id_] = self._checked(id_, data, self._offset_index)
+
+    def _index_range(self, id_: ChunkId, kind: str) -> ByteRange:
+        """Where an index is; no bytes at all where there is none."""
+        column: ColumnChunk = self.metadata.row_groups[id_[0]].columns[id_[1]]
+        offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
+        return (offset, length) if offset is not None and length else (0, 0)
+
+    def _checked(
+        self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T]
+    ) -> T | None:
+        """The decoded index; None where there is none, or one that is not to be trusted."""
+        try:
+            return decode(id_, data) if data else None
+        except FormatError as error:
+            where = Where(row_group=id_[0], column=self.schema.leaves[id_[1]].name)
+            self._warn(f"a page index is ignored: {error.at(where)}")
+            return None
+
+    def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex:
+        return read_column_index(data)
+
+    def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
+        index = read_offset_index(data)
+        chunk = self.chunk(*id_)
+        stop = chunk.start + chunk.total_compressed_size
+        problem = index.problem(self.metadata.row_groups[id_[0]].num_rows, chunk.start, stop)
+        if problem:
+            raise FormatError(problem)
+        return index
+
+    def offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
+        """The chunk's OffsetIndex, where it has one that is consistent."""
+        self.load_page_indexes([(row_group, leaf)], [])
+        return self._offset_indexes[row_group, leaf]
+
+    def column_index(self, row_group: int, leaf: int) -> ColumnIndex | None:
+        """The chunk's ColumnIndex, where it has one that fits its OffsetIndex."""
+        self.load_page_indexes([(row_group, leaf)], [(row_group, leaf)])
+        offsets = self._offset_indexes[row_group, leaf]
+        index = self._column_indexes[row_group, leaf]
+        if offsets is None or index is None or len(index) != len(offsets):
+            return None
+        return index
+
+    def num_pages(self, row_group: int, leaf: int) -> int:
+        """Data pages of a chunk; 1 where no offset index tells, or none was needed."""
+        index = self._offset_indexes.get((row_group, leaf))
+        return 1 if index is None else len(index)
+
+    def distrust_page_index(self, row_group: int, leaf: int, reason: str) -> None:
+        """Forget a page index that the pages themselves belie."""
+        self._offset_indexes[row_group, leaf] = None
+        where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
+        self._warn(f"a page index is ignored: {where}: {reason}")
+
+    # --- embedded indexes -----------------------------------------------------------------------
+
+    @functools.cached_property
+    def directory(self) -> Directory | None:
+        """The directory of embedded indexes, where there is one that belongs to this file."""
+        try:
+            return read_directory(self.metadata, self.source)
+        except FormatError as error:
+            self._warn(f"embedded indexes are ignored: {error}")
+            return None
+
+    def entries(self, leaf: Leaf) -> list[IndexEntry]:
+        """The embedded indexes on a column, of kinds and versions known here."""
+        directory = self.directory
+        return [
+            entry
+            for entry in (directory.indexes if directory else ())
+            if entry.on == leaf.name and known_version(entry.kind) == entry.kind_version
+        ]
+
+    def section(self, entry: IndexEntry) -> tuple[InvertedKind, Section] | None:
+        """The opened section of an entry, or None where it is damaged."""
+        if entry.name not in self._sections:
+            self._sections[entry.name] = self._open_section(entry)
+        return self._sections[entry.name]
+
+    def _open_section(self, entry: IndexEntry) -> tuple[InvertedKind, Section] | None:
+        assert self.directory is not None
+        try:
+            kind = make(entry.kind, entry.on, entry.params)
+            window = WindowSource(self.source, entry.offset, entry.length)
+            file_id, rows = self.directory.file_id, self.metadata.num_rows
+            return kind, Section(window, entry.meta_length, entry.meta_crc32, file_id, rows)
+        except (FormatError, IndexSpecError) as error:
+            self._warn(f"index {entry.name} is ignored: {error}")
+            return None
+
+    def distrust_section(self, entry: IndexEntry, error: FormatError) -> None:
+        """Forget an index one of whose pages is damaged."""
+        self._sections[entry.name] = None
+        self._warn(f"index {entry.name} is ignored: {error}")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=3)
+
+    def _check_chunks(self) -> None:
+        leaves = len(self.schema.leaves)
+        for i, group in enumerate(self.metadata.row_groups):
+            if len(group.columns) != leaves:
+                raise FormatError(
+                    f"{len(group.columns)} chunks for {leaves} columns", Where(row_group=i)
+                )

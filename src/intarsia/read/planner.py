@@ -1,0 +1,207 @@
+"""Planning one file: asking each source of knowledge in turn which rows are left.
+
+Row-group statistics come first, since the footer is at hand; then embedded indexes, which read
+little and may leave little; then the page indexes of the columns that no embedded index answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import FormatError
+from intarsia.format.bounds import chunk_bounds, page_bounds
+from intarsia.format.schema import Leaf, Root
+from intarsia.index.directory import IndexEntry, binding_of
+from intarsia.plan.coalesce import coalesce
+from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
+from intarsia.plan.prune import rows_left
+from intarsia.plan.verdict import constant_might_match, rows_might_match
+from intarsia.predicate.pruning import Pruning, Test, tests_of
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.rows import groups_of, select
+
+Constants = Mapping[str, pa.Scalar]
+"""Columns that a file's folder fixes, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The rows of one file that might match, and how it came to that."""
+
+    rows: RowRanges
+    steps: tuple[Step, ...]
+
+
+def plan_rows(
+    file: OpenedFile, pruning: Pruning, constants: Constants, *, use_indexes: bool = True
+) -> Candidates:
+    """Which rows of ``file`` might pass ``pruning``."""
+    return _Planner(file, constants, use_indexes).run(pruning)
+
+
+def plan_reads(
+    file: OpenedFile, roots: Sequence[Root], candidates: Candidates, constants: Constants, gap: int
+) -> FilePlan:
+    """The full plan of one file: byte ranges and figures, for ``roots`` at the candidate rows.
+
+    ``gap`` is how many bytes apart two ranges may be and still share a request.
+    """
+    rows = candidates.rows
+    reads = [
+        PlannedRead(group, file.schema.leaves[leaf].name, selection)
+        for read in (select(file, roots, rows) if rows else ())
+        for group, selections in read.groups
+        for leaf, selection in zip(read.root.leaves, selections, strict=True)
+    ]
+    ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
+    groups = groups_of(file, rows)
+    figures = Figures(
+        files=Amount(int(bool(rows)), 1),
+        row_groups=Amount(len(groups), len(file.metadata.row_groups)),
+        pages=_pages(file, roots, reads),
+        rows=Amount(rows.num_rows, file.metadata.num_rows),
+        bytes=Amount(sum(length for _, length in ranges), file.source.size),
+        requests=Amount(len(coalesce(ranges, gap))),
+    )
+    return FilePlan(
+        file.name,
+        binding_of(file.metadata),
+        rows,
+        dict(constants),
+        tuple(reads),
+        candidates.steps,
+        figures,
+    )
+
+
+def _pages(file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead]) -> Amount:
+    """Data pages selected of all, a chunk without an offset index counting as one page."""
+    groups = range(len(file.metadata.row_groups))
+    leaves = {file.schema.leaves[leaf].name: leaf for root in roots for leaf in root.leaves}
+    chunks = [(group, leaf) for group in groups for leaf in leaves.values()]
+    file.load_page_indexes(chunks, [])
+    counts = {chunk: file.num_pages(*chunk) for chunk in chunks}
+    selected = sum(
+        len(read.selection.page_rows) or counts[read.row_group, leaves[read.column]]
+        for read in reads
+    )
+    return Amount(selected, sum(counts.values()))
+
+
+def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
+    """Might any row of a file in this folder pass? Told without opening the file."""
+    one = RowRanges.all(1)
+
+    def leaf(test: Test) -> RowRanges:
+        known = len(test.field) == 1 and test.field[0] in constants
+        might = not known or constant_might_match(test, constants[test.field[0]])
+        return one if might else _NO_ROWS
+
+    return bool(rows_left(pruning, one, leaf))
+
+
+class _Planner:
+    def __init__(self, file: OpenedFile, constants: Constants, use_indexes: bool) -> None:
+        self._file, self._constants, self._use_indexes = file, constants, use_indexes
+        self._known: dict[Test, RowRanges] = {}
+        self._all = RowRanges.all(file.metadata.num_rows)
+        self._steps: list[Step] = []
+
+    def run(self, pruning: Pruning) -> Candidates:
+        file = self._file
+        rows = self._all
+        tests = tests_of(pruning)
+        for test in tests:
+            self._known[test] = self._by_constant(test)
+        leaves = {test: leaf for test in tests if (leaf := self._leaf(test)) is not None}
+        for test, leaf in leaves.items():
+            self._learn(test, self._by_row_groups(test, leaf))
+        rows = self._step("row-group statistics", pruning, rows)
+        answered: set[Test] = set()
+        for test, leaf in leaves.items() if self._use_indexes else ():
+            for entry in file.entries(leaf) if rows else ():
+                found = self._by_index(test, leaf, entry)
+                if found is not None:
+                    self._learn(test, found)
+                    answered.add(test)
+                    rows = self._step(f"index {entry.name}", pruning, rows)
+        rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
+        if rest and rows:
+            groups = groups_of(file, rows)
+            chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
+            file.load_page_indexes(chunks, chunks)
+            for test, leaf in rest.items():
+                self._learn(test, self._by_pages(test, leaf, groups))
+            rows = self._step("page index", pruning, rows)
+        return Candidates(rows, tuple(self._steps))
+
+    def _learn(self, test: Test, rows: RowRanges) -> None:
+        self._known[test] = self._known[test] & rows
+
+    def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
+        left = rows_left(pruning, rows, self._known.__getitem__)
+        self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
+        return left
+
+    def _leaf(self, test: Test) -> Leaf | None:
+        """The column a test is about, if bounds of its values say something about rows."""
+        if test.field[0] in self._constants:
+            return None
+        leaf = next((leaf for leaf in self._file.schema.leaves if leaf.path == test.field), None)
+        return leaf if leaf is not None and leaf.max_repetition_level == 0 else None
+
+    def _by_constant(self, test: Test) -> RowRanges:
+        name = test.field[0]
+        if len(test.field) == 1 and name in self._constants:
+            return self._all if constant_might_match(test, self._constants[name]) else _NO_ROWS
+        if name not in self._constants and self._file.schema.root(name) is None:
+            return self._all if test.nulls else _NO_ROWS  # a column the file lacks is all NULL
+        return self._all
+
+    def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
+        file = self._file
+        metadata = [file.chunk(i, leaf.index) for i in range(len(file.metadata.row_groups))]
+        declared = file.order_is_declared(leaf.index)
+        bounds = chunk_bounds(file.order(leaf.index), metadata, declared=declared)
+        might = rows_might_match(test, bounds)
+        starts = file.row_group_starts
+        return RowRanges(starts[:-1][might], starts[1:][might])
+
+    def _by_index(self, test: Test, leaf: Leaf, entry: IndexEntry) -> RowRanges | None:
+        opened = self._file.section(entry)
+        if opened is None:
+            return None
+        kind, section = opened
+        keys = kind.keys_for(test, self._file.order(leaf.index))
+        if keys is None:
+            return None
+        try:
+            return section.rows_of(keys)
+        except FormatError as error:
+            self._file.distrust_section(entry, error)
+            return None
+
+    def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
+        file = self._file
+        declared = file.order_is_declared(leaf.index)
+        found = []
+        for group in groups:
+            start, stop = file.row_group_starts[group : group + 2].tolist()
+            index = file.column_index(group, leaf.index)
+            offsets = file.offset_index(group, leaf.index)
+            if index is None or offsets is None:
+                found.append(RowRanges.of((start, stop)))
+                continue
+            bounds = page_bounds(file.order(leaf.index), index, declared=declared)
+            might = np.flatnonzero(rows_might_match(test, bounds))
+            starts, stops = offsets.row_bounds(stop - start)
+            found.append(RowRanges(starts[might], stops[might]).shift(start))
+        return RowRanges.union(found)
+
+
+_NO_ROWS = RowRanges.none()

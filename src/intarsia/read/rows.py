@@ -1,0 +1,152 @@
+"""Fetching and decoding: given rows of a file, their values in some of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
+from intarsia.errors import FormatError, Where
+from intarsia.format.page_header import num_values, read_page_header
+from intarsia.format.schema import Root
+from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+
+_SLICES = 64
+"""Up to this many ranges, rows are cut out by slicing; beyond it by their positions."""
+
+
+class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
+    """Pages do not hold the rows their index says; whoever relied on it must plan again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRead:
+    """The selections of one root: for each row group, one for each of its leaves."""
+
+    root: Root
+    groups: tuple[tuple[int, tuple[ChunkSelection, ...]], ...]
+
+
+def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
+    """The row groups that hold any of ``rows``."""
+    starts = file.row_group_starts
+    return np.flatnonzero(rows.covers(starts[:-1], starts[1:])).tolist()
+
+
+def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[ColumnRead]:
+    """Which parts of which chunks hold ``rows`` of ``roots``; fetches the offset indexes needed."""
+    groups = groups_of(file, rows)
+    paged = [leaf for root in roots for leaf in root.leaves if file.schema.leaves[leaf].is_flat]
+    file.load_page_indexes([(group, leaf) for group in groups for leaf in paged], [])
+    return [_select_root(file, root, groups, rows) for root in roots]
+
+
+def _select_root(
+    file: OpenedFile, root: Root, groups: Iterable[int], rows: RowRanges
+) -> ColumnRead:
+    selected = []
+    for group in groups:
+        start, stop = file.row_group_starts[group : group + 2].tolist()
+        wanted = rows.clip(start, stop).shift(-start)
+        selections = tuple(
+            select_pages(
+                file.chunk(group, leaf), file.offset_index(group, leaf), stop - start, wanted
+            )
+            if file.schema.leaves[leaf].is_flat
+            else whole_chunk(file.chunk(group, leaf), stop - start)
+            for leaf in root.leaves
+        )
+        selected.append((group, selections))
+    return ColumnRead(root, tuple(selected))
+
+
+def read_rows(
+    file: OpenedFile, roots: Sequence[Root], rows: RowRanges, *, physical: bool = False
+) -> list[pa.ChunkedArray]:
+    """The values of ``roots`` at ``rows``: one array a root, each of ``rows.num_rows`` values.
+
+    ``physical`` gives flat columns in their physical type, without any annotation. Raises
+    ``PageIndexMistrust`` where a page's header contradicts the page index, ``FormatError`` where
+    bytes cannot be decoded.
+    """
+    reads = select(file, roots, rows)
+    ranges = [r for read in reads for _, sel in read.groups for s in sel for r in s.byte_ranges]
+    try:
+        parts = iter(file.source.read(ranges))
+    except FormatError as error:
+        raise error.at(Where(file.name)) from error
+    columns = []
+    for read in reads:
+        template = _template(file, read.root, physical)
+        decoded, held = _decode(file, read, parts, template)
+        columns.append(_cut(decoded, held, rows))
+    return columns
+
+
+def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
+    if physical:
+        return file.templates.physical(root, file.schema.leaves[root.leaves[0]].element)
+    return file.templates.logical(root)
+
+
+def _decode(
+    file: OpenedFile, read: ColumnRead, parts: Iterable[memoryview], template: RootTemplate
+) -> tuple[pa.ChunkedArray, RowRanges]:
+    """All rows of the selected pages, and which rows of the file they are."""
+    parts = iter(parts)
+    groups, held = [], []
+    for group, selections in read.groups:
+        file.groups_read.add(group)
+        chunks = []
+        for leaf, selection in zip(read.root.leaves, selections, strict=True):
+            dictionary = next(parts) if selection.dictionary else None
+            pages = [next(parts) for _ in selection.parts]
+            _check_pages(file, group, leaf, selection, pages)
+            file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
+            chunk = file.chunk(group, leaf)
+            count = sum(selection.page_rows) if selection.page_rows else chunk.num_values
+            chunks.append(ChunkBytes(chunk, dictionary, pages, count))
+        rows = selections[0].rows
+        groups.append(RowGroupBytes(rows.num_rows, chunks))
+        held.append(rows.shift(int(file.row_group_starts[group])))
+    try:
+        return decode_root(template, groups), RowRanges.union(held)
+    except FormatError as error:
+        raise error.at(Where(file.name, column=read.root.name)) from error
+
+
+def _check_pages(
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    selection: ChunkSelection,
+    pages: Sequence[memoryview],
+) -> None:
+    """A page index that is off by rows would give wrong answers: ask every page's own header."""
+    for count, page in zip(selection.page_rows, pages, strict=False):
+        try:
+            header, length = read_page_header(page)
+            found = num_values(header)
+            size = length + header.compressed_page_size
+        except FormatError:
+            found, size = None, -1
+        if found != count or size != page.nbytes:
+            file.distrust_page_index(group, leaf, f"a page of {count} rows has {found} values")
+            raise PageIndexMistrust
+
+
+def _cut(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:
+    """Of ``values`` at rows ``held``, those at ``rows``, a subset."""
+    if held == rows:
+        return values
+    positions = held.positions(rows)
+    if len(positions) <= _SLICES:
+        slices = [values.slice(start, stop - start) for start, stop in positions]
+        chunks = [chunk for part in slices for chunk in part.chunks]
+        return pa.chunked_array(chunks, type=values.type)
+    return values.take(pa.array(positions.rows()))

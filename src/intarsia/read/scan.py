@@ -1,0 +1,223 @@
+"""Scanning one file: candidate rows, the filter's columns, the rows that match, the other columns.
+
+The filter's columns of the candidate rows are read first and pyarrow evaluates the filter on them;
+only then are the other columns read, and only at the rows that matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import FormatError, PredicateError, Where
+from intarsia.format.schema import Root
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.pruning import Maybe, Pruning, pruning_of
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants, plan_rows
+from intarsia.read.rows import PageIndexMistrust, groups_of, read_rows
+
+UNIT_ROWS = 1024 * 1024
+"""Rows read and filtered at a time, unless one row group without page indexes is larger."""
+_ROW = "__intarsia_row"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter, what pruning knows of it, and the columns it needs; None where that is unknown."""
+
+    expression: pc.Expression
+    pruning: Pruning
+    columns: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
+        """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
+        node = read_expression(expression)
+        paths = field_paths(node)
+        for path in paths or ():
+            if path[0] not in schema.names:
+                known = ", ".join(schema.names[:20])
+                raise PredicateError(f"column {'.'.join(path)!r} is not there; there are: {known}")
+        columns = None if paths is None else tuple(dict.fromkeys(sorted(p[0] for p in paths)))
+        evaluate(expression, schema.empty_table())
+        return cls(expression, pruning_of(node), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of every file: output columns and their types, and a filter.
+
+    ``schema`` is the data set's; a file that lacks a column gives NULLs, one that has it in another
+    type is cast.
+    """
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    filter: Filter | None = None
+
+    @property
+    def output(self) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    @property
+    def filter_columns(self) -> tuple[str, ...]:
+        """Columns read to evaluate the filter."""
+        if self.filter is None:
+            return ()
+        return tuple(self.schema.names) if self.filter.columns is None else self.filter.columns
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Output columns, then those only the filter needs."""
+        return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
+
+    @property
+    def pruning(self) -> Pruning:
+        return self.filter.pruning if self.filter else Maybe()
+
+
+def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    """The rows of ``table`` for which ``expression`` is true.
+
+    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
+    """
+    try:
+        return table.filter(expression)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
+        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+
+
+def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
+    """Those of ``columns`` that the file has."""
+    roots = (file.schema.root(name) for name in columns)
+    return [root for root in roots if root is not None]
+
+
+def scan_file(
+    file: OpenedFile,
+    request: Request,
+    constants: Constants,
+    rows: RowRanges | None = None,
+) -> Iterator[pa.Table]:
+    """The matching rows of one file, in file order, as tables of the requested columns.
+
+    ``rows`` restricts the scan: rows already known to be candidates are not planned again.
+    """
+    last_row = -1
+    while True:
+        try:
+            candidates = rows
+            if candidates is None:
+                candidates = plan_rows(file, request.pruning, constants).rows
+            # Pages that belie their index end an attempt; what was already given is not given
+            # again.
+            candidates = candidates.clip(last_row + 1, max(file.metadata.num_rows, last_row + 1))
+            for unit in _units(file, candidates, request):
+                table = _scan_unit(file, request, constants, unit)
+                last_row = int(unit.stops[-1]) - 1
+                if table.num_rows:
+                    yield table
+            return
+        except PageIndexMistrust:
+            continue
+
+
+def _scan_unit(
+    file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
+) -> pa.Table:
+    if request.filter is None:
+        return read_columns(file, request.schema, request.columns, constants, rows)
+    found = read_columns(file, request.schema, request.filter_columns, constants, rows)
+    found = found.append_column(_ROW, pa.array(rows.rows()))
+    found = evaluate(request.filter.expression, found)
+    matching = RowRanges.from_rows(found.column(_ROW).to_numpy())
+    rest = [name for name in request.columns if name not in request.filter_columns]
+    if not matching:
+        return request.output.empty_table()
+    other = read_columns(file, request.schema, rest, constants, matching)
+    parts = [other.column(name) if name in rest else found.column(name) for name in request.columns]
+    if not parts:
+        return _without_columns(matching.num_rows)
+    return pa.Table.from_arrays(parts, schema=request.output)
+
+
+def read_columns(
+    file: OpenedFile,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    constants: Constants,
+    rows: RowRanges,
+) -> pa.Table:
+    """``columns`` of ``file`` at ``rows``, in the types of ``schema``."""
+    wanted = [name for name in columns if name not in constants]
+    roots = roots_of(file, wanted)
+    decoded = dict(zip((root.name for root in roots), read_rows(file, roots, rows), strict=True))
+    arrays = [
+        _typed(file, schema.field(name), decoded.get(name), constants.get(name), rows.num_rows)
+        for name in columns
+    ]
+    if not arrays:
+        return _without_columns(rows.num_rows)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
+
+
+def _typed(
+    file: OpenedFile,
+    field: pa.Field,
+    values: pa.ChunkedArray | None,
+    constant: pa.Scalar | None,
+    count: int,
+) -> pa.ChunkedArray:
+    if constant is not None:
+        return pa.chunked_array([pa.repeat(constant, count)])
+    if values is None:
+        return pa.chunked_array([pa.nulls(count, field.type)])
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        where = Where(file.name, column=field.name)
+        message = f"{values.type} cannot be read as {field.type}: {error}"
+        raise FormatError(message, where) from error
+
+
+def _without_columns(num_rows: int) -> pa.Table:
+    """A table that has rows and no columns, as counting needs it."""
+    return pa.table({_ROW: pa.nulls(num_rows)}).select([])
+
+
+def _units(file: OpenedFile, rows: RowRanges, request: Request) -> Iterator[RowRanges]:
+    """``rows`` in portions of at most ``UNIT_ROWS``; row groups without page indexes stay whole."""
+    pending: list[RowRanges] = []
+    count = 0
+    for group in groups_of(file, rows):
+        start, stop = file.row_group_starts[group : group + 2].tolist()
+        step = UNIT_ROWS if _is_paged(file, group, request) else stop - start
+        for low in range(start, stop, step):
+            part = rows.clip(low, min(low + step, stop))
+            if pending and count + part.num_rows > UNIT_ROWS:
+                yield RowRanges.union(pending)
+                pending, count = [], 0
+            if part:
+                pending.append(part)
+                count += part.num_rows
+    if pending:
+        yield RowRanges.union(pending)
+
+
+def _is_paged(file: OpenedFile, group: int, request: Request) -> bool:
+    """Can every column be read in parts of this row group?"""
+    num_rows = int(file.row_group_starts[group + 1] - file.row_group_starts[group])
+    if num_rows <= UNIT_ROWS:
+        return False
+    leaves = [leaf for root in roots_of(file, request.all_columns) for leaf in root.leaves]
+    if not all(file.schema.leaves[leaf].is_flat for leaf in leaves):
+        return False
+    file.load_page_indexes([(group, leaf) for leaf in leaves], [])
+    return all(file.offset_index(group, leaf) is not None for leaf in leaves)

@@ -1,0 +1,96 @@
+"""The I/O contract: a length and ranged reads.
+
+Everything below layer 4 is given bytes or a ``Source`` and never opens a file itself, so all that
+decides can be tested on plain bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from intarsia.errors import FormatError, Where
+
+ByteRange = tuple[int, int]
+"""``(offset, length)``, both in bytes."""
+
+
+class Source(Protocol):
+    """Bytes at rest, read by range."""
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """The bytes of each range, in the order asked, each of exactly its length.
+
+        Raises ``FormatError`` for a range outside ``[0, size)``.
+        """
+
+
+class BufferSource:
+    """A ``Source`` over bytes in memory."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._view = memoryview(data)
+
+    @property
+    def size(self) -> int:
+        return self._view.nbytes
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        for range_ in ranges:
+            check_range(range_, self.size)
+        return [self._view[offset : offset + length] for offset, length in ranges]
+
+
+class WindowSource:
+    """The part ``[offset, offset + length)`` of another source, as a source of its own."""
+
+    def __init__(self, inner: Source, offset: int, length: int) -> None:
+        check_range((offset, length), inner.size)
+        self._inner, self._offset, self._length = inner, offset, length
+
+    @property
+    def size(self) -> int:
+        return self._length
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        for range_ in ranges:
+            check_range(range_, self._length)
+        return self._inner.read([(self._offset + offset, length) for offset, length in ranges])
+
+
+class TailSource:
+    """A source whose last bytes are held in memory: reads that fall into them cost no request."""
+
+    def __init__(self, inner: Source, tail: memoryview) -> None:
+        self._inner, self._tail = inner, tail
+        self._start = inner.size - tail.nbytes
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        for range_ in ranges:
+            check_range(range_, self.size)
+        outside = [range_ for range_ in ranges if range_[0] < self._start]
+        fetched = iter(self._inner.read(outside) if outside else ())
+        return [
+            next(fetched)
+            if offset < self._start
+            else self._tail[offset - self._start : offset - self._start + length]
+            for offset, length in ranges
+        ]
+
+
+def check_range(range_: ByteRange, size: int) -> None:
+    """Raise ``FormatError`` unless ``range_`` lies inside ``size`` bytes."""
+    offset, length = range_
+    if offset < 0 or length < 0 or offset + length > size:
+        raise FormatError(
+            f"{length:,} bytes are pointed at, outside the {size:,} bytes there are",
+            Where(offset=offset),
+        )

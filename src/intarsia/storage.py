@@ -1,0 +1,241 @@
+"""Files: sources over ``pyarrow.fs`` and fsspec, listing, atomic replacement, and counting.
+
+The only module that opens files. Everything above it asks for a ``FileSource``, everything below it
+is given one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, PathError, Where
+from intarsia.plan.coalesce import coalesce
+from intarsia.source import ByteRange, check_range
+
+PathLike = str | os.PathLike[str]
+TEMPORARY_SUFFIX = ".intarsia-tmp"
+_HIDDEN = ("_", ".")
+
+LOCAL_GAP_BYTES = 16 * 1024
+REMOTE_GAP_BYTES = 1024 * 1024
+"""Bytes that cost about as much to read as one more request: latency × bandwidth."""
+LOCAL_TAIL_BYTES = 16 * 1024
+REMOTE_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class IOCount:
+    """What was asked of storage so far: requests, and bytes received."""
+
+    requests: int = 0
+    bytes: int = 0
+
+
+class FileSource:
+    """A ``Source`` over one file of a ``pyarrow.fs`` file system. Counts what it reads.
+
+    Ranges that lie close together are fetched in one request. The file is opened on first use and
+    stays open: on a local disk, a file replaced meanwhile is read on as it was.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self.filesystem, self.path = filesystem, path
+        self.count = IOCount()
+        self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        self._gap = LOCAL_GAP_BYTES if self.is_local else REMOTE_GAP_BYTES
+        self._lock = threading.Lock()
+        self._handle: pa.NativeFile | None = None
+        self._size: int | None = None
+
+    @property
+    def tail_bytes(self) -> int:
+        """How much of the end to read in the hope that it holds the footer."""
+        return LOCAL_TAIL_BYTES if self.is_local else REMOTE_TAIL_BYTES
+
+    @property
+    def size(self) -> int:
+        if self._size is None:
+            self._size = self._open().size()
+        return self._size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        for range_ in ranges:
+            check_range(range_, self.size)
+        groups = coalesce(ranges, self._gap)
+        out: list[memoryview] = [memoryview(b"")] * len(ranges)
+        for group in groups:
+            whole = self._read_at(group.offset, group.length)
+            for member in group.members:
+                offset, length = ranges[member]
+                out[member] = whole[offset - group.offset : offset - group.offset + length]
+        return out
+
+    def close(self) -> None:
+        with self._lock:
+            if self._handle is not None:
+                self._handle.close()
+                self._handle = None
+
+    def _open(self) -> pa.NativeFile:
+        with self._lock:
+            if self._handle is None:
+                self._handle = _opened(self.filesystem, self.path)
+            return self._handle
+
+    def _read_at(self, offset: int, length: int) -> memoryview:
+        data = self._open().read_at(length, offset)
+        with self._lock:
+            self.count.requests += 1
+            self.count.bytes += length
+        if len(data) != length:
+            raise FormatError("the file became shorter while it was read", Where(self.path))
+        return memoryview(data)
+
+
+def _opened(filesystem: pafs.FileSystem, path: str) -> pa.NativeFile:
+    try:
+        return filesystem.open_input_file(path)
+    except FileNotFoundError as error:
+        raise PathError(f"{path}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise PathError(f"{path}: this is a folder, not a file") from error
+    except OSError as error:
+        raise PathError(f"{path}: cannot be opened: {error}") from error
+
+
+def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
+    """The file system and the path on it of a path or URI.
+
+    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system.
+    """
+    text = os.fspath(path)
+    if filesystem is not None:
+        if not isinstance(filesystem, pafs.FileSystem):
+            filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+        return filesystem, text
+    if "://" in text or text.startswith("file:"):
+        try:
+            found, at = pafs.FileSystem.from_uri(text)
+            return found, at
+        except (pa.ArrowInvalid, OSError) as error:
+            raise PathError(f"{text}: cannot be resolved: {error}") from error
+    return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(text))
+
+
+def list_files(
+    paths: PathLike | Sequence[PathLike], filesystem: Any = None
+) -> tuple[pafs.FileSystem, list[str]]:
+    """The data files under a file, folder, glob or URI, or a list of these; sorted in each folder.
+
+    Names that start with ``_`` or ``.`` are left out, as Spark and pyarrow do, unless named
+    themselves. Raises ``PathError`` where there is none.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise PathError("no path was given")
+    files: list[str] = []
+    found_on: pafs.FileSystem | None = None
+    for path in given:
+        on, at = resolve(path, filesystem)
+        if found_on is not None and not found_on.equals(on):
+            raise PathError("all paths of a data set must be on one file system")
+        found_on = on
+        files += _expand(on, at)
+    assert found_on is not None
+    return found_on, files
+
+
+def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    info = filesystem.get_file_info(path)
+    if info.type == pafs.FileType.File:
+        return [path]
+    if info.type == pafs.FileType.Directory:
+        return _files_under(filesystem, path)
+    if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
+        matches = sorted(glob.glob(path, recursive=True))
+        return [file for match in matches for file in _expand(filesystem, match)]
+    raise PathError(f"{path}: there is no such file or folder")
+
+
+def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
+    base = folder.rstrip("/") + "/"
+    found = sorted(
+        info.path
+        for info in infos
+        if info.type == pafs.FileType.File
+        and not any(part.startswith(_HIDDEN) for part in info.path.removeprefix(base).split("/"))
+    )
+    if not found:
+        raise PathError(f"{folder}: there is no data file in this folder")
+    return found
+
+
+@contextlib.contextmanager
+def replacing(path: str, filesystem: pafs.FileSystem) -> Iterator[Callable[[], BinaryIO]]:
+    """Write a file that takes the place of ``path`` at once, or not at all.
+
+    Yields a function that opens the temporary file for writing. When the block ends without an
+    error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
+    untouched.
+    """
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        with _replacing_remote(path, filesystem) as opener:
+            yield opener
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        yield lambda: open(temporary, "xb")  # noqa: SIM115 # the caller closes it
+        _sync(temporary)
+        with contextlib.suppress(OSError):
+            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+        os.replace(temporary, target)
+        _forget_hadoop_checksum(target)
+        _sync(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def copy_into(source: FileSource, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
+    """Append all bytes of ``source`` to ``out``, ``block`` bytes at a time."""
+    for offset in range(0, source.size, block):
+        out.write(source.read([(offset, min(block, source.size - offset))])[0])
+
+
+@contextlib.contextmanager
+def _replacing_remote(path: str, filesystem: pafs.FileSystem) -> Iterator[Callable[[], BinaryIO]]:
+    """As ``replacing``, where a finished upload or a move is what takes effect at once."""
+    parent, _, name = path.rpartition("/")
+    temporary = f"{parent}/.{name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    try:
+        yield lambda: filesystem.open_output_stream(temporary)
+        filesystem.move(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _forget_hadoop_checksum(path: Path) -> None:
+    """Hadoop keeps ``.name.crc`` beside a local file, and refuses the file when it is stale."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

@@ -1,0 +1,89 @@
+"""Writing new files with indexes: pyarrow encodes, the sections follow, one rename publishes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from intarsia.errors import PathError
+from intarsia.index.kind import InvertedKind
+from intarsia.read.file import open_file
+from intarsia.storage import PathLike, replacing, resolve
+from intarsia.write.build import build, check_indexes, new_file_id
+from intarsia.write.embed import appended
+
+PAGE_ROWS = 8192
+"""Rows a page: a point query reads one page a column, and each page costs a header and bounds."""
+DEFAULTS: dict[str, Any] = {
+    "compression": "zstd",
+    "write_page_index": True,
+    "write_page_checksum": True,
+    "max_rows_per_page": PAGE_ROWS,
+    # Pages end at a batch of values: with smaller batches they hold as many rows as was asked for.
+    "write_batch_size": 1024,
+    # Every page read needs its chunk's dictionary as well, so a dictionary stays near a page's
+    # size.
+    "dictionary_pagesize_limit": 128 * 1024,
+}
+
+
+def write_table(
+    table: pa.Table,
+    where: PathLike,
+    *,
+    indexes: Sequence[InvertedKind] = (),
+    filesystem: Any = None,
+    **options: Any,
+) -> None:
+    """Write ``table`` as one Parquet file with page indexes and the ``indexes`` asked for.
+
+    ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
+    indexes, checksums and at most 8,192 rows, and zstd compresses them. The file appears at once,
+    whole. Raises ``IndexSpecError`` for an index that cannot be built.
+    """
+    row_group_size = options.pop("row_group_size", None)
+    with open_writer(table.schema, where, indexes, filesystem=filesystem, **options) as writer:
+        writer.write_table(table, row_group_size)
+
+
+@contextlib.contextmanager
+def open_writer(
+    schema: pa.Schema,
+    where: PathLike,
+    indexes: Sequence[InvertedKind] = (),
+    *,
+    filesystem: Any = None,
+    **options: Any,
+) -> Iterator[pq.ParquetWriter]:
+    """A ``pyarrow.parquet.ParquetWriter`` whose file, with ``indexes``, appears at the end.
+
+    When the block fails, nothing is left behind.
+    """
+    found, path = resolve(where, filesystem)
+    if not isinstance(found, pafs.LocalFileSystem):
+        raise PathError(f"{path}: new files are written to local folders only, so far")
+    if not Path(path).parent.is_dir():
+        raise PathError(f"{Path(path).parent}: there is no such folder to write to")
+    with replacing(path, found) as create:
+        out = create()
+        temporary = out.name
+        out.close()
+        settings = DEFAULTS | options
+        with (
+            pa.OSFile(temporary, "wb") as sink,
+            pq.ParquetWriter(sink, schema, **settings) as writer,
+        ):
+            yield writer
+        if indexes:
+            file = open_file(temporary, found)
+            check_indexes(file, indexes)
+            file_id = new_file_id()
+            tail = appended(file, [build(file, kind, file_id) for kind in indexes], file_id)
+            with open(temporary, "ab") as append:
+                append.write(tail)
