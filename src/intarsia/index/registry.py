@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,29 @@ def make(kind: str, on: str, params: Mapping[str, Any]) -> InvertedKind:
         return known(on=on, **params)  # type: ignore[call-arg]  # a kind's own constructor
     except TypeError as error:
         raise IndexSpecError(f"index {kind!r} on {on!r}: {error}") from error
+
+
+def parse(text: str) -> InvertedKind:
+    """An index as text: ``lookup(trace_id)``, ``lookup(trace_id, granule_rows=1024)``, or, as it is
+    listed, ``trace_id:lookup``.
+
+    Raises ``IndexSpecError`` for anything else.
+    """
+    called = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text, re.DOTALL)
+    if called:
+        kind, (on, *settings) = called.group(1), called.group(2).split(",")
+        return make(kind, on.strip(), dict(_setting(setting, text) for setting in settings))
+    on, _, kind = text.strip().rpartition(":")
+    if not on:
+        raise IndexSpecError(f"{text!r} is not an index; write lookup(COLUMN) or COLUMN:lookup")
+    return make(kind, on, {})
+
+
+def _setting(setting: str, text: str) -> tuple[str, int]:
+    name, _, value = (part.strip() for part in setting.partition("="))
+    if not name.isidentifier() or not value.isdigit():
+        raise IndexSpecError(f"in index {text!r}: {setting.strip()!r} is not NAME=NUMBER")
+    return name, int(value)
 
 
 def known_version(kind: str) -> int | None:

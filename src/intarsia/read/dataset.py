@@ -174,6 +174,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         a filter.
         """
         filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        self._check(columns)
         if filter is None or _is_special(columns):
             return super().scanner(columns, filter, batch_size, **options)
         schema, batches = self._scan(columns, filter)
@@ -188,6 +189,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pa.Table:
         """The matching rows as a table."""
         filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        self._check(columns)
         if filter is None or _is_special(columns):
             return super().to_table(columns, filter, **options)
         schema, batches = self._scan(columns, filter)
@@ -232,12 +234,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return schema, (batch for table in tables for batch in table.to_batches())
 
     def _request(self, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
-        for name in columns:
-            if name not in self.schema.names:
-                known = ", ".join(self.schema.names[:20])
-                raise PredicateError(f"column {name!r} is not there; there are: {known}")
+        self._check(columns)
         wanted = None if filter_ is None else Filter.of(filter_, self.schema)
         return Request(self.schema, tuple(columns), wanted)
+
+    def _check(self, columns: Sequence[str] | dict[str, pc.Expression] | None) -> None:
+        """Raise ``PredicateError`` for a name that is no column."""
+        for name in () if isinstance(columns, dict) else columns or ():
+            if name not in self.schema.names and name not in _SPECIAL:
+                known = ", ".join(self.schema.names[:20])
+                raise PredicateError(f"column {name!r} is not there; there are: {known}")
 
     def _batches(self, request: Request) -> Iterator[pa.RecordBatch]:
         for table in self._tables(request):

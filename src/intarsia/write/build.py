@@ -50,12 +50,12 @@ def check_index(file: OpenedFile, kind: InvertedKind) -> Leaf:
     """The column that ``kind`` is to index. Raises ``IndexSpecError`` where it cannot be."""
     name = index_name(kind.on, kind.kind)
     leaf = file.schema.leaf(kind.on)
-    if leaf is None:
+    if leaf is None and file.schema.root(kind.on) is None:
         known = ", ".join(leaf.name for leaf in file.schema.leaves[:20])
         raise IndexSpecError(
             f"{file.name}: no index {name}: there is no column {kind.on!r}; there are: {known}"
         )
-    if not leaf.is_flat:
+    if leaf is None or not leaf.is_flat:
         raise IndexSpecError(f"{file.name}: no index {name}: the column is nested")
     reason = kind.unfit(file.order(leaf.index))
     if reason:

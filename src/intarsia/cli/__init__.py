@@ -1,0 +1,16 @@
+"""The command line, ``intarsia``. Its libraries are the extra ``cli``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; tell how to install it where its libraries are missing."""
+    try:
+        from intarsia.cli.main import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        sys.exit(f"intarsia: the command line needs {error.name}: pip install 'intarsia[cli]'")
+    run()

@@ -1,0 +1,67 @@
+"""Arrow types as Spark takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from intarsia.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_PLAIN = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Spark's schema for an Arrow schema. Raises ``UnsupportedError`` for a type Spark lacks."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    nearest = pa.schema([field.with_type(_nearest(field.type)) for field in schema])
+    try:
+        return from_arrow_schema(nearest)
+    except PySparkException as error:
+        raise UnsupportedError(f"Spark has no type for a column: {error}") from error
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark exchanges data of ``schema``; timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _nearest(kind: pa.DataType) -> pa.DataType:
+    """The type, of those Spark has, that holds every value of ``kind`` (to microseconds)."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if pa.types.is_dictionary(kind):
+        return _nearest(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _nearest(kind.storage_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_nearest(field.type)) for field in kind.fields])
+    if pa.types.is_map(kind):
+        return pa.map_(_nearest(kind.key_type), _nearest(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_nearest(kind.value_type)))
+    return kind

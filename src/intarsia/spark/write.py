@@ -1,0 +1,260 @@
+"""``write``: a job whose tasks write Parquet files with their indexes, published by the driver.
+
+::
+
+    <path>/_temporary-<job>/day=1/part-….parquet     written by tasks; readers ignore the folder
+    <path>/day=1/part-….parquet                      moved there by the driver when all tasks are done
+
+A task that is retried or runs twice writes files of its own; only those of the attempt whose
+result the driver got are published. A job that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from intarsia.errors import IndexSpecError, PathError, PredicateError
+from intarsia.index.kind import InvertedKind, index_name
+from intarsia.spark.session import require_pyspark
+from intarsia.spark.types import arrow_schema
+from intarsia.storage import PathLike, list_files, resolve
+from intarsia.write.writer import PAGE_ROWS, open_writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROW_GROUP_ROWS = 1024 * 1024
+ROW_GROUP_BYTES = 256 * 1024 * 1024
+"""A row group is closed at either: rows, or bytes of Arrow memory."""
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_MANIFEST = "path string, rows bigint, bytes bigint"
+_MODES = ("error", "append")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A published file: its path below the data set's, its rows, and its length in bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What every task needs to know."""
+
+    folder: str
+    schema: pa.Schema
+    """Of the files: without the columns that folders fix."""
+    indexes: tuple[InvertedKind, ...]
+    partition_by: tuple[str, ...]
+    cluster_by: tuple[str, ...]
+    rows_per_page: int
+
+
+def write(
+    df: DataFrame,
+    path: PathLike,
+    *,
+    indexes: Sequence[InvertedKind] = (),
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    rows_per_page: int = PAGE_ROWS,
+    mode: str = "error",
+) -> list[WrittenFile]:
+    """Write ``df`` as Parquet files with page indexes and embedded ``indexes`` under ``path``.
+
+    ``partition_by`` makes Hive folders; rows are range-partitioned and sorted by ``cluster_by``
+    within them. ``mode`` is ``error`` (there must be no data yet) or ``append``. Files appear when
+    all are written, or not at all. Raises ``IndexSpecError`` or ``PredicateError`` for columns that
+    are not there, ``PathError`` for a path that cannot be written to.
+    """
+    require_pyspark()
+    job = _job(df, path, indexes, partition_by, cluster_by, rows_per_page)
+    target = Path(job.folder).parent
+    _check_target(target, mode)
+    order = [*partition_by, *cluster_by]
+    if order:
+        df = df.repartitionByRange(*order).sortWithinPartitions(*order)
+    existed = target.exists()
+    try:
+        os.makedirs(job.folder)
+        manifest = df.mapInArrow(lambda batches: _write_task(batches, job), _MANIFEST).collect()
+        files = [WrittenFile(row.path, row.rows, row.bytes) for row in manifest]
+        return _publish(job, target, files or _empty(job))
+    except BaseException:
+        if not existed:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+
+def _job(
+    df: DataFrame,
+    path: PathLike,
+    indexes: Sequence[InvertedKind],
+    partition_by: Sequence[str],
+    cluster_by: Sequence[str],
+    rows_per_page: int,
+) -> _Job:
+    for name in (*partition_by, *cluster_by):
+        if name not in df.columns:
+            known = ", ".join(df.columns[:20])
+            raise PredicateError(f"column {name!r} is not there; there are: {known}")
+    whole = arrow_schema(df.schema)
+    schema = pa.schema([field for field in whole if field.name not in partition_by])
+    if not len(schema):
+        raise PredicateError("every column is in partition_by; nothing is left to write")
+    for kind in indexes:
+        if kind.on not in schema.names:
+            why = "a folder fixes it" if kind.on in partition_by else "it is not there"
+            name = index_name(kind.on, kind.kind)
+            raise IndexSpecError(f"no index {name}: column {kind.on!r}: {why}")
+    filesystem, where = resolve(path)
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        raise PathError(f"{path}: data sets are written to local folders only, so far")
+    folder = f"{where}/_temporary-{secrets.token_hex(8)}"
+    parts = tuple(indexes), tuple(partition_by), tuple(cluster_by)
+    return _Job(folder, schema, *parts, rows_per_page)
+
+
+def _check_target(target: Path, mode: str) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if target.exists() and not target.is_dir():
+        raise PathError(f"{target}: there is a file where the data set is to be")
+    if mode == "error" and target.is_dir() and _has_data(target):
+        raise PathError(f"{target}: there is data already; mode='append' adds to it")
+
+
+def _has_data(folder: Path) -> bool:
+    try:
+        return bool(list_files(folder))
+    except PathError:
+        return False
+
+
+def _publish(job: _Job, target: Path, files: list[WrittenFile]) -> list[WrittenFile]:
+    for file in files:
+        final = target / file.path
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(Path(job.folder, file.path), final)
+    (target / "_SUCCESS").touch()
+    return files
+
+
+def _empty(job: _Job) -> list[WrittenFile]:
+    """A file without rows, so that the data set has its schema."""
+    if job.partition_by:
+        return []
+    name = "part-empty.parquet"
+    with open_writer(job.schema, Path(job.folder, name)) as writer:
+        writer.write_table(job.schema.empty_table())
+    return [WrittenFile(name, 0, os.path.getsize(Path(job.folder, name)))]
+
+
+# --- in a task ----------------------------------------------------------------------------------
+
+
+def _write_task(batches: Iterator[pa.RecordBatch], job: _Job) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task; yields one row of the manifest a file."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = context.partitionId() if context else 0
+    for folder, tables in _by_folder(batches, job):
+        name = f"part-{number:05}-{secrets.token_hex(8)}.parquet"
+        path = Path(job.folder, folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = _write_file(path, tables, job)
+        entry = {"path": str(Path(folder, name)), "rows": rows, "bytes": os.path.getsize(path)}
+        yield pa.RecordBatch.from_pylist([entry])
+
+
+def _write_file(path: Path, tables: Iterator[pa.Table], job: _Job) -> int:
+    rows = 0
+    names = job.schema.names
+    sorting = [pq.SortingColumn(names.index(name)) for name in job.cluster_by if name in names]
+    options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page}
+    if sorting:
+        options["sorting_columns"] = sorting
+    with open_writer(job.schema, path, job.indexes, **options) as writer:
+        for group in _row_groups(tables):
+            writer.write_table(group.select(names).cast(job.schema), row_group_size=len(group))
+            rows += len(group)
+    return rows
+
+
+def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables as large as row groups are to be."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        rows, size = sum(len(t) for t in held), sum(t.nbytes for t in held)
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _by_folder(
+    batches: Iterator[pa.RecordBatch], job: _Job
+) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Runs of rows that belong in one folder, and the folder's name; rows come sorted by folder."""
+    runs = _runs(batches, job.partition_by)
+    current = next(runs, None)
+    while current is not None:
+        folder = current[0]
+
+        def tables() -> Iterator[pa.Table]:
+            nonlocal current
+            while current is not None and current[0] == folder:  # noqa: B023 # used at once
+                yield current[1]
+                current = next(runs, None)
+
+        yield folder, tables()
+
+
+def _runs(
+    batches: Iterator[pa.RecordBatch], partition_by: Sequence[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        ends = {batch.num_rows}
+        for name in partition_by:
+            encoded = pc.run_end_encode(batch.column(name), run_end_type=pa.int32())
+            ends.update(encoded.run_ends.to_pylist())
+        edges = np.array([0, *sorted(ends)])
+        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            part = pa.Table.from_batches([batch.slice(start, stop - start)])
+            yield _folder(part, partition_by), part
+
+
+def _folder(rows: pa.Table, partition_by: Sequence[str]) -> str:
+    """``day=1/city=New%20York`` of rows that agree in these columns; ``""`` without any."""
+    return "/".join(f"{_quoted(name)}={_quoted(rows.column(name)[0])}" for name in partition_by)
+
+
+def _quoted(value: str | pa.Scalar) -> str:
+    if isinstance(value, str):
+        return urllib.parse.quote(value, safe=" ")
+    if not value.is_valid:
+        return _NULL_FOLDER
+    return urllib.parse.quote(str(value.cast(pa.string()).as_py()), safe=" ")
