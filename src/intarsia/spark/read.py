@@ -55,8 +55,8 @@ def read(
 
     ``path`` is as for ``intarsia.dataset``; ``where`` is a SQL condition or an Expression.
     Planning, by statistics and indexes, happens now and on the driver. A ``.where()`` put on the
-    result filters, but skips nothing. Raises ``PathError`` where there is no file, ``PredicateError`` for a column
-    that is not there or a condition that does not fit it.
+    result filters, but skips nothing. Raises ``PathError`` where there is no file,
+    ``PredicateError`` for a column that is not there or a condition that does not fit it.
     """
     require_pyspark()
     source = dataset(path, filesystem=filesystem)

@@ -2,8 +2,8 @@
 
 ::
 
-    <path>/_temporary-<job>/day=1/part-….parquet     written by tasks; readers ignore the folder
-    <path>/day=1/part-….parquet                      moved there by the driver when all tasks are done
+    <path>/_temporary-<job>/day=1/part-….parquet    written by tasks; readers ignore the folder
+    <path>/day=1/part-….parquet                     moved there by the driver when all are done
 
 A task that is retried or runs twice writes files of its own; only those of the attempt whose
 result the driver got are published. A job that fails leaves nothing behind.

@@ -1,0 +1,32 @@
+# make demo | make test: each sets up .venv first; nothing else is needed but Python 3.11 or later.
+PYTHON ?= python3
+DATA ?= flights
+SCALE ?= 1
+BIN := .venv/bin
+
+.PHONY: demo test check clean
+
+demo: .venv/demo
+	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
+
+test: .venv/test check
+	@$(BIN)/python -m pytest --cov --cov-report=term
+
+check: .venv/test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+# One stamp an extra: rerun when the dependencies change.
+.venv/%: pyproject.toml | .venv/bin/python
+	@echo "Installing intarsia[$*] into .venv: a few minutes the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 …"; exit 1; }
+	@$(PYTHON) -m venv .venv
+
+clean:
+	rm -rf .venv demo-data .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
