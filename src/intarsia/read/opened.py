@@ -79,6 +79,10 @@ class OpenedFile:
         counts = [group.num_rows for group in self.metadata.row_groups]
         return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
+    def num_rows_in(self, row_group: int) -> int:
+        """Rows of one row group."""
+        return self.metadata.row_groups[row_group].num_rows
+
     @functools.cached_property
     def templates(self) -> SchemaTemplates:
         return SchemaTemplates(self._footer.raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,29 +39,32 @@ def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
 
 
 def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[ColumnRead]:
-    """Which parts of which chunks hold ``rows`` of ``roots``; fetches the offset indexes needed."""
-    groups = groups_of(file, rows)
-    paged = [leaf for root in roots for leaf in root.leaves if file.schema.leaves[leaf].is_flat]
-    file.load_page_indexes([(group, leaf) for group in groups for leaf in paged], [])
-    return [_select_root(file, root, groups, rows) for root in roots]
+    """Which parts of which chunks hold ``rows`` of ``roots``.
 
-
-def _select_root(
-    file: OpenedFile, root: Root, groups: Iterable[int], rows: RowRanges
-) -> ColumnRead:
-    selected = []
-    for group in groups:
+    Fetches the offset indexes this takes: none for row groups that are wanted whole.
+    """
+    wanted = {}
+    for group in groups_of(file, rows):
         start, stop = file.row_group_starts[group : group + 2].tolist()
-        wanted = rows.clip(start, stop).shift(-start)
-        selections = tuple(
-            select_pages(
-                file.chunk(group, leaf), file.offset_index(group, leaf), stop - start, wanted
-            )
-            if file.schema.leaves[leaf].is_flat
-            else whole_chunk(file.chunk(group, leaf), stop - start)
-            for leaf in root.leaves
-        )
-        selected.append((group, selections))
+        wanted[group] = rows.clip(start, stop).shift(-start)
+    paged = [leaf for root in roots for leaf in root.leaves if file.schema.leaves[leaf].is_flat]
+    in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
+    file.load_page_indexes([(group, leaf) for group in in_part for leaf in paged], [])
+    return [_select_root(file, root, wanted) for root in roots]
+
+
+def _select_root(file: OpenedFile, root: Root, wanted: Mapping[int, RowRanges]) -> ColumnRead:
+    selected = []
+    for group, rows in wanted.items():
+        count = file.num_rows_in(group)
+        selections = []
+        for leaf in root.leaves:
+            chunk = file.chunk(group, leaf)
+            if rows.num_rows == count or not file.schema.leaves[leaf].is_flat:
+                selections.append(whole_chunk(chunk, count))
+            else:
+                selections.append(select_pages(chunk, file.offset_index(group, leaf), count, rows))
+        selected.append((group, tuple(selections)))
     return ColumnRead(root, tuple(selected))
 
 

@@ -1,0 +1,89 @@
+"""A page index that lies about rows costs speed, never rows."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.footer import read_footer
+from intarsia.format.metadata import OffsetIndexStruct, PageLocation
+from intarsia.format.thrift import decode, encode, list_span, replace_fields, spans
+from intarsia.source import BufferSource
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pa.table({"n": range(10_000), "s": [str(i) for i in range(10_000)]})
+
+
+@pytest.fixture(scope="module")
+def stored(table):
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        write_page_index=True,
+        max_rows_per_page=1000,
+        write_batch_size=100,
+        use_dictionary=False,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def with_first_rows(stored, column, change):
+    """The file with ``change(first_row_index list)`` applied to one column's OffsetIndex."""
+    chunk = read_footer(BufferSource(stored)).metadata.row_groups[0].columns[column]
+    start, length = chunk.offset_index_offset, chunk.offset_index_length
+    pages = decode(OffsetIndexStruct, stored[start : start + length])[0].page_locations
+    rows = change([page.first_row_index for page in pages])
+    moved = [
+        PageLocation(
+            offset=page.offset,
+            compressed_page_size=page.compressed_page_size,
+            first_row_index=row,
+        )
+        for page, row in zip(pages, rows, strict=True)
+    ]
+    fields, _ = spans(stored[start : start + length])
+    data = replace_fields(fields, [list_span(1, [encode(page) for page in moved])])
+    assert len(data) == length, "choose rows that take as many bytes"
+    return stored[:start] + data + stored[start + length :]
+
+
+def shifted(entry, by):
+    def change(rows):
+        rows[entry] += by
+        return rows
+
+    return change
+
+
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("entry", range(1, 10))
+@pytest.mark.parametrize("by", [-5, 5])
+def test_a_shifted_entry_is_noticed_and_loses_no_row(stored, table, column, entry, by):
+    data = with_first_rows(stored, column, shifted(entry, by))
+    for value in (entry * 1000 - 5, entry * 1000 - 1, entry * 1000, entry * 1000 + 4):
+        for filter_ in (pc.field("n") == value, pc.field("s") == str(value)):
+            with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+                found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+            assert found.equals(table.filter(filter_))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: [1, *rows[1:]],
+        lambda rows: rows[::-1],
+        lambda rows: [*rows[:3], rows[2], *rows[4:]],
+        lambda rows: [*rows[:-1], 10_000],
+    ],
+    ids=["not from row 0", "descending", "twice the same", "beyond the end"],
+)
+def test_an_inconsistent_index_is_not_used(stored, table, change):
+    data = with_first_rows(stored, 0, change)
+    filter_ = (pc.field("n") > 4321) & (pc.field("n") < 4330)
+    with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert found.equals(table.filter(filter_))

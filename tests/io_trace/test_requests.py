@@ -1,0 +1,172 @@
+"""What is read, request by request: the log of a named range each is the thing asserted."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.source import BufferSource
+
+ROWS = 40_000
+
+
+class Log:
+    """A source that keeps every call and names the ranges asked for."""
+
+    def __init__(self, data):
+        self._inner = BufferSource(data)
+        self._names = names_of(data)
+        self.calls = []
+
+    @property
+    def size(self):
+        return self._inner.size
+
+    def read(self, ranges):
+        if ranges:
+            self.calls.append([self._name(*range_) for range_ in ranges])
+        return self._inner.read(ranges)
+
+    def _name(self, offset, length):
+        if offset + length == self.size:
+            return "tail"
+        found = [name for start, stop, name in self._names if start <= offset < stop]
+        return found[0] if found else f"[{offset}, {offset + length})"
+
+
+def names_of(data):
+    file = ia.ParquetFile(BufferSource(data))
+    names = []
+    for g, group in enumerate(file.metadata.row_groups):
+        for leaf, column in zip(file.schema.leaves, group.columns, strict=True):
+            chunk = column.meta_data
+            stop = chunk.start + chunk.total_compressed_size
+            names.append((chunk.start, stop, f"{leaf.name}/{g}"))
+            start, length = column.column_index_offset, column.column_index_length
+            names.append((start, start + length, f"column index {leaf.name}/{g}"))
+            start, length = column.offset_index_offset, column.offset_index_length
+            names.append((start, start + length, f"offset index {leaf.name}/{g}"))
+    for entry in file.indexes:
+        meta = entry.offset + entry.length - entry.meta_length
+        names.append((entry.offset, meta, f"pages of {entry.name}"))
+        names.append((meta, entry.offset + entry.length, f"metadata of {entry.name}"))
+    return names
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trace") / "t.parquet"
+    table = pa.table(
+        {
+            "ts": range(ROWS),
+            "id": pa.array([i * 7919 % 1_000_003 for i in range(ROWS)], pa.int64()),
+            "msg": [f"message {i}" for i in range(ROWS)],
+        }
+    )
+    ia.write_table(
+        table,
+        path,
+        indexes=[ia.Lookup("id", granule_rows=500)],
+        row_group_size=20_000,
+        max_rows_per_page=1000,
+        write_batch_size=100,
+        use_dictionary=False,
+    )
+    return path.read_bytes()
+
+
+def opened(stored, tail_bytes):
+    log = Log(stored)
+    file = ia.ParquetFile(log)
+    file._opened = type(file._opened)(log, "t.parquet", tail_bytes)
+    log.calls.clear()
+    return file, log
+
+
+ID = 25_000 * 7919 % 1_000_003
+
+
+def test_a_cold_lookup_reads_the_index_then_the_pages_of_one_granule(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    assert file.read(filter=pc.field("id") == ID).column("ts").to_pylist() == [25_000]
+    assert log.calls == [
+        ["metadata of id:lookup"],
+        ["pages of id:lookup", "pages of id:lookup"],
+        ["offset index id/1"],
+        ["id/1"],
+        ["offset index ts/1", "offset index msg/1"],
+        ["ts/1", "msg/1"],
+    ]
+
+
+def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    file.read(filter=pc.field("id") == ID)
+    log.calls.clear()
+    assert file.read(filter=pc.field("id") == ID).num_rows == 1
+    assert log.calls == [
+        ["pages of id:lookup", "pages of id:lookup"],
+        ["id/1"],
+        ["ts/1", "msg/1"],
+    ]
+
+
+def test_an_absent_value_reads_no_data_page(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    assert file.read(filter=pc.field("id") == 999_999_999).num_rows == 0
+    assert log.calls == []  # beyond the maximum: the footer's statistics suffice
+    assert file.read(filter=pc.field("id") == 3).num_rows == 0
+    assert [name for call in log.calls for name in call if "/" in name] == []
+
+
+def test_a_range_on_the_sorted_column_reads_its_page_index_and_the_pages_it_names(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    found = file.read(["msg"], filter=(pc.field("ts") >= 21_500) & (pc.field("ts") < 21_503))
+    assert found.num_rows == 3
+    assert log.calls == [
+        ["offset index ts/1", "column index ts/1"],
+        ["ts/1"],
+        ["offset index msg/1"],
+        ["msg/1"],
+    ]
+
+
+def test_a_full_read_touches_no_index(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    assert file.read(["ts", "msg"]).num_rows == ROWS
+    assert log.calls == [["ts/0", "ts/1", "msg/0", "msg/1"]]
+
+
+def test_a_filter_that_metadata_refutes_reads_nothing(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    assert file.read(filter=pc.field("ts") < 0).num_rows == 0
+    assert file.read(filter=pc.field("ts").is_null()).num_rows == 0
+    assert log.calls == []
+
+
+def test_the_footer_takes_one_request_where_the_tail_holds_it(stored):
+    log = Log(stored)
+    ia.ParquetFile(log)
+    assert log.calls == [["tail"]]
+
+
+def test_the_footer_takes_two_requests_where_it_does_not(stored):
+    log = Log(stored)
+    type(ia.ParquetFile(log)._opened)(log, "t.parquet", 16)
+    assert log.calls[1:] == [["tail"], log.calls[2]]
+
+
+def test_pages_read_are_few_of_many(stored, tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(stored)
+    explanation = ia.dataset(path).explain(filter=pc.field("id") == ID, analyze=True)
+    assert (explanation.read.pages.selected, explanation.read.pages.total) == (3, 120)
+    assert explanation.read.rows.selected == 1
+    assert explanation.planned.rows.selected == 500
+    assert explanation.read.bytes.selected < len(stored) / 4
+
+
+def test_decoding_is_pyarrows_whole_read_where_no_page_is_skipped(stored):
+    file, _ = opened(stored, tail_bytes=65_536)
+    assert file.read().equals(pq.read_table(pa.BufferReader(stored)))

