@@ -22,7 +22,7 @@ def file(file: ParquetFile, name: str) -> None:
     """What a file holds."""
     metadata = file.metadata
     console.print(escape(name))
-    console.print(f"  {metadata.num_rows:,} rows, {len(metadata.row_groups)} row groups")
+    console.print(f"  {file.num_rows:,} rows, {len(metadata.row_groups)} row groups")
     console.print(f"  written by {escape(metadata.created_by or 'an unnamed writer')}")
     _columns(file)
     for entry in metadata.key_value_metadata or []:

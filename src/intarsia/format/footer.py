@@ -50,7 +50,7 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
     length, magic = struct.unpack("<I4s", tail[-TRAILER_BYTES:])
     _check_magic(magic, size)
     offset = size - TRAILER_BYTES - length
-    if offset < len(MAGIC):
+    if offset < 0:
         raise FormatError(
             f"the footer claims {length:,} bytes of a file of {size:,}", Where(offset=size - 8)
         )
@@ -79,14 +79,8 @@ def _check_magic(magic: bytes, size: int) -> None:
 
 
 def _check_counts(metadata: FileMetaData, offset: int) -> None:
-    rows = sum(group.num_rows for group in metadata.row_groups)
-    if metadata.num_rows < 0 or any(group.num_rows < 0 for group in metadata.row_groups):
+    if any(group.num_rows < 0 for group in metadata.row_groups):
         raise FormatError("a negative number of rows", Where(offset=offset))
-    if metadata.row_groups and rows != metadata.num_rows:
-        raise FormatError(
-            f"{metadata.num_rows:,} rows in the file, {rows:,} in its row groups",
-            Where(offset=offset),
-        )
 
 
 def check_editable(raw: bytes) -> None:

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PathError, PredicateError
+from intarsia.errors import PathError, PredicateError, UnsupportedError, Where
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.read.scan import Filter, Request, scan_file
+from intarsia.read.scan import Filter, Request, scan_file, without_columns
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
 
@@ -56,7 +56,7 @@ class ParquetFile:
 
     @property
     def num_rows(self) -> int:
-        return self.metadata.num_rows
+        return self._opened.num_rows
 
     @property
     def indexes(self) -> tuple[IndexEntry, ...]:
@@ -93,11 +93,15 @@ class ParquetFile:
             if name not in schema.names:
                 known = ", ".join(schema.names[:20])
                 raise PredicateError(f"column {name!r} is not there; there are: {known}")
+            if schema.names.count(name) > 1:
+                raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         if rows and int(rows.stops[-1]) > self.num_rows:
             raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
         wanted = Filter.of(filter, schema) if filter is not None else None
         request = Request(schema, names, wanted)
         tables = list(scan_file(self._opened, request, {}, rows))
+        if not names:  # concatenation would forget how many rows there are
+            return without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables(tables) if tables else request.output.empty_table()
 
     def _leaf(self, column: int | str) -> int:

@@ -7,15 +7,23 @@ then on treated as if it were not there.
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import SchemaTemplates
-from intarsia.errors import FormatError, IndexSpecError, IntarsiaWarning, Where
+from intarsia.errors import (
+    FormatError,
+    IndexSpecError,
+    IntarsiaWarning,
+    UnsupportedError,
+    Where,
+)
 from intarsia.format.bounds import order_is_declared
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData
@@ -35,6 +43,7 @@ from intarsia.ranges import Int64Array
 from intarsia.source import ByteRange, Source, WindowSource
 
 T = TypeVar("T")
+_DICTIONARY_HEADER_BYTES = 100
 
 ChunkId = tuple[int, int]
 """``(row group, leaf)``."""
@@ -79,6 +88,11 @@ class OpenedFile:
         counts = [group.num_rows for group in self.metadata.row_groups]
         return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of all row groups; what some footers say of the file as a whole is wrong."""
+        return int(self.row_group_starts[-1])
+
     def num_rows_in(self, row_group: int) -> int:
         """Rows of one row group."""
         return self.metadata.row_groups[row_group].num_rows
@@ -91,21 +105,42 @@ class OpenedFile:
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it."""
         try:
-            return self.templates.arrow_schema()
-        except (pa.ArrowException, OSError) as error:
+            schema = self.templates.arrow_schema()
+            _ = schema.names  # names that are not UTF-8 show only now
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"pyarrow cannot read the schema: {error}", Where(self.name)
             ) from error
+        # pyarrow's schema has groups without leaves, which its tables leave out.
+        return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
 
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
         column = self.metadata.row_groups[row_group].columns[leaf]
         where = Where(self.name, row_group, self.schema.leaves[leaf].name)
         if column.meta_data is None:
-            raise FormatError("the chunk has no metadata, or it is encrypted", where)
+            raise FormatError("the chunk has no metadata", where)
+        if column.crypto_metadata is not None:
+            raise UnsupportedError("the column is encrypted", where)
         if column.file_path:
             raise FormatError(f"the data is in another file, {column.file_path!r}", where)
-        return column.meta_data
+        return self._with_dictionary_header(column.meta_data)
+
+    def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
+        """Writers before parquet-mr 1.2.9 left the dictionary page's header out of the size."""
+        if not self._forgets_dictionary_headers:
+            return chunk
+        size = chunk.total_compressed_size
+        slack = max(min(_DICTIONARY_HEADER_BYTES, self.source.size - chunk.start - size), 0)
+        return replace(chunk, total_compressed_size=size + slack)
+
+    @functools.cached_property
+    def _forgets_dictionary_headers(self) -> bool:
+        writer = self.metadata.created_by or ""
+        version = re.match(r"parquet-mr(?: version (\d+)\.(\d+)\.(\d+))?", writer)
+        if version is None:
+            return False
+        return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 # small, and goes with the file
     def order(self, leaf: int) -> ValueOrder:
@@ -223,7 +258,7 @@ class OpenedFile:
         try:
             kind = make(entry.kind, entry.on, entry.params)
             window = WindowSource(self.source, entry.offset, entry.length)
-            file_id, rows = self.directory.file_id, self.metadata.num_rows
+            file_id, rows = self.directory.file_id, self.num_rows
             return kind, Section(window, entry.meta_length, entry.meta_crc32, file_id, rows)
         except (FormatError, IndexSpecError) as error:
             self._warn(f"index {entry.name} is ignored: {error}")

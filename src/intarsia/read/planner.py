@@ -64,7 +64,7 @@ def plan_reads(
         files=Amount(int(bool(rows)), 1),
         row_groups=Amount(len(groups), len(file.metadata.row_groups)),
         pages=_pages(file, roots, reads),
-        rows=Amount(rows.num_rows, file.metadata.num_rows),
+        rows=Amount(rows.num_rows, file.num_rows),
         bytes=Amount(sum(length for _, length in ranges), file.source.size),
         requests=Amount(len(coalesce(ranges, gap))),
     )
@@ -109,7 +109,7 @@ class _Planner:
     def __init__(self, file: OpenedFile, constants: Constants, use_indexes: bool) -> None:
         self._file, self._constants, self._use_indexes = file, constants, use_indexes
         self._known: dict[Test, RowRanges] = {}
-        self._all = RowRanges.all(file.metadata.num_rows)
+        self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
 
     def run(self, pruning: Pruning) -> Candidates:

@@ -116,7 +116,7 @@ def scan_file(
                 candidates = plan_rows(file, request.pruning, constants).rows
             # Pages that belie their index end an attempt; what was already given is not given
             # again.
-            candidates = candidates.clip(last_row + 1, max(file.metadata.num_rows, last_row + 1))
+            candidates = candidates.clip(last_row + 1, max(file.num_rows, last_row + 1))
             for unit in _units(file, candidates, request):
                 table = _scan_unit(file, request, constants, unit)
                 last_row = int(unit.stops[-1]) - 1
@@ -142,7 +142,7 @@ def _scan_unit(
     other = read_columns(file, request.schema, rest, constants, matching)
     parts = [other.column(name) if name in rest else found.column(name) for name in request.columns]
     if not parts:
-        return _without_columns(matching.num_rows)
+        return without_columns(matching.num_rows)
     return pa.Table.from_arrays(parts, schema=request.output)
 
 
@@ -162,7 +162,7 @@ def read_columns(
         for name in columns
     ]
     if not arrays:
-        return _without_columns(rows.num_rows)
+        return without_columns(rows.num_rows)
     return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
 
 
@@ -187,7 +187,7 @@ def _typed(
         raise FormatError(message, where) from error
 
 
-def _without_columns(num_rows: int) -> pa.Table:
+def without_columns(num_rows: int) -> pa.Table:
     """A table that has rows and no columns, as counting needs it."""
     return pa.table({_ROW: pa.nulls(num_rows)}).select([])
 

@@ -95,7 +95,7 @@ def granule_starts(file: OpenedFile, leaf: Leaf, granule_rows: int) -> Int64Arra
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             count = -(-(high - low) // granule_rows)
             parts.append(low + np.arange(count, dtype=np.int64) * (high - low) // max(count, 1))
-    parts.append(np.array([file.metadata.num_rows], dtype=np.int64))
+    parts.append(np.array([file.num_rows], dtype=np.int64))
     return np.concatenate(parts)
 
 

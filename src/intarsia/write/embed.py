@@ -123,4 +123,4 @@ def appended(file: OpenedFile, built: Sequence[Built], file_id: str) -> bytes:
 def _report(file: OpenedFile) -> IndexReport:
     directory = file.directory
     entries = directory.indexes if directory else ()
-    return IndexReport(file.name, file.metadata.num_rows, file.source.size, entries)
+    return IndexReport(file.name, file.num_rows, file.source.size, entries)
