@@ -151,9 +151,10 @@ def main() -> None:
         rows, size = sum(f.rows for f in files), sum(f.bytes for f in files)
         console.print(f"  {rows:,} rows, {len(files)} files, {size / 1e6:.1f} MB")
     source = ia.dataset(lake)
-    answers = Table("question", "rows", "equal", box=None, title="Answers", title_justify="left")
-    for title in ("files", "row groups", "pages", "bytes read", "of all bytes"):
-        answers.add_column(title, justify="right")
+    answers = Table(box=None)
+    answers.add_column("question", no_wrap=True)
+    for title in ("rows", "equal", "files", "row groups", "pages", "bytes read", "of all"):
+        answers.add_column(title, justify="right", no_wrap=True)
     with step("Asking, in three ways with indexes and two without"):
         wrong = sum(ask(spark, source, lake, job, *asked, answers) for asked in job.questions)
     console.print(answers)
@@ -197,7 +198,7 @@ def ask(
         f"{first.num_rows:,}",
         "yes" if equal else "NO",
         *(
-            f"{amount.selected:,} of {amount.total:,}"
+            f"{amount.selected:,}/{amount.total:,}"
             for amount in (read.files, read.row_groups, read.pages)
         ),
         f"{read.bytes.selected:,}",

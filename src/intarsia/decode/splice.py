@@ -21,16 +21,24 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
 from intarsia.format.footer import MAGIC, framed
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, KeyValue, RowGroup, SchemaElement
+from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    KeyValue,
+    RowGroup,
+    SchemaElement,
+)
 from intarsia.format.schema import Root
 from intarsia.format.thrift import (
     Span,
-    decode,
     encode,
+    field_value,
     list_elements,
     list_span,
     replace_fields,
     spans,
+    string_span,
     zigzag,
 )
 
@@ -67,14 +75,14 @@ class RootTemplate:
 class SchemaTemplates:
     """Templates for the roots of one file, cut from the bytes of its footer."""
 
-    def __init__(self, footer: bytes) -> None:
-        fields = {span.number: span for span in spans(footer)[0]}
-        self._version = fields.get(1, Span(1, _I32, zigzag(1)))
-        self._elements = list_elements(fields[2].value)
-        self._created_by = fields.get(6)
-        orders = fields.get(7)
-        self._orders = list_elements(orders.value) if orders else None
-        self._arrow_schema = _stored_arrow_schema(fields.get(5))
+    def __init__(self, metadata: FileMetaData, footer: bytes) -> None:
+        """``footer`` is the encoded ``metadata``."""
+        self._version = Span(1, _I32, zigzag(metadata.version))
+        # Schema elements may carry fields this version does not know: their bytes are kept.
+        self._elements = list_elements(field_value(footer, 2) or b"")
+        self._created_by = metadata.created_by
+        self._orders = [encode(order) for order in metadata.column_orders or []]
+        self._arrow_schema = _stored_arrow_schema(metadata)
 
     def arrow_schema(self) -> pa.Schema:
         """The file's schema as pyarrow reads it, without its key/value metadata."""
@@ -87,7 +95,7 @@ class SchemaTemplates:
     def logical(self, root: Root) -> RootTemplate:
         """Decodes a root to its Arrow type."""
         elements = [_one_child(self._elements[0]), *_slice(self._elements, root.elements)]
-        leaves = _slice(self._orders, root.leaves) if self._orders else []
+        leaves = _slice(self._orders, root.leaves)
         orders = [list_span(7, leaves)] if leaves else []
         stored = None
         if self._arrow_schema is not None:
@@ -110,8 +118,8 @@ class SchemaTemplates:
     def _head(
         self, elements: list[bytes], key_values: list[Span], orders: list[Span]
     ) -> tuple[Span, ...]:
-        created_by = [self._created_by] if self._created_by else []
-        return (self._version, list_span(2, elements), *key_values, *created_by, *orders)
+        writer = [string_span(6, self._created_by)] if self._created_by else []
+        return (self._version, list_span(2, elements), *key_values, *writer, *orders)
 
     @staticmethod
     def _key_values(schema: pa.Schema | None) -> list[Span]:
@@ -196,13 +204,12 @@ def _slice(items: list[bytes], where: range) -> list[bytes]:
     return items[where.start : where.stop]
 
 
-def _stored_arrow_schema(key_values: Span | None) -> pa.Schema | None:
+def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
     """The Arrow schema that the writer stored, where it is there and readable."""
-    for element in list_elements(key_values.value) if key_values else ():
-        entry, _ = decode(KeyValue, element)
-        if entry.key == _ARROW_SCHEMA and entry.value:
-            try:
-                return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(entry.value)))
-            except (pa.ArrowException, OSError, ValueError):
-                return None
-    return None
+    stored = metadata.key_value(_ARROW_SCHEMA)
+    if not stored:
+        return None
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    except (pa.ArrowException, OSError, ValueError):
+        return None

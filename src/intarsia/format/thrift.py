@@ -139,6 +139,20 @@ def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
     raise AssertionError("a walk ends with the struct's stop byte")
 
 
+def field_value(data: bytes, number: int) -> bytes | None:
+    """The bytes of one field's value; what follows it is not looked at. None where it is absent."""
+    for found, kind, start, stop in _walk(data, 0, 0):
+        if kind and found == number:
+            return data[start:stop]
+    return None
+
+
+def string_span(number: int, text: str) -> Span:
+    """A field that is a string."""
+    data = text.encode()
+    return Span(number, _BINARY, varint(len(data)) + data)
+
+
 def replace_fields(fields: Iterable[Span], new: Iterable[Span]) -> bytes:
     """The struct of ``fields``, those whose number is in ``new`` replaced, the others untouched."""
     merged = {field.number: field for field in fields}

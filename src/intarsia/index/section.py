@@ -189,7 +189,7 @@ class Section:
             raise FormatError("the section does not have the columns of an inverted index")
         if len(metadata.row_groups) != 1 or len(metadata.row_groups[0].columns) != 2:
             raise FormatError("the section has more than one row group")
-        templates = SchemaTemplates(raw)
+        templates = SchemaTemplates(metadata, raw)
         key, granule = metadata.row_groups[0].columns
         self._key, self._granule = (
             _Pages(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -290,11 +290,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Plan:
         """Which rows and byte ranges of which files answer a query: data that can be pickled.
 
-        ``filter`` is an Expression or a SQL condition. The plan's bytes are those of the candidate
+        ``filter`` is an Expression or a SQL condition. Files of folders that cannot match are not
+        opened, nor counted in the figures' totals. The plan's bytes are those of the candidate
         rows in all columns involved; a scan, which reads the filter's columns first, reads no more.
         """
         request = self._planned_request(columns, filter)
-        return self._plan(request)
+        files = (f for f in self._files if folder_might_match(request.pruning, f.constants))
+        return self._plan(files, request)
 
     def explain(
         self,
@@ -312,7 +314,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fresh._opened = OrderedDict()
         names = request.all_columns
         text = "none" if request.filter is None else str(request.filter.expression)
-        explanation = Explanation(fresh._plan(request), text, names)
+        explanation = Explanation(fresh._plan(self._files, request), text, names)
         return self._analyzed(explanation, request) if analyze else explanation
 
     def _analyzed(self, explanation: Explanation, request: Request) -> Explanation:
@@ -352,8 +354,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter_ = self._scanner_options({"filter": filter_})["filter"]
         return self._request(self.schema.names if columns is None else columns, filter_)
 
-    def _plan(self, request: Request) -> Plan:
-        plans = [self._plan_file(file, request) for file in self._files]
+    def _plan(self, files: Iterable[_File], request: Request) -> Plan:
+        plans = [self._plan_file(file, request) for file in files]
         figures = sum((plan.figures for plan in plans), Figures())
         return Plan(tuple(plan for plan in plans if plan.rows), figures)
 

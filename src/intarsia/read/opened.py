@@ -99,7 +99,7 @@ class OpenedFile:
 
     @functools.cached_property
     def templates(self) -> SchemaTemplates:
-        return SchemaTemplates(self._footer.raw)
+        return SchemaTemplates(self.metadata, self._footer.raw)
 
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:
