@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import pyarrow as pa
@@ -82,15 +82,16 @@ def scan(path: str, where: str | None, columns: str | None, limit: int | None, f
     source = dataset(path)
     names = _names(source, columns)
     expression = parse_where(where, source.schema) if where else None
-    scanner = source.scanner(names, expression)
-    batches = scanner.to_reader()
     if form == "table":
         shown = _TABLE_ROWS if limit is None else limit
-        table = pa.Table.from_batches(_first(batches, shown), batches.schema)
-        more = limit is None and any(batch.num_rows for batch in batches)
-        show.rows(table, more or table.num_rows > shown)
+        table = source.head(shown + 1, names, expression)
+        show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
         return
-    _stream(_first(batches, limit) if limit is not None else batches, batches.schema, form)
+    schema = pa.schema([source.schema.field(name) for name in names])
+    if limit is not None:
+        _stream(source.head(limit, names, expression).to_batches(), schema, form)
+    else:
+        _stream(source.to_batches(names, expression), schema, form)
 
 
 @cli.command()
@@ -143,18 +144,6 @@ def _names(source: Dataset, columns: str | None) -> list[str]:
     if columns is None:
         return list(source.schema.names)
     return [name.strip() for name in columns.split(",")]
-
-
-def _first(batches: Iterator[pa.RecordBatch], limit: int) -> list[pa.RecordBatch]:
-    """Batches of the first ``limit`` rows, and one row more where there is one."""
-    found: list[pa.RecordBatch] = []
-    left = limit
-    for batch in batches:
-        found.append(batch.slice(0, left))
-        left -= found[-1].num_rows
-        if left <= 0:
-            break
-    return found
 
 
 def _stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
 from intarsia.read.scan import Filter, Request, roots_of, scan_file
+from intarsia.read.stream import Stream
 from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
 
 _KEPT_OPEN = 512
@@ -178,7 +179,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if filter is None or _is_special(columns):
             return super().scanner(columns, filter, batch_size, **options)
         schema, batches = self._scan(columns, filter)
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        reader = pa.RecordBatchReader.from_batches(schema, Stream(batches))
         return pads.Scanner.from_batches(reader, batch_size=batch_size)
 
     def to_table(
@@ -195,6 +196,39 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         schema, batches = self._scan(columns, filter)
         return pa.Table.from_batches(list(batches), schema)
 
+    def to_batches(
+        self,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """The matching rows as record batches, read as they are asked for."""
+        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        self._check(columns)
+        if filter is None or _is_special(columns):
+            batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
+            return batches
+        return self._scan(columns, filter)[1]
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
+        """The first ``num_rows`` matching rows; reading ends when they are found."""
+        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        self._check(columns)
+        if filter is None or _is_special(columns):
+            return super().head(num_rows, columns, filter, **options)
+        schema, batches = self._scan(columns, filter)
+        found: list[pa.RecordBatch] = []
+        while num_rows > 0 and (batch := next(batches, None)) is not None:
+            found.append(batch.slice(0, num_rows))
+            num_rows -= found[-1].num_rows
+        return pa.Table.from_batches(found, schema)
+
     def count_rows(
         self,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
@@ -208,7 +242,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _scan(
         self, columns: Sequence[str] | dict[str, pc.Expression] | None, filter_: pc.Expression
-    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         if isinstance(columns, dict):
             return self._project(columns, filter_)
         names = self.schema.names if columns is None else list(columns)
@@ -217,7 +251,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _project(
         self, columns: dict[str, pc.Expression], filter_: pc.Expression
-    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         """Computed columns: by pyarrow, over the columns they need."""
         needed: dict[str, None] = {}
         for expression in columns.values():
@@ -245,7 +279,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
                 known = ", ".join(self.schema.names[:20])
                 raise PredicateError(f"column {name!r} is not there; there are: {known}")
 
-    def _batches(self, request: Request) -> Iterator[pa.RecordBatch]:
+    def _batches(self, request: Request) -> Generator[pa.RecordBatch]:
         for table in self._tables(request):
             yield from table.to_batches()
 

@@ -1,0 +1,67 @@
+"""Handing a Python iterator of batches to Arrow's threads, and taking it back in time.
+
+Arrow pulls from threads of its own, ahead of whoever consumes, and goes on for a while after they
+have lost interest. A pull that is under way when the interpreter exits would end the process with a
+fatal error, so streams are closed before that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Generator
+
+import pyarrow as pa
+
+_DRAIN_SECONDS = 0.2
+_live: weakref.WeakSet[Stream] = weakref.WeakSet()
+
+
+class Stream:
+    """An iterator of record batches that can be closed from another thread."""
+
+    def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._lock = threading.Lock()
+        self._closed = False
+        self._started = threading.Event()
+        self._ended = threading.Event()
+        _live.add(self)
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        with self._lock:
+            self._started.set()
+            if not self._closed:
+                try:
+                    return next(self._batches)
+                except BaseException:
+                    self._ended.set()
+                    raise
+            self._ended.set()
+            raise StopIteration
+
+    def close(self) -> None:
+        """Wait for a pull that is under way; every later one finds the end."""
+        self._closed = True
+        with self._lock:
+            self._batches.close()
+
+    def drained(self, deadline: float) -> None:
+        """Give Arrow until ``deadline`` to find the end, if it pulls at all."""
+        if self._started.is_set():
+            self._ended.wait(max(deadline - time.monotonic(), 0))
+
+
+@atexit.register
+def _close_all() -> None:
+    streams = list(_live)
+    for stream in streams:
+        stream.close()
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    for stream in streams:
+        stream.drained(deadline)

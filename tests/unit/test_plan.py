@@ -1,0 +1,76 @@
+import pickle
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+from intarsia.plan.plan import Amount, Figures
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lake")
+    for day in range(3):
+        (folder / f"day={day}").mkdir()
+        rows = range(day * 10_000, (day + 1) * 10_000)
+        table = pa.table({"n": rows, "s": [f"s{i * 7919 % 30_011}" for i in rows]})
+        options = {"row_group_size": 5000, "max_rows_per_page": 500, "write_batch_size": 100}
+        where = folder / f"day={day}" / "a.parquet"
+        ia.write_table(table, where, indexes=[ia.Lookup("s")], use_dictionary=False, **options)
+    return folder
+
+
+def test_a_plan_survives_pickling(lake):
+    plan = ia.dataset(lake).plan(["n"], "s = 's7919' OR n BETWEEN 12000 AND 12100")
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_a_plan_names_the_rows_pages_and_bytes_of_an_answer(lake):
+    (file,) = ia.dataset(lake).plan(["n"], pc.field("n") == 12_345).files
+    assert file.path.endswith("day=1/a.parquet")
+    assert list(file.rows) == [(2000, 2500)]
+    (read,) = file.reads
+    assert (read.row_group, read.column, read.selection.page_rows) == (0, "n", (500,))
+    assert file.constants["day"].as_py() == 1
+    assert [step.source for step in file.steps] == ["row-group statistics", "page index"]
+
+
+def test_a_plans_figures_count_selected_and_total(lake):
+    figures = ia.dataset(lake).explain(["n"], pc.field("n") == 12_345).planned
+    assert (figures.files.selected, figures.files.total) == (1, 3)
+    assert (figures.row_groups.selected, figures.row_groups.total) == (1, 6)
+    assert (figures.pages.selected, figures.pages.total) == (1, 60)
+    assert (figures.rows.selected, figures.rows.total) == (500, 30_000)
+    assert figures.requests.selected == 1
+    assert 0 < figures.bytes.selected < figures.bytes.total / 50
+
+
+def test_folders_that_cannot_match_are_not_opened(lake, monkeypatch):
+    opened = []
+    original = ia.Dataset._open
+    monkeypatch.setattr(
+        ia.Dataset, "_open", lambda self, path: opened.append(path) or original(self, path)
+    )
+    source = ia.dataset(lake)
+    assert source.count_rows(pc.field("day") == 2) == 10_000
+    assert source.plan(None, "day = 2 AND n = 1").files == ()
+    assert {path.rsplit("/", 2)[1] for path in opened} == {"day=2"}
+
+
+def test_the_explanation_says_which_source_left_what(lake):
+    text = str(ia.dataset(lake).explain(filter="s = 's7919'", analyze=True))
+    assert "row-group statistics         leaves 10,000 rows in 2 row groups" in text
+    assert "index s:lookup               leaves 500 rows in 1 row groups" in text
+    assert "  rows        1 of 30,000" in text
+
+
+def test_what_is_read_is_no_more_than_what_was_planned_but_for_metadata(lake):
+    explanation = ia.dataset(lake).explain(filter="s = 's7919'", analyze=True)
+    assert explanation.read.pages.selected <= explanation.planned.pages.selected
+    assert explanation.read.files.selected == 3, "every footer and index has to be asked"
+
+
+def test_figures_add_up():
+    one = Figures(files=Amount(1, 2), rows=Amount(3, 4))
+    assert one + one == Figures(files=Amount(2, 4), rows=Amount(6, 8))
