@@ -36,8 +36,8 @@ class RowRanges:
 
         Raises ``ValueError`` for arrays of unequal length or negative rows.
         """
-        starts = np.asarray(starts, dtype=np.int64)
-        stops = np.asarray(stops, dtype=np.int64)
+        starts = np.array(starts, dtype=np.int64)
+        stops = np.array(stops, dtype=np.int64)
         if starts.ndim != 1 or starts.shape != stops.shape:
             raise ValueError("starts and stops must be one-dimensional and of equal length")
         keep = starts < stops
@@ -61,7 +61,7 @@ class RowRanges:
     def of(cls, *ranges: tuple[int, int]) -> RowRanges:
         """From pairs: ``RowRanges.of((0, 4), (8, 10))``."""
         pairs = np.array(ranges, dtype=np.int64).reshape(-1, 2)
-        return cls(pairs[:, 0].copy(), pairs[:, 1].copy())
+        return cls(pairs[:, 0], pairs[:, 1])
 
     @classmethod
     def all(cls, num_rows: int) -> RowRanges:

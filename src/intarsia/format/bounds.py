@@ -2,7 +2,7 @@
 
 Statistics of old or careless writers are weeded out here, so that what is left can be believed:
 
-- the deprecated ``min``/``max`` count only for signed order, or where both are equal;
+- the deprecated ``min``/``max`` count only for numbers of signed order, or where both are equal;
 - ``min_value``/``max_value`` count only where the file declares the column's order;
 - a count that is missing is unknown, not 0; a page of NULLs only that counts none is unknown too.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.format.metadata import ColumnMetaData, ColumnOrder, Statistics
-from intarsia.format.order import Domain, Keys, ValueOrder
+from intarsia.format.order import Keys, ValueOrder
 from intarsia.format.page_index import ColumnIndex
 
 Int64Array = NDArray[np.int64]
@@ -124,12 +124,12 @@ def _believed(
 ) -> tuple[bytes | None, bytes | None]:
     if stats.min_value is not None and stats.max_value is not None:
         return (stats.min_value, stats.max_value) if declared else (None, None)
-    signed = order.domain not in (Domain.BYTES, Domain.UNDEFINED) and not (
-        order.stored is None or order.stored.kind == "u"
-    )
-    if stats.min is not None and stats.max is not None and (signed or stats.min == stats.max):
-        return stats.min, stats.max
-    return None, None
+    # Deprecated bounds of byte arrays are not used at all: some writers compared bytes as signed,
+    # and some gave one value for both.
+    if order.stored is None or stats.min is None or stats.max is None:
+        return None, None
+    signed = order.stored.kind != "u"
+    return (stats.min, stats.max) if signed or stats.min == stats.max else (None, None)
 
 
 def _count(value: int | None) -> int:

@@ -24,6 +24,7 @@ _P1, _P2, _P3, _P4, _P5 = (
         0x27D4EB2F165667C5,
     )
 )
+_NUMBERS = (pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64())
 _FEW = 32
 """Below this many values of one length, a call a value is quicker than vectorising."""
 _BLOCK = 65_536
@@ -38,8 +39,8 @@ def xxh64(value: bytes) -> int:
 def hash_values(values: pa.Array) -> UInt64Array:
     """Hashes of ``n`` physical values without NULLs; shape ``(n,)``, uint64.
 
-    ``values`` is int32, int64, float, double, fixed-size binary, or (large) binary. −0.0 is hashed
-    as +0.0, so that equal values have equal hashes. Raises ``TypeError`` for any other type.
+    ``values`` are integers or floats of 32 or 64 bits, or (fixed-size, large) binary. −0.0 is
+    hashed as +0.0, so that equal values have equal hashes. Raises ``TypeError`` for any other type.
     """
     if values.null_count:
         raise ValueError("NULLs have no hash")
@@ -53,7 +54,7 @@ def hash_values(values: pa.Array) -> UInt64Array:
         return _hash_rows(raw.reshape(len(values), kind.byte_width))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _hash_binary(values)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if kind in _NUMBERS:
         numbers = values.to_numpy(zero_copy_only=False)
         if numbers.dtype.kind == "f":
             numbers = numbers + numbers.dtype.type(0)

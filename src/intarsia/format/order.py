@@ -84,11 +84,13 @@ class ValueOrder:
         """
         if self.stored is not None:
             return self._fixed_width_keys(values)
+        big_endian = self.domain is Domain.DECIMAL
+        shortest = 1 if big_endian else 0
         usable = np.array(
-            [v is not None and self.width in (None, len(v)) for v in values], dtype=np.bool_
+            [v is not None and len(v) >= shortest and self.width in (None, len(v)) for v in values],
+            dtype=np.bool_,
         )
         keys = np.empty(len(values), dtype=object)
-        big_endian = self.domain is Domain.DECIMAL
         for i, value in enumerate(values):
             known = (value or b"") if usable[i] else b""
             keys[i] = int.from_bytes(known, "big", signed=True) if big_endian else known
@@ -106,7 +108,7 @@ class ValueOrder:
         return keys, usable
 
     def bracket(self, literal: pa.Scalar) -> tuple[Key, Key] | None:
-        """The nearest keys ``low <= literal <= high``; equal where the literal has its own key.
+        """Near keys ``low <= literal <= high``; equal where the literal has a key of its own.
 
         None where the literal's type does not compare with this column's exactly; then nothing may
         be concluded from bounds. NaN and NULL have no bracket.
@@ -325,11 +327,11 @@ def _bracket_float(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
         return None
     with np.errstate(over="ignore"):
         nearest = kind(value)
-    if np.isnan(nearest):
-        return None
-    if float(nearest) == value:
-        return nearest, nearest
-    return np.nextafter(nearest, kind(-np.inf)), np.nextafter(nearest, kind(np.inf))
+        if np.isnan(nearest):
+            return None
+        if float(nearest) == value:
+            return nearest, nearest
+        return np.nextafter(nearest, kind(-np.inf)), np.nextafter(nearest, kind(np.inf))
 
 
 def _bracket_bytes(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:

@@ -50,11 +50,12 @@ class OffsetIndex:
             return f"the first page starts at row {rows[0]}, not 0"
         if (np.diff(rows) <= 0).any():
             return "first_row_index does not ascend within the row group"
+        outside = (self.offset < start) | (self.offset > stop)
+        if (outside | (self.compressed_page_size > stop - self.offset)).any():
+            return "pages lie outside their chunk"
         ends = self.offset + self.compressed_page_size
         if (self.compressed_page_size <= 0).any() or (ends[:-1] > self.offset[1:]).any():
             return "pages overlap or are empty"
-        if self.offset[0] < start or ends[-1] > stop:
-            return "pages lie outside their chunk"
         return None
 
 
@@ -112,6 +113,8 @@ def _any_offset_index(data: memoryview) -> OffsetIndex:
 
 
 _TOKENS = 7
+_LONGEST_VARINT = 9
+"""Bytes; a longer one is left to plain decoding."""
 _FIELD_HEADERS = (0x16, 0x15, 0x16, 0x00)
 """i64, i32 and i64 fields of ids 1, 2, 3, and the end of the struct: every PageLocation's shape."""
 
@@ -131,17 +134,19 @@ def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
         first, size = 2, int(raw[1] >> 4)
     else:
         stop = int(ends[np.searchsorted(ends, 2)]) if ends[-1] >= 2 else 2
+        if stop > 2 + _LONGEST_VARINT:
+            return None
         first, size = stop + 1, int(_varints(raw, np.array([2]), np.array([stop]))[0])
     ends = ends[np.searchsorted(ends, first) :]
     count = int(size) * _TOKENS
-    if count == 0 or len(ends) < count:
+    if not 0 < count <= len(ends):
         return None
     stops = ends[:count].reshape(-1, _TOKENS)
     starts = np.append(first, stops.ravel()[:-1] + 1).reshape(-1, _TOKENS)
     headers = stops[:, ::2]
     if (headers != starts[:, ::2]).any() or (raw[headers] != _FIELD_HEADERS).any():
         return None
-    if (stops[:, 1::2] - starts[:, 1::2] > 8).any():
+    if (stops[:, 1::2] - starts[:, 1::2] >= _LONGEST_VARINT).any():
         return None
     values = _varints(raw, starts[:, 1::2].ravel(), stops[:, 1::2].ravel()).reshape(-1, 3)
     values = (values >> 1) ^ -(values & 1)

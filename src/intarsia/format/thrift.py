@@ -154,12 +154,18 @@ def string_span(number: int, text: str) -> Span:
 
 
 def replace_fields(fields: Iterable[Span], new: Iterable[Span]) -> bytes:
-    """The struct of ``fields``, those whose number is in ``new`` replaced, the others untouched."""
-    merged = {field.number: field for field in fields}
-    merged.update((field.number, field) for field in new)
+    """The struct of ``fields`` with those of ``new`` replacing their namesakes, or added.
+
+    Fields that are not replaced keep their bytes and their order.
+    """
+    replacing = {span.number: span for span in new}
+    merged = [span for span in fields if span.number not in replacing]
+    for span in replacing.values():
+        later = (i for i, other in enumerate(merged) if other.number > span.number)
+        merged.insert(next(later, len(merged)), span)
     out = bytearray()
     last = 0
-    for span in sorted(merged.values()):
+    for span in merged:
         delta = span.number - last
         if 0 < delta < 16:
             out.append(delta << 4 | span.kind)
@@ -216,7 +222,7 @@ def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int
     while True:
         header, at = _byte(data, at), at + 1
         kind, delta = header & 0x0F, header >> 4
-        if header == 0:
+        if kind == 0:
             yield 0, 0, at, at
             return
         if delta:

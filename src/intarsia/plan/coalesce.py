@@ -27,12 +27,17 @@ def coalesce(ranges: Sequence[ByteRange], gap: int) -> list[Group]:
     """
     order = sorted(range(len(ranges)), key=lambda i: ranges[i])
     groups: list[Group] = []
+    start = stop = 0
+    members: list[int] = []
     for i in order:
         offset, length = ranges[i]
-        if groups and offset <= groups[-1].offset + groups[-1].length + gap:
-            last = groups[-1]
-            stop = max(last.offset + last.length, offset + length)
-            groups[-1] = Group(last.offset, stop - last.offset, (*last.members, i))
-        else:
-            groups.append(Group(offset, length, (i,)))
+        if members and offset > stop + gap:
+            groups.append(Group(start, stop - start, tuple(members)))
+            members = []
+        if not members:
+            start = stop = offset
+        stop = max(stop, offset + length)
+        members.append(i)
+    if members:
+        groups.append(Group(start, stop - start, tuple(members)))
     return groups

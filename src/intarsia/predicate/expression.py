@@ -67,57 +67,50 @@ def read_expression(expression: pc.Expression) -> Node:
         batch = reader.get_batch(0)
         nodes = iter(_metadata_items(reader.schema))
     try:
-        return _node(nodes, next(nodes), batch)
+        return _tree(nodes, batch)
     except (StopIteration, IndexError, ValueError, UnicodeDecodeError) as error:
         raise PredicateError(f"cannot read the structure of {expression}") from error
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:
     """The paths of all fields under ``node``; None where one of them cannot be told."""
-    match node:
-        case FieldRef(path):
-            return {path}
-        case Literal():
-            return set()
-        case Opaque():
-            return None
-        case Call(_, arguments):
-            found: set[tuple[str, ...]] = set()
-            for argument in arguments:
-                paths = field_paths(argument)
-                if paths is None:
-                    return None
-                found |= paths
-            return found
+    found: set[tuple[str, ...]] = set()
+    pending = [node]
+    while pending:
+        match pending.pop():
+            case FieldRef(path):
+                found.add(path)
+            case Opaque():
+                return None
+            case Call(_, arguments):
+                pending += arguments
+    return found
 
 
-def _node(nodes: Iterator[tuple[str, str]], item: tuple[str, str], batch: pa.RecordBatch) -> Node:
-    kind, value = item
-    match kind:
-        case "field_ref":
-            return FieldRef((value,))
-        case "nested_field_ref":
-            return FieldRef(tuple(next(nodes)[1] for _ in range(int(value))))
-        case "literal":
-            return Literal(batch.column(int(value))[0])
-        case "call":
-            return _call(nodes, value, batch)
-        case _:
-            raise ValueError(f"unknown node {kind!r}")
-
-
-def _call(nodes: Iterator[tuple[str, str]], function: str, batch: pa.RecordBatch) -> Call:
-    arguments: list[Node] = []
-    options: dict[str, Any] = {}
-    for kind, value in nodes:
-        if kind == "end":
-            break
-        if kind == "options":
-            scalar = batch.column(int(value))[0]
-            options = {name: scalar[name] for name in scalar.type.names}
-        else:
-            arguments.append(_node(nodes, (kind, value), batch))
-    return Call(function, tuple(arguments), options)
+def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
+    """The tree of a list of nodes in prefix order. Calls nest as deep as filters are long."""
+    opened: list[tuple[str, list[Node], dict[str, Any]]] = [("", [], {})]
+    while len(opened) > 1 or not opened[0][1]:
+        kind, value = next(items)
+        _, arguments, options = opened[-1]
+        match kind:
+            case "call":
+                opened.append((value, [], {}))
+            case "end":
+                opened.pop()
+                opened[-1][1].append(Call(value, tuple(arguments), options))
+            case "options":
+                scalar = batch.column(int(value))[0]
+                options.update((name, scalar[name]) for name in scalar.type.names)
+            case "literal":
+                arguments.append(Literal(batch.column(int(value))[0]))
+            case "field_ref":
+                arguments.append(FieldRef((value,)))
+            case "nested_field_ref":
+                arguments.append(FieldRef(tuple(next(items)[1] for _ in range(int(value)))))
+            case _:
+                raise ValueError(f"unknown node {kind!r}")
+    return opened[0][1][0]
 
 
 class _CSchema(ctypes.Structure):

@@ -110,7 +110,10 @@ _MATCH_NULLS = 0
 
 def pruning_of(node: Node) -> Pruning:
     """Which rows can be TRUE under ``node``, a filter's tree."""
-    return _possible(node, True)
+    try:
+        return _possible(node, True)
+    except RecursionError:
+        return Maybe()
 
 
 def tests_of(pruning: Pruning) -> list[Test]:
@@ -133,10 +136,10 @@ def _possible(node: Node, outcome: bool) -> Pruning:
             return Test(path, Op.EQ, (pa.scalar(outcome),))
         case Call("invert", (argument,)):
             return _possible(argument, not outcome)
-        case Call("and_kleene" | "and", arguments):
-            return _join(And if outcome else Or, arguments, outcome)
-        case Call("or_kleene" | "or", arguments):
-            return _join(Or if outcome else And, arguments, outcome)
+        case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
+            parts = [_possible(operand, outcome) for operand in _operands(node, function)]
+            all_needed = function.startswith("and") == outcome
+            return _all_of(*parts) if all_needed else _any_of(*parts)
         case Call("if_else", (condition, then, otherwise)):
             return _any_of(
                 _all_of(_possible(condition, True), _possible(then, outcome)),
@@ -162,9 +165,17 @@ def _constant(value: pa.Scalar, outcome: bool) -> Pruning:
     return Maybe() if value.as_py() is outcome else Never()
 
 
-def _join(kind: type[And] | type[Or], arguments: tuple[Node, ...], outcome: bool) -> Pruning:
-    parts = [_possible(argument, outcome) for argument in arguments]
-    return _all_of(*parts) if kind is And else _any_of(*parts)
+def _operands(node: Node, function: str) -> list[Node]:
+    """What a chain of one function joins: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
+    found: list[Node] = []
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Call) and current.function == function:
+            pending += reversed(current.arguments)
+        else:
+            found.append(current)
+    return found
 
 
 def _all_of(*parts: Pruning) -> Pruning:
@@ -200,8 +211,8 @@ def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:
 
 
 def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
-    argument = _uncast(argument)
-    if not isinstance(argument, FieldRef):
+    cast, argument = argument, _uncast(argument)
+    if not isinstance(argument, FieldRef) or (nan_is_null and argument is not cast):
         return Maybe()
     if is_null:
         return Test(argument.path, Op.NONE, nulls=True, nans=nan_is_null)
@@ -209,7 +220,7 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
 
 
 def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
-    argument = _uncast(argument)
+    cast, argument = argument, _uncast(argument)
     members = options.get("value_set")
     if not isinstance(argument, FieldRef) or not isinstance(members, pa.ListScalar):
         return Maybe()
@@ -220,6 +231,8 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     behavior = options["null_matching_behavior"].as_py()
     valid = values.drop_null()
     has_nan = pa.types.is_floating(valid.type) and bool(pc.any(pc.is_nan(valid)).as_py())
+    if has_nan and argument is not cast:
+        return Maybe()  # text that says "nan" is a NaN after the cast only
     # A NULL value is in the set, outside it, or neither, by the behaviour asked for.
     null_is_in = has_null and behavior == _MATCH_NULLS
     if outcome:
@@ -227,6 +240,9 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     else:
         nulls, nans = not null_is_in, not has_nan
     kept = tuple(value for value in valid if not _is_nan(value))
+    if not outcome and pa.types.is_floating(valid.type):
+        # Unlike =, membership tells −0.0 from +0.0, which bounds do not.
+        kept = tuple(value for value in kept if value.as_py() != 0)
     op = Op.IN if outcome else Op.NOT_IN
     if outcome and not kept:
         op = Op.NONE
@@ -246,8 +262,13 @@ def _uncast(node: Node) -> Node:
     if target is None or any(_flag(node.options, n) for n in node.options if n.startswith("allow")):
         return node
     kind = target.type
-    rounds = pa.types.is_date(kind) or pa.types.is_float16(kind) or pa.types.is_float32(kind)
-    return node if rounds else node.arguments[0]
+    rounding = (
+        pa.types.is_date,
+        pa.types.is_float16,
+        pa.types.is_float32,
+        pa.types.is_decimal,
+    )
+    return node if any(check(kind) for check in rounding) else node.arguments[0]
 
 
 def _is_nan(value: pa.Scalar) -> bool:

@@ -31,7 +31,6 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
     exp.Mul: lambda a, b: a * b,
-    exp.Div: lambda a, b: a / b,
 }
 _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Lower: pc.utf8_lower,
@@ -53,19 +52,27 @@ _TYPES: dict[Any, pa.DataType] = {
 }
 
 
+_TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
+
+
 def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     """The Expression of a SQL condition over ``schema``'s fields.
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, IS NULL,
-    AND, OR, NOT, arithmetic, CAST, lower, upper, length and abs.
+    AND, OR, NOT, +, -, *, CAST, lower, upper, length and abs.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except sqlglot.errors.SqlglotError as error:
         reason = str(error).splitlines()[0]
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
-    return _Translator(schema).condition(tree)
+    except RecursionError as error:
+        raise PredicateError(_TOO_DEEP) from error
+    try:
+        return _Translator(schema).condition(tree)
+    except RecursionError as error:
+        raise PredicateError(_TOO_DEEP) from error
 
 
 class _Translator:
@@ -118,6 +125,8 @@ class _Translator:
         return op(self._value(left), self._value(right))
 
     def _between(self, node: exp.Between) -> pc.Expression:
+        if node.args.get("symmetric"):
+            raise PredicateError(f"{node.sql()!r}: SYMMETRIC is not understood")
         low, high = node.args["low"], node.args["high"]
         return self._compare(_COMPARE[exp.GTE], node.this, low) & self._compare(
             _COMPARE[exp.LTE], node.this, high
@@ -153,15 +162,22 @@ class _Translator:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise PredicateError(f"{node.sql()!r}: LIKE needs a text constant as its pattern")
-        self._need_text(node.this)
-        return pc.match_like(self._value(node.this), pattern.this, ignore_case=ignore_case)
+        # pyarrow takes a backslash for an escape; SQL has none unless ESCAPE names it.
+        literal = pattern.this.replace("\\", "\\\\")
+        found = pc.match_like(self._text_value(node.this), literal, ignore_case=ignore_case)
+        return ~found if node.args.get("negate") else found
 
-    def _need_text(self, node: exp.Expr) -> None:
+    def _text_value(self, node: exp.Expr) -> pc.Expression:
+        """A value that has to be text."""
         kind = self._type_of(node)
         if kind is not None and not (
             pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
         ):
             raise PredicateError(f"LIKE needs text, and {node.sql()} is {kind}")
+        value = self._value(node)
+        if kind is not None and pa.types.is_dictionary(kind):
+            return value.cast(kind.value_type)
+        return value
 
     def _boolean_column(self, node: exp.Column) -> pc.Expression:
         kind = self._type_of(node)
@@ -175,6 +191,8 @@ class _Translator:
                 return self._value(inner)
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
+            case exp.TryCast():
+                raise PredicateError(f"{node.sql()!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not _is_constant(node):
                 return self._value(inner).cast(_cast_type(target))
         if _is_constant(node):
@@ -200,7 +218,7 @@ class _Translator:
                 return pa.scalar(bool(value))
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return _number(f"-{inner.this}", kind)
-            case exp.Cast(this=inner, to=target):
+            case exp.Cast(this=inner, to=target) if not isinstance(node, exp.TryCast):
                 return self._scalar(inner, _cast_type(target))
             case exp.Literal(this=text) if node.is_string:
                 return _text(text, kind)
@@ -246,6 +264,8 @@ def _is_member(
     subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
 ) -> pc.Expression:
     """``subject`` equals one of ``members``; one by one where they do not share its type."""
+    if kind is not None and pa.types.is_dictionary(kind):
+        kind = kind.value_type
     try:
         values = [member if kind is None else member.cast(kind) for member in members]
         return subject.isin(pa.array([v.as_py() for v in values], kind or _common(values)))
@@ -314,7 +334,15 @@ def _number(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if kind is not None and pa.types.is_decimal(kind):
             return pa.scalar(decimal.Decimal(text))
         if text.lstrip("-").isdigit():
-            return pa.scalar(int(text))
-        return pa.scalar(float(text))
+            return _integer(int(text), kind)
+        narrow = kind is not None and pa.types.is_floating(kind)
+        return pa.scalar(float(text), kind if narrow else pa.float64())
     except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
         raise PredicateError(f"the number {text} is out of range") from error
+
+
+def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:
+    """An integer literal, in its field's type where that is what it takes to compare exactly."""
+    if kind is not None and pa.types.is_unsigned_integer(kind) and 0 <= value < 2**kind.bit_width:
+        return pa.scalar(value, kind)
+    return pa.scalar(value)

@@ -107,6 +107,8 @@ class OpenedFile:
         try:
             schema = self.templates.arrow_schema()
             _ = schema.names  # names that are not UTF-8 show only now
+        except FormatError as error:
+            raise error.at(Where(self.name)) from error
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"pyarrow cannot read the schema: {error}", Where(self.name)

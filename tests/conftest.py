@@ -1,0 +1,31 @@
+import os
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+NO_CORPUS = "no corpus: set INTARSIA_CORPUS to a folder with files/ and manifest.tsv"
+
+
+def corpus_folder():
+    """The corpus of real files, or None where there is none."""
+    folder = Path(os.environ.get("INTARSIA_CORPUS") or CHECKOUT.parent / "shared" / "corpus")
+    return folder if (folder / "files").is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def corpus():
+    """The folder of the corpus; a test that asks for it is skipped where there is none."""
+    folder = corpus_folder()
+    if folder is None:
+        pytest.skip(NO_CORPUS)
+    return folder
+
+
+def pytest_generate_tests(metafunc):
+    """A test that takes ``corpus_name`` runs once for each file of the corpus."""
+    if "corpus_name" in metafunc.fixturenames:
+        folder = corpus_folder()
+        names = sorted(path.name for path in (folder / "files").iterdir()) if folder else []
+        absent = pytest.param(None, marks=pytest.mark.skip(reason=NO_CORPUS), id="absent")
+        metafunc.parametrize("corpus_name", names or [absent], ids=str if names else None)

@@ -1,0 +1,160 @@
+import datetime
+import functools
+import operator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from intarsia.predicate.expression import (
+    Call,
+    FieldRef,
+    Literal,
+    Opaque,
+    field_paths,
+    read_expression,
+)
+
+X = pc.field("x")
+
+
+def test_a_field():
+    assert read_expression(X) == FieldRef(("x",))
+
+
+def test_a_nested_field():
+    assert read_expression(pc.field("a", "b", "c")) == FieldRef(("a", "b", "c"))
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "ü", "end", "call", "literal", "0"])
+def test_fields_of_odd_names(name):
+    assert read_expression(pc.field(name) == 1).arguments[0] == FieldRef((name,))
+    assert read_expression(pc.field("top", name)) == FieldRef(("top", name))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.scalar(1),
+        pa.scalar(1, pa.int8()),
+        pa.scalar(2**64 - 1, pa.uint64()),
+        pa.scalar(1.5),
+        pa.scalar(1.5, pa.float32()),
+        pa.scalar("text"),
+        pa.scalar("text", pa.large_string()),
+        pa.scalar("end"),
+        pa.scalar(b"\x00\xff"),
+        pa.scalar(True),
+        pa.scalar(None),
+        pa.scalar(None, pa.int64()),
+        pa.scalar(datetime.date(2020, 1, 1)),
+        pa.scalar(5, pa.timestamp("ns", "Asia/Tokyo")),
+        pa.scalar(5, pa.time64("us")),
+        pa.scalar(5, pa.duration("ms")),
+        pa.scalar([1, None]),
+        pa.scalar({"a": 1}),
+    ],
+    ids=lambda value: str(value.type),
+)
+def test_a_literal_keeps_its_type_and_value(value):
+    found = read_expression(pc.scalar(value))
+    assert isinstance(found, Literal)
+    assert found.value.type == value.type
+    assert found.value.equals(value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "function"),
+    [
+        (X == 1, "equal"),
+        (X != 1, "not_equal"),
+        (X < 1, "less"),
+        (X <= 1, "less_equal"),
+        (X > 1, "greater"),
+        (X >= 1, "greater_equal"),
+        (X + 1, "add_checked"),
+        (X - 1, "subtract_checked"),
+        (X * 1, "multiply_checked"),
+        (X / 1, "divide_checked"),
+    ],
+)
+def test_operators_of_a_field_and_a_literal(expression, function):
+    assert read_expression(expression) == Call(function, (FieldRef(("x",)), Literal(pa.scalar(1))))
+
+
+@pytest.mark.parametrize(
+    ("expression", "function"),
+    [(pc.field("a") & pc.field("b"), "and_kleene"), (pc.field("a") | pc.field("b"), "or_kleene")],
+)
+def test_operators_of_two_conditions(expression, function):
+    assert read_expression(expression) == Call(function, (FieldRef(("a",)), FieldRef(("b",))))
+
+
+def test_not():
+    assert read_expression(~X) == Call("invert", (FieldRef(("x",)),))
+
+
+def test_is_valid():
+    assert read_expression(X.is_valid()) == Call("is_valid", (FieldRef(("x",)),))
+
+
+@pytest.mark.parametrize("nan_is_null", [True, False])
+def test_is_null_and_its_option(nan_is_null):
+    node = read_expression(X.is_null(nan_is_null=nan_is_null))
+    assert node.function == "is_null"
+    assert node.options["nan_is_null"].as_py() is nan_is_null
+
+
+def test_is_in_and_its_set():
+    node = read_expression(X.isin([3, None, 5]))
+    assert (node.function, node.arguments) == ("is_in", (FieldRef(("x",)),))
+    assert node.options["value_set"].values.to_pylist() == [3, None, 5]
+
+
+def test_a_cast_and_its_type():
+    node = read_expression(X.cast(pa.timestamp("ms", "UTC")))
+    assert node.function == "cast"
+    assert node.options["to_type"].type == pa.timestamp("ms", "UTC")
+
+
+def test_a_function_of_three_arguments():
+    node = read_expression(pc.if_else(pc.field("c"), X, pc.scalar(2)))
+    assert node == Call("if_else", (FieldRef(("c",)), FieldRef(("x",)), Literal(pa.scalar(2))))
+
+
+def test_repeated_functions_fields_and_literals_are_all_kept():
+    node = read_expression(((X == 1) | (X == 1)) & ((X == 1) | (X == 2)))
+    one = Call("equal", (FieldRef(("x",)), Literal(pa.scalar(1))))
+    two = Call("equal", (FieldRef(("x",)), Literal(pa.scalar(2))))
+    assert node == Call(
+        "and_kleene", (Call("or_kleene", (one, one)), Call("or_kleene", (one, two)))
+    )
+
+
+def test_options_belong_to_the_call_they_were_given_to():
+    node = read_expression(X.isin([1]) & pc.field("y").isin([2, 3]) & pc.match_like(X, "a%"))
+    (first, second), like = node.arguments[0].arguments, node.arguments[1]
+    assert first.options["value_set"].values.to_pylist() == [1]
+    assert second.options["value_set"].values.to_pylist() == [2, 3]
+    assert like.options["pattern"].as_py() == "a%" or like.options["pattern"].as_py() == b"a%"
+
+
+def test_a_field_by_position_is_opaque():
+    assert isinstance(read_expression(pc.field(0) == 1), Opaque)
+
+
+@pytest.mark.parametrize("terms", [50, 3000])
+def test_many_terms(terms):
+    many = functools.reduce(operator.or_, (i == X for i in range(terms)))
+    assert field_paths(read_expression(many)) == {("x",)}
+
+
+def test_the_fields_of_an_expression():
+    expression = (pc.field("a", "b") > 1) & (pc.field("c").is_null() | (pc.scalar(1) == 1))
+    assert field_paths(read_expression(expression)) == {("a", "b"), ("c",)}
+    assert field_paths(read_expression(pc.scalar(True))) == set()
+
+
+def test_the_fields_of_an_opaque_expression_are_unknown():
+    assert field_paths(Opaque("x")) is None
+    assert field_paths(Call("equal", (FieldRef(("x",)), Opaque("x")))) is None

@@ -1,0 +1,276 @@
+import functools
+import math
+import operator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from intarsia.plan.prune import rows_left
+from intarsia.predicate.expression import Call, FieldRef, read_expression
+from intarsia.predicate.pruning import And, Maybe, Never, Op, Or, pruning_of
+from intarsia.predicate.pruning import Test as FieldTest
+from intarsia.predicate.pruning import tests_of as distinct_tests
+from intarsia.ranges import RowRanges
+
+X, Y = pc.field("x"), pc.field("y")
+NULL = pc.scalar(pa.scalar(None, pa.bool_()))
+
+
+def pruning(expression):
+    return pruning_of(read_expression(expression))
+
+
+def on_x(op, *values, **passing):
+    return FieldTest(("x",), op, tuple(pa.scalar(value) for value in values), **passing)
+
+
+COMPARISONS = [
+    (X == 1, Op.EQ, Op.NE),
+    (X != 1, Op.NE, Op.EQ),
+    (X < 1, Op.LT, Op.GE),
+    (X <= 1, Op.LE, Op.GT),
+    (X > 1, Op.GT, Op.LE),
+    (X >= 1, Op.GE, Op.LT),
+]
+
+
+@pytest.mark.parametrize(("expression", "op", "negated"), COMPARISONS)
+def test_a_comparison_lets_nan_through_only_where_it_is_not_equal(expression, op, negated):
+    assert pruning(expression) == on_x(op, 1, nans=op is Op.NE)
+
+
+@pytest.mark.parametrize(("expression", "op", "negated"), COMPARISONS)
+def test_not_lets_nan_through_but_never_null(expression, op, negated):
+    assert pruning(~expression) == on_x(negated, 1, nans=op is not Op.NE)
+    assert pruning(~~expression) == pruning(expression)
+
+
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [
+        (pc.less, Op.GT),
+        (pc.less_equal, Op.GE),
+        (pc.greater, Op.LT),
+        (pc.greater_equal, Op.LE),
+        (pc.equal, Op.EQ),
+        (pc.not_equal, Op.NE),
+    ],
+)
+def test_a_literal_on_the_left_turns_the_comparison_round(function, op):
+    assert pruning(function(pc.scalar(1), X)) == on_x(op, 1, nans=op is Op.NE)
+
+
+def test_a_comparison_with_null_is_never_true_nor_false():
+    null = pc.scalar(pa.scalar(None, pa.int64()))
+    assert pruning(null == X) == pruning(~(null > X)) == Never()
+    assert pruning(NULL) == pruning(~NULL) == Never()
+
+
+def test_a_comparison_with_nan_is_not_judged():
+    assert pruning(math.nan == X) == pruning(~(math.nan > X)) == Maybe()
+
+
+def test_and_or_and_de_morgan():
+    assert pruning((X > 1) & (X < 5)) == And((on_x(Op.GT, 1), on_x(Op.LT, 5)))
+    assert pruning((X > 1) | (X < 5)) == Or((on_x(Op.GT, 1), on_x(Op.LT, 5)))
+    negated = (on_x(Op.LE, 1, nans=True), on_x(Op.GE, 5, nans=True))
+    assert pruning(~((X > 1) & (X < 5))) == Or(negated)
+    assert pruning(~((X > 1) | (X < 5))) == And(negated)
+
+
+def test_what_is_not_understood_drops_out_of_and_and_takes_over_or():
+    other = pc.starts_with(Y, "a")
+    assert pruning(other) == Maybe()
+    assert pruning((X > 1) & other) == on_x(Op.GT, 1)
+    assert pruning((X > 1) | other) == Maybe()
+    assert pruning(~((X > 1) & other)) == Maybe()
+
+
+def test_constants():
+    true, false = pc.scalar(True), pc.scalar(False)
+    assert pruning(true) == pruning(~false) == Maybe()
+    assert pruning(false) == pruning(~true) == Never()
+    assert pruning((X > 1) & false) == Never()
+    assert pruning((X > 1) | false) == on_x(Op.GT, 1)
+
+
+def test_a_boolean_field():
+    assert pruning(X) == on_x(Op.EQ, True)
+    assert pruning(~X) == on_x(Op.EQ, False)
+
+
+def test_null_tests():
+    assert pruning(X.is_null()) == on_x(Op.NONE, nulls=True)
+    assert pruning(~X.is_null()) == on_x(Op.ANY, nans=True)
+    assert pruning(X.is_valid()) == on_x(Op.ANY, nans=True)
+    assert pruning(~X.is_valid()) == on_x(Op.NONE, nulls=True)
+    assert pruning(X.is_null(nan_is_null=True)) == on_x(Op.NONE, nulls=True, nans=True)
+    assert pruning(~X.is_null(nan_is_null=True)) == on_x(Op.ANY)
+
+
+def test_null_tests_of_conditions_are_not_judged():
+    assert pruning((X > 1).is_null()) == pruning((X > 1).is_valid()) == Maybe()
+
+
+def test_membership():
+    assert pruning(X.isin([1, 2])) == on_x(Op.IN, 1, 2)
+    assert pruning(~X.isin([1, 2])) == on_x(Op.NOT_IN, 1, 2, nulls=True, nans=True)
+
+
+def test_membership_with_nan_in_the_set():
+    assert pruning(X.isin([1.0, math.nan])) == on_x(Op.IN, 1.0, nans=True)
+    assert pruning(~X.isin([1.0, math.nan])) == on_x(Op.NOT_IN, 1.0, nulls=True)
+    assert pruning(X.isin([math.nan])) == on_x(Op.NONE, nans=True)
+
+
+def test_membership_of_nothing():
+    empty = pa.array([], pa.int64())
+    assert distinct_tests(pruning(X.isin(empty))) in ([], [on_x(Op.NONE)])
+    assert pruning(~X.isin(empty)) == on_x(Op.NOT_IN, nulls=True, nans=True)
+
+
+MATCH, SKIP, EMIT_NULL, INCONCLUSIVE = range(4)
+
+
+def membership(value, members, behavior):
+    """What ``is_in`` answers, by the documentation of ``SetLookupOptions``."""
+    if value is None and behavior in (EMIT_NULL, INCONCLUSIVE):
+        return None
+    if value is None:
+        return behavior == MATCH and None in members
+    if value not in members and behavior == INCONCLUSIVE and None in members:
+        return None
+    return value in members
+
+
+@pytest.mark.parametrize("behavior", [MATCH, SKIP, EMIT_NULL, INCONCLUSIVE])
+@pytest.mark.parametrize("members", [[1, 2], [1, None], [None]])
+@pytest.mark.parametrize("value", [1, 3, None])
+def test_no_row_is_lost_under_any_null_matching_behavior(value, members, behavior):
+    options = {
+        "value_set": pa.scalar(members, pa.list_(pa.int64())),
+        "null_matching_behavior": pa.scalar(behavior),
+    }
+    is_in = Call("is_in", (FieldRef(("x",)),), options)
+    answer = membership(value, members, behavior)
+    leaf = functools.partial(passes, value)
+    for node, kept in ((is_in, answer is True), (Call("invert", (is_in,)), answer is False)):
+        left = rows_left(pruning_of(node), RowRanges.all(1), leaf)
+        assert left or not kept
+
+
+@pytest.mark.parametrize("skip_nulls", [False, True])
+@pytest.mark.parametrize("members", [[1, 2], [1, None], [None]])
+def test_no_row_is_lost_whether_nulls_are_skipped_or_not(members, skip_nulls):
+    values = pa.array(members, pa.int64())
+    expression = pc.is_in(X, value_set=values, skip_nulls=skip_nulls)
+    data = pa.table({"x": pa.array([1, 2, 3, None])})
+    for asked in (expression, ~expression):
+        for value in data.filter(asked)["x"].to_pylist():
+            leaf = functools.partial(passes, value)
+            assert rows_left(pruning(asked), RowRanges.all(1), leaf)
+
+
+def passes(value, test):
+    if value is None:
+        return RowRanges.all(int(test.nulls))
+    inside = value in [member.as_py() for member in test.values]
+    answers = {Op.IN: inside, Op.NOT_IN: not inside, Op.NONE: False, Op.ANY: True}
+    return RowRanges.all(int(answers[test.op]))
+
+
+def test_the_null_matching_behavior_of_the_default():
+    assert pruning(X.isin([1, None])) == on_x(Op.IN, 1, nulls=True)
+    assert pruning(~X.isin([1, None])) == on_x(Op.NOT_IN, 1, nans=True)
+    assert pruning(X.isin(pa.array([None], pa.int64()))) == on_x(Op.NONE, nulls=True)
+
+
+def test_in_as_duckdb_wraps_it():
+    wrapped = pc.if_else(X.is_valid(), X.isin([1, 2]), NULL)
+    assert pruning(wrapped) == And((on_x(Op.ANY, nans=True), on_x(Op.IN, 1, 2)))
+    assert pruning(~wrapped) == And(
+        (on_x(Op.ANY, nans=True), on_x(Op.NOT_IN, 1, 2, nulls=True, nans=True))
+    )
+
+
+def test_if_else_asks_for_either_branch():
+    chosen = pruning(pc.if_else(X > 5, Y == 1, Y == 2))
+    one, two = (FieldTest(("y",), Op.EQ, (pa.scalar(n),)) for n in (1, 2))
+    assert chosen == Or((And((on_x(Op.GT, 5), one)), And((on_x(Op.LE, 5, nans=True), two))))
+
+
+def test_nested_fields():
+    assert pruning(pc.field("a", "b") > 1).field == ("a", "b")
+
+
+def test_two_fields_are_not_judged():
+    assert pruning(X == Y) == Maybe()
+    assert pruning(X + 1 == 2) == Maybe()
+
+
+def test_a_safe_cast_that_keeps_every_value_is_looked_through():
+    assert pruning(X.cast(pa.int64()) > 1) == on_x(Op.GT, 1)
+    assert pruning(X.cast(pa.int64()).isin([1])) == on_x(Op.IN, 1)
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.float32(), pa.float16()], ids=str)
+def test_a_cast_that_may_round_is_not_looked_through(kind):
+    assert pruning(X.cast(kind) > 1) == Maybe()
+
+
+def test_an_unsafe_cast_is_not_looked_through():
+    assert pruning(X.cast(pa.int64(), safe=False) > 1) == Maybe()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        X.cast(pa.float64()).is_null(nan_is_null=True),
+        X.cast(pa.float64()).isin([math.nan]),
+        X.cast(pa.float64()).isin([1.0, math.nan]),
+    ],
+)
+def test_a_cast_may_make_nan_of_text(expression):
+    assert pa.table({"x": ["nan"]}).filter(expression).num_rows == 1
+    assert pruning(expression) == Maybe()
+
+
+def test_distinct_tests_in_order():
+    tree = pruning(((X > 1) & (Y < 2)) | ((X > 1) & (Y < 3)))
+    assert [str(test) for test in distinct_tests(tree)] == ["x > 1", "y < 2", "y < 3"]
+    assert distinct_tests(Maybe()) == distinct_tests(Never()) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "shown"),
+    [
+        (on_x(Op.EQ, 1), "x = 1"),
+        (on_x(Op.IN, 1, 2), "x IN (1, 2)"),
+        (on_x(Op.NOT_IN, 1, 2, 3, 4), "x NOT IN (1, 2, 3, … 4 values)"),
+        (on_x(Op.NONE, nulls=True), "x IS NULL"),
+        (on_x(Op.ANY), "x IS NOT NULL"),
+        (FieldTest(("a", "b"), Op.LT, (pa.scalar(1),)), "a.b < 1"),
+    ],
+)
+def test_a_test_reads_as_sql(test, shown):
+    assert str(test) == shown
+
+
+def test_many_terms_are_flattened():
+    many = functools.reduce(operator.or_, (i == X for i in range(100)))
+    assert len(pruning(many).parts) == 100
+
+
+def test_rows_left():
+    rows = {1: RowRanges.of((0, 6)), 5: RowRanges.of((4, 10))}
+
+    def leaf(test):
+        return rows[test.values[0].as_py()]
+
+    everything = RowRanges.all(20)
+    assert rows_left(Maybe(), everything, leaf) == everything
+    assert rows_left(Never(), everything, leaf) == RowRanges.none()
+    assert rows_left(pruning((X > 1) & (X < 5)), everything, leaf) == RowRanges.of((4, 6))
+    assert rows_left(pruning((X > 1) | (X < 5)), everything, leaf) == RowRanges.of((0, 10))
+    assert rows_left(pruning(X > 1), RowRanges.of((5, 8)), leaf) == RowRanges.of((5, 6))

@@ -1,0 +1,287 @@
+import contextlib
+import datetime
+import decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.sql import parse_where
+
+DAYS = [datetime.datetime(2020, 1, day, 12) for day in range(1, 6)]
+TABLE = pa.table(
+    {
+        "row": range(6),
+        "i": pa.array([1, 2, 3, 7, -7, None], pa.int64()),
+        "i8": pa.array([1, 2, 100, -100, 0, None], pa.int8()),
+        "u": pa.array([1, 2, 2**63, 0, 5, None], pa.uint64()),
+        "f": pa.array([0.1, 1.5, 2.5, -0.0, 7, None], pa.float32()),
+        "d": pa.array([0.1, 1.5, 2.5, -0.0, 7, None], pa.float64()),
+        "dec": pa.array(
+            [decimal.Decimal(v) for v in ("1.10", "2.50", "-3.00", "0.00", "9.99")] + [None],
+            pa.decimal128(9, 2),
+        ),
+        "s": ["a_b", "axb", "a\\_b", "A\nB", "10%", None],
+        "ls": pa.array(["x", None, "y", "z", "xy", ""], pa.large_string()),
+        "di": pa.array(["x", None, "y", "z", "xy", ""]).dictionary_encode(),
+        "bin": pa.array([b"x", None, b"y", b"z", b"xy", b""]),
+        "b": [True, False, None, True, False, None],
+        "date": [day.date() for day in DAYS] + [None],
+        "ts": pa.array([*DAYS, None], pa.timestamp("us")),
+        "tz": pa.array([*DAYS, None], pa.timestamp("us", "UTC")),
+        "st": pa.array([{"a": n, "B c": -n} for n in range(6)]),
+        "Odd Name": range(6),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with duckdb.connect() as connection:
+        connection.execute("SET timezone = 'UTC'")
+        connection.register("t", TABLE)
+        yield connection
+
+
+UNDERSTOOD = """
+i = 2
+i == 2
+2 = i
+i <> 2
+i != 2
+i < 2
+2 < i
+i <= 2
+i > 2
+i >= 2
+i = -7
+I = 2
+"i" = 2
+"Odd Name" = 3
+"odd name" = 3
+i = NULL
+i = 1.5
+i < 1.5
+i = 1e0
+i = '2'
+i8 = 300
+i8 < 300
+u = 5
+u > 5
+u IN (5, 2)
+d = 1.5
+d = '1.5'
+d > 2
+d = -0.0
+f = 1.5
+f = 0.1
+f > 0.1
+f <= 0.1
+f IN (0.1, 7)
+d IN (0.1, 7)
+dec = 1.1
+dec > 2
+dec < 1.105
+dec IN (1.1, -3)
+s = 'axb'
+s > 'a'
+s <> 'axb'
+bin = 'x'
+ls = 'x'
+ls IN ('x', 'y')
+di = 'x'
+di IN ('x', 'y')
+b
+NOT b
+b = true
+b IS TRUE
+b IS NOT TRUE
+b IS FALSE
+b IS NOT FALSE
+b IS NULL
+b IS NOT NULL
+(i > 2) IS TRUE
+(i > 2) IS NOT FALSE
+i IS NULL
+i IS NOT NULL
+i ISNULL
+i NOTNULL
+i BETWEEN 1 AND 3
+i NOT BETWEEN 1 AND 3
+NOT (i BETWEEN 1 AND 3)
+i IN (1, 2)
+i IN (2)
+i NOT IN (1, 2)
+i IN (1, NULL)
+i NOT IN (1, NULL)
+NOT (i IN (1, NULL))
+i IN (NULL)
+i IN (1.0, 2.5)
+i8 IN (300, 1)
+i < d
+date < ts
+i = 1 OR i = 2 AND i = 3
+(i = 1 OR i = 2) AND i = 2
+NOT i = 1
+NOT (i = 1 OR b)
+NOT (i > 1 AND b)
+i = 1 OR b IS NULL
+s LIKE 'a_b'
+s LIKE 'a%'
+s LIKE '%b'
+s LIKE 'axb'
+s LIKE ''
+s LIKE '10%'
+s LIKE '10\\%'
+s LIKE 'a\\_b'
+s LIKE 'A%B'
+s NOT LIKE 'a%'
+NOT (s LIKE 'a%')
+NOT (s NOT LIKE 'a%')
+s ILIKE 'A%'
+s NOT ILIKE 'a%'
+ls LIKE 'x%'
+di LIKE 'x%'
+lower(s) LIKE 'a%b'
+lower(s) = 'axb'
+upper(s) IN ('AXB')
+upper(s) = s
+length(s) = 3
+length(s) IN (3, NULL)
+length(s) IN (NULL)
+abs(i) = 7
+abs(d) > 2
+i + 1 > 3
+i * 2 - 1 = 5
+(i + 1) * 2 = 6
+date = '2020-01-02'
+date > DATE '2020-01-02'
+date >= TIMESTAMP '2020-01-02 06:00:00'
+date BETWEEN '2020-01-02' AND '2020-01-03'
+date IN ('2020-01-02', '2020-01-05')
+ts > '2020-01-02'
+ts = '2020-01-02 12:00:00'
+ts > DATE '2020-01-02'
+ts > TIMESTAMP '2020-01-02 12:00:00'
+tz > '2020-01-02 12:00:00'
+tz > '2020-01-02 12:00:00+02:00'
+tz > TIMESTAMPTZ '2020-01-02 12:00:00+00:00'
+CAST(i AS DOUBLE) = 2
+CAST('2' AS BIGINT) = i
+i::varchar = '2'
+CAST(ts AS DATE) = '2020-01-02'
+st.a = 3
+st."B c" = -3
+st.a IN (1, 2)
+1 = 1
+TRUE
+FALSE
+i = 1 OR FALSE
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("condition", UNDERSTOOD)
+def test_a_condition_means_what_it_means_to_duckdb(connection, condition):
+    asked = connection.execute(f"SELECT row FROM t WHERE {condition} ORDER BY row")
+    expected = [row for (row,) in asked.fetchall()]
+    assert TABLE.filter(parse_where(condition, TABLE.schema))["row"].to_pylist() == expected
+
+
+def test_nan_compares_as_in_pyarrow():
+    table = pa.table({"x": [1.0, float("nan")]})
+    assert table.filter(parse_where("x > 2", table.schema)).num_rows == 0
+    assert table.filter(parse_where("x <> 1", table.schema)).num_rows == 1
+
+
+REFUSED = """
+i =
+= 1
+(i = 1
+i = 1)
+i = 1; DROP TABLE t
+SELECT 1
+nosuch = 1
+st.nosuch = 1
+i.a = 1
+x.y.z = 1
+i
+i AND b
+5
+'text'
+s = 5
+s IN ('a_b', 5)
+b = 1
+ts = 5
+date = 5
+i = 'two'
+date = '2020-13-01'
+ts = 'noon'
+i LIKE '1%'
+s LIKE ls
+s LIKE 5
+s LIKE 'a!_b' ESCAPE '!'
+s SIMILAR TO 'a'
+i BETWEEN SYMMETRIC 3 AND 1
+i % 2 = 1
+-i > 3
+s || 'x' = 'axbx'
+i IS DISTINCT FROM 1
+i IS 5
+i IN (SELECT 1)
+i IN (d, 1)
+i = (SELECT 1)
+i = ANY([1, 2])
+EXISTS (SELECT 1)
+CASE WHEN i = 1 THEN true END
+starts_with(s, 'a')
+count(i) = 1
+sum(i) OVER () = 1
+CAST(s AS BLOB) = 'x'
+CAST(s AS STRUCT(a INT)) = 'x'
+TRY_CAST(s AS INT) = 1
+i / 2 = 1
+i = $1
+i = ?
+*
+i > 99999999999999999999
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("condition", ["", " ", *REFUSED])
+def test_a_condition_that_is_not_understood_is_refused(condition):
+    with pytest.raises(PredicateError):
+        parse_where(condition, TABLE.schema)
+
+
+def test_an_unknown_field_is_named_with_those_that_are_there():
+    with pytest.raises(PredicateError, match=r"'nosuch' is not there; there are: .*\bi8\b"):
+        parse_where("nosuch = 1", TABLE.schema)
+
+
+def test_a_name_that_fits_two_fields_but_for_case_is_refused():
+    schema = pa.schema([("Ab", pa.int64()), ("aB", pa.int64())])
+    with pytest.raises(PredicateError, match="ambiguous"):
+        parse_where("ab = 1", schema)
+    parse_where('"Ab" = 1', schema)
+
+
+def test_a_name_that_is_twice_in_the_schema_is_refused():
+    schema = pa.schema([("a", pa.int64()), ("a", pa.int64())])
+    with pytest.raises(PredicateError, match="ambiguous"):
+        parse_where("a = 1", schema)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        " OR ".join(f"i = {n}" for n in range(2000)),
+        "(" * 2000 + "i = 1" + ")" * 2000,
+        "NOT " * 2000 + "b",
+        "i" + " + 1" * 2000 + " = 1",
+    ],
+    ids=["or", "parentheses", "not", "sum"],
+)
+def test_a_long_condition_is_understood_or_refused(condition):
+    with contextlib.suppress(PredicateError):
+        parse_where(condition, TABLE.schema)
