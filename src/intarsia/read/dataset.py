@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,15 @@ from intarsia.read.stream import Stream
 from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
 
 _KEPT_OPEN = 512
+_SCAN_OPTIONS = {
+    "batch_size",
+    "batch_readahead",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "use_threads",
+    "cache_metadata",
+    "memory_pool",
+}
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment", "__filename")
 
 
@@ -174,11 +183,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Further ``options`` are pyarrow's; those about threads and read-ahead apply to scans without
         a filter.
         """
-        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        wanted = self._wanted(filter, options)
         self._check(columns)
-        if filter is None or _is_special(columns):
+        if wanted is None or _is_special(columns):
             return super().scanner(columns, filter, batch_size, **options)
-        schema, batches = self._scan(columns, filter)
+        schema, batches = self._scan(columns, wanted)
         reader = pa.RecordBatchReader.from_batches(schema, Stream(batches))
         return pads.Scanner.from_batches(reader, batch_size=batch_size)
 
@@ -189,11 +198,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The matching rows as a table."""
-        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        wanted = self._wanted(filter, options)
         self._check(columns)
-        if filter is None or _is_special(columns):
+        if wanted is None or _is_special(columns):
             return super().to_table(columns, filter, **options)
-        schema, batches = self._scan(columns, filter)
+        schema, batches = self._scan(columns, wanted)
         return pa.Table.from_batches(list(batches), schema)
 
     def to_batches(
@@ -203,12 +212,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows as record batches, read as they are asked for."""
-        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        wanted = self._wanted(filter, options)
         self._check(columns)
-        if filter is None or _is_special(columns):
+        if wanted is None or _is_special(columns):
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
             return batches
-        return self._scan(columns, filter)[1]
+        return self._scan(columns, wanted)[1]
 
     def head(
         self,
@@ -218,11 +227,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found."""
-        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
+        wanted = self._wanted(filter, options)
         self._check(columns)
-        if filter is None or _is_special(columns):
+        if wanted is None or _is_special(columns):
             return super().head(num_rows, columns, filter, **options)
-        schema, batches = self._scan(columns, filter)
+        schema, batches = self._scan(columns, wanted)
         found: list[pa.RecordBatch] = []
         while num_rows > 0 and (batch := next(batches, None)) is not None:
             found.append(batch.slice(0, num_rows))
@@ -235,10 +244,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> int:
         """How many rows match. Reads the filter's columns only."""
-        filter = self._scanner_options({"filter": filter})["filter"]  # noqa: A001 # pyarrow's name
-        if filter is None:
+        wanted = self._wanted(filter, options)
+        if wanted is None:
             return int(super().count_rows(**options))
-        return sum(table.num_rows for table in self._tables(self._request([], filter)))
+        return sum(table.num_rows for table in self._tables(self._request([], wanted)))
+
+    def _wanted(
+        self, filter_: pc.Expression | None, options: Collection[str] = ()
+    ) -> pc.Expression | None:
+        """A scan's filter and the data set's own. Raises ``TypeError`` for wrong options."""
+        unknown = set(options) - _SCAN_OPTIONS
+        if unknown:
+            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        if isinstance(filter_, str):
+            raise TypeError("a filter is an Expression, not text; explain and plan take SQL text")
+        wanted: pc.Expression | None = self._scanner_options({"filter": filter_})["filter"]
+        return wanted
 
     def _scan(
         self, columns: Sequence[str] | dict[str, pc.Expression] | None, filter_: pc.Expression
@@ -385,8 +406,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Request:
         if isinstance(filter_, str):
             filter_ = parse_where(filter_, self.schema)
-        filter_ = self._scanner_options({"filter": filter_})["filter"]
-        return self._request(self.schema.names if columns is None else columns, filter_)
+        wanted = self._wanted(filter_)
+        return self._request(self.schema.names if columns is None else columns, wanted)
 
     def _plan(self, files: Iterable[_File], request: Request) -> Plan:
         plans = [self._plan_file(file, request) for file in files]

@@ -23,6 +23,9 @@ class PlannedFragment:
     def __init__(self, fragment: pads.ParquetFileFragment, dataset: Dataset) -> None:
         self._fragment, self._dataset = fragment, dataset
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlannedFragment, (self._fragment, self._dataset)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fragment, name)
 
@@ -35,7 +38,7 @@ class PlannedFragment:
     ) -> pads.Scanner:
         """A scanner over this file's rows."""
         fragment = self._fragment
-        parts = [fragment], schema or self._dataset.schema, fragment.format, fragment.filesystem
+        parts = [fragment], schema or fragment.physical_schema, fragment.format, fragment.filesystem
         return type(self._dataset)(*parts).scanner(columns, filter, **options)
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:

@@ -136,7 +136,7 @@ def _scan_unit(
     found = found.append_column(_ROW, pa.array(rows.rows()))
     found = evaluate(request.filter.expression, found)
     matching = RowRanges.from_rows(found.column(_ROW).to_numpy())
-    rest = [name for name in request.columns if name not in request.filter_columns]
+    rest = [name for name in request.all_columns if name not in request.filter_columns]
     if not matching:
         return request.output.empty_table()
     other = read_columns(file, request.schema, rest, constants, matching)

@@ -31,7 +31,7 @@ from intarsia.index.kind import InvertedKind, index_name
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema
 from intarsia.storage import PathLike, list_files, resolve
-from intarsia.write.writer import PAGE_ROWS, open_writer
+from intarsia.write.writer import PAGE_ROWS, check_fit, open_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,10 +121,10 @@ def _job(
     if not len(schema):
         raise PredicateError("every column is in partition_by; nothing is left to write")
     for kind in indexes:
-        if kind.on not in schema.names:
-            why = "a folder fixes it" if kind.on in partition_by else "it is not there"
+        if kind.on in partition_by:
             name = index_name(kind.on, kind.kind)
-            raise IndexSpecError(f"no index {name}: column {kind.on!r}: {why}")
+            raise IndexSpecError(f"{path}: no index {name}: folders fix its column already")
+    check_fit(schema, indexes, str(path))
     filesystem, where = resolve(path)
     if not isinstance(filesystem, pafs.LocalFileSystem):
         raise PathError(f"{path}: data sets are written to local folders only, so far")

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from intarsia.errors import PathError
 from intarsia.index.kind import InvertedKind
 from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
+from intarsia.source import BufferSource
 from intarsia.storage import PathLike, replacing, resolve
 from intarsia.write.build import build, check_indexes, new_file_id
 from intarsia.write.embed import appended
@@ -70,6 +72,7 @@ def open_writer(
         raise PathError(f"{path}: new files are written to local folders only, so far")
     if not Path(path).parent.is_dir():
         raise PathError(f"{Path(path).parent}: there is no such folder to write to")
+    check_fit(schema, indexes, path)
     with replacing(path, found) as create:
         out = create()
         temporary = out.name
@@ -82,8 +85,15 @@ def open_writer(
             yield writer
         if indexes:
             file = open_file(temporary, found)
-            check_indexes(file, indexes)
             file_id = new_file_id()
             tail = appended(file, [build(file, kind, file_id) for kind in indexes], file_id)
             with open(temporary, "ab") as append:
                 append.write(tail)
+
+
+def check_fit(schema: pa.Schema, indexes: Sequence[InvertedKind], name: str) -> None:
+    """Raise ``IndexSpecError`` unless a file of ``schema``, called ``name``, can have ``indexes``."""
+    if indexes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(schema.empty_table(), sink)
+        check_indexes(OpenedFile(BufferSource(memoryview(sink.getvalue())), name), indexes)
