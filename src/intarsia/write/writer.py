@@ -92,7 +92,7 @@ def open_writer(
 
 
 def check_fit(schema: pa.Schema, indexes: Sequence[InvertedKind], name: str) -> None:
-    """Raise ``IndexSpecError`` unless a file of ``schema``, called ``name``, can have ``indexes``."""
+    """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``."""
     if indexes:
         sink = pa.BufferOutputStream()
         pq.write_table(schema.empty_table(), sink)
