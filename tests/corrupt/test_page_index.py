@@ -9,6 +9,9 @@ import intarsia as ia
 from intarsia.format.footer import read_footer
 from intarsia.format.metadata import OffsetIndexStruct, PageLocation
 from intarsia.format.thrift import decode, encode, list_span, replace_fields, spans
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import plan_rows
+from intarsia.read.scan import Filter, Request, scan_file
 from intarsia.source import BufferSource
 
 
@@ -69,6 +72,19 @@ def test_a_shifted_entry_is_noticed_and_loses_no_row(stored, table, column, entr
             with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
                 found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
             assert found.equals(table.filter(filter_))
+
+
+@pytest.mark.parametrize("by", [-5, 5])
+def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, table, by):
+    data = with_first_rows(stored, 0, shifted(3, by))
+    for value in (2995, 2999, 3000, 3004):
+        filter_ = pc.field("n") == value
+        request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
+        planned = plan_rows(OpenedFile(BufferSource(data), "planned"), request.pruning, {}).rows
+        file = OpenedFile(BufferSource(data), "carried out")
+        with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+            tables = list(scan_file(file, request, {}, planned=planned))
+        assert pa.concat_tables(tables).equals(table.filter(filter_))
 
 
 @pytest.mark.parametrize(

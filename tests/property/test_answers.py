@@ -165,6 +165,20 @@ def test_any_rows_equal_the_same_rows_of_the_whole_read(data):
     assert same(found, pq.read_table(pa.BufferReader(stored)).take(pa.array(rows.rows())))
 
 
+@SETTINGS
+@given(data=st.data())
+def test_rows_and_a_filter_together_keep_what_passes_both(data):
+    table = data.draw(tables())
+    filter_ = data.draw(filters(table))
+    stored = written(table, data.draw(layouts()))
+    rows = ia.RowRanges.of((data.draw(st.integers(0, len(table))), len(table)))
+    whole = pq.read_table(pa.BufferReader(stored))
+    expected = brute_force(whole.take(pa.array(rows.rows())), filter_)
+    brute_force(whole, filter_)
+    found = ia.ParquetFile(BufferSource(memoryview(stored))).read(rows=rows, filter=filter_)
+    assert same(found, expected)
+
+
 @settings(SETTINGS, max_examples=80)
 @given(data=st.data())
 def test_an_indexed_read_equals_the_whole_read_filtered(data, tmp_path_factory):

@@ -103,28 +103,30 @@ def scan_file(
     request: Request,
     constants: Constants,
     rows: RowRanges | None = None,
+    planned: RowRanges | None = None,
 ) -> Iterator[pa.Table]:
     """The matching rows of one file, in file order, as tables of the requested columns.
 
-    ``rows`` restricts the scan: rows already known to be candidates are not planned again.
+    ``rows`` restricts the scan to these. ``planned`` are the candidates where they are known
+    already, as ``plan_rows`` would find them; they are found again if pages belie the index they
+    came from.
     """
-    last_row = -1
+    given = 0  # rows before this one have been given: another attempt goes on from there
     while True:
         try:
-            candidates = rows
+            candidates = planned
             if candidates is None:
                 candidates = plan_rows(file, request.pruning, constants).rows
-            # Pages that belie their index end an attempt; what was already given is not given
-            # again.
-            candidates = candidates.clip(last_row + 1, max(file.num_rows, last_row + 1))
-            for unit in _units(file, candidates, request):
+            if rows is not None:
+                candidates = candidates & rows
+            for unit in _units(file, candidates.clip(given, max(file.num_rows, given)), request):
                 table = _scan_unit(file, request, constants, unit)
-                last_row = int(unit.stops[-1]) - 1
+                given = int(unit.stops[-1])
                 if table.num_rows:
                     yield table
             return
         except PageIndexMistrust:
-            continue
+            planned = None
 
 
 def _scan_unit(

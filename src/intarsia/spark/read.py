@@ -110,5 +110,5 @@ def _execute(plan: FilePlan, query: _Query) -> Iterator[pa.RecordBatch]:
         raise FormatError("the file was rewritten after it was planned", Where(plan.path))
     wanted = None if query.where is None else Filter.of(query.where, query.schema)
     request = Request(query.schema, query.columns, wanted)
-    for table in scan_file(file, request, plan.constants, plan.rows):
+    for table in scan_file(file, request, plan.constants, planned=plan.rows):
         yield from table.cast(query.output).to_batches()
