@@ -87,6 +87,10 @@ class FileSource:
                 self._handle.close()
                 self._handle = None
 
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
     def _open(self) -> pa.NativeFile:
         with self._lock:
             if self._handle is None:
@@ -164,7 +168,9 @@ def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
         return _files_under(filesystem, path)
     if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
         matches = sorted(glob.glob(path, recursive=True))
-        return [file for match in matches for file in _expand(filesystem, match)]
+        if matches:
+            return [file for match in matches for file in _expand(filesystem, match)]
+        raise PathError(f"{path}: there is no such file or folder: nothing matches")
     raise PathError(f"{path}: there is no such file or folder")
 
 

@@ -20,6 +20,7 @@ LAYERS = (
     ("read",),
     ("write",),
     ("spark", "cli"),
+    ("__main__",),
 )
 LAYER = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

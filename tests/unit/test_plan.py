@@ -6,6 +6,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.plan.plan import Amount, Figures
+from intarsia.read.cache import FileCache
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +49,9 @@ def test_a_plans_figures_count_selected_and_total(lake):
 
 def test_folders_that_cannot_match_are_not_opened(lake, monkeypatch):
     opened = []
-    original = ia.Dataset._open
+    original = FileCache.get
     monkeypatch.setattr(
-        ia.Dataset, "_open", lambda self, path: opened.append(path) or original(self, path)
+        FileCache, "get", lambda self, path: opened.append(path) or original(self, path)
     )
     source = ia.dataset(lake)
     assert source.count_rows(pc.field("day") == 2) == 10_000

@@ -141,6 +141,9 @@ NOT (s LIKE 'a%')
 NOT (s NOT LIKE 'a%')
 s ILIKE 'A%'
 s NOT ILIKE 'a%'
+s LIKE 'a!_b' ESCAPE '!'
+s NOT LIKE 'a!%' ESCAPE '!'
+s LIKE '10!%' ESCAPE '!'
 ls LIKE 'x%'
 di LIKE 'x%'
 lower(s) LIKE 'a%b'
@@ -220,7 +223,6 @@ ts = 'noon'
 i LIKE '1%'
 s LIKE ls
 s LIKE 5
-s LIKE 'a!_b' ESCAPE '!'
 s SIMILAR TO 'a'
 i BETWEEN SYMMETRIC 3 AND 1
 i % 2 = 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -81,13 +84,15 @@ def scan(path: str, where: str | None, columns: str | None, limit: int | None, f
     """Print the rows of PATH, a file, folder, glob or URI, that match."""
     source = dataset(path)
     names = _names(source, columns)
-    expression = parse_where(where, source.schema) if where else None
+    expression = None if where is None else parse_where(where, source.schema)
     if form == "table":
         shown = _TABLE_ROWS if limit is None else limit
         table = source.head(shown + 1, names, expression)
         show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
         return
     schema = pa.schema([source.schema.field(name) for name in names])
+    if form == "csv":
+        _need_flat(schema)
     if limit is not None:
         _stream(source.head(limit, names, expression).to_batches(), schema, form)
     else:
@@ -153,4 +158,24 @@ def _stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str) -> 
                 writer.write_batch(batch)
         return
     for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
-        click.echo(json.dumps(row, default=str, ensure_ascii=False))
+        click.echo(json.dumps(_jsonable(row), default=str, ensure_ascii=False, allow_nan=False))
+
+
+def _need_flat(schema: pa.Schema) -> None:
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            raise click.UsageError(f"column {field.name} is nested: --format json can print it")
+
+
+def _jsonable(value: Any) -> Any:
+    """``value`` with what JSON lacks as text: NaN and infinities by name, bytes in base 64."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {str(key): _jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_jsonable(item) for item in value]
+    return value

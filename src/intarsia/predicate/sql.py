@@ -65,7 +65,7 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except sqlglot.errors.SqlglotError as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].split(" into <class")[0]
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
@@ -97,10 +97,10 @@ class _Translator:
                 return self._in(node)
             case exp.Is():
                 return self._is(node)
-            case exp.Like():
-                return self._like(node, ignore_case=False)
-            case exp.ILike():
-                return self._like(node, ignore_case=True)
+            case exp.Like() | exp.ILike():
+                return self._like(node, None)
+            case exp.Escape(this=exp.Like() | exp.ILike() as inner, expression=escape):
+                return self._like(inner, escape)
             case exp.Boolean():
                 return pc.scalar(bool(node.this))
             case exp.Column():
@@ -158,13 +158,13 @@ class _Translator:
             return pc.coalesce(truth, pc.scalar(False))
         raise PredicateError(f"{node.sql()!r} is not a condition this understands")
 
-    def _like(self, node: exp.Like | exp.ILike, *, ignore_case: bool) -> pc.Expression:
+    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise PredicateError(f"{node.sql()!r}: LIKE needs a text constant as its pattern")
-        # pyarrow takes a backslash for an escape; SQL has none unless ESCAPE names it.
-        literal = pattern.this.replace("\\", "\\\\")
-        found = pc.match_like(self._text_value(node.this), literal, ignore_case=ignore_case)
+        literal = _like_pattern(pattern.this, escape.name if escape else "")
+        value = self._text_value(node.this)
+        found = pc.match_like(value, literal, ignore_case=isinstance(node, exp.ILike))
         return ~found if node.args.get("negate") else found
 
     def _text_value(self, node: exp.Expr) -> pc.Expression:
@@ -219,7 +219,7 @@ class _Translator:
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return _number(f"-{inner.this}", kind)
             case exp.Cast(this=inner, to=target) if not isinstance(node, exp.TryCast):
-                return self._scalar(inner, _cast_type(target))
+                return self._scalar(inner, _moment(_cast_type(target), kind))
             case exp.Literal(this=text) if node.is_string:
                 return _text(text, kind)
             case exp.Literal(this=text):
@@ -298,6 +298,24 @@ def _cast_type(target: exp.DataType) -> pa.DataType:
     if kind is None:
         raise PredicateError(f"CAST to {target.sql()} is not understood")
     return kind
+
+
+def _like_pattern(pattern: str, escape: str) -> str:
+    """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names."""
+    out, characters = "", iter(pattern)
+    for character in characters:
+        if character == escape:
+            out += "\\" + next(characters, escape)
+        else:
+            out += "\\\\" if character == "\\" else character
+    return out
+
+
+def _moment(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
+    """The type to read a constant in: beside a time zone, dates and plain timestamps are UTC."""
+    zoned = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+    plain = pa.types.is_date(target) or (pa.types.is_timestamp(target) and target.tz is None)
+    return kind if zoned and plain else target
 
 
 def _text(text: str, kind: pa.DataType | None) -> pa.Scalar:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,11 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, PathError, PredicateError
+from intarsia.errors import FormatError, PredicateError
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
+from intarsia.read.cache import FileCache
+from intarsia.read.folders import folder_constants, hive_partitioning
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
@@ -31,7 +32,6 @@ from intarsia.read.scan import Filter, Request, roots_of, scan_file
 from intarsia.read.stream import Stream
 from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
 
-_KEPT_OPEN = 512
 _SCAN_OPTIONS = {
     "batch_size",
     "batch_readahead",
@@ -66,7 +66,9 @@ def dataset(
     """
     found, files = list_files(source, filesystem)
     base = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-    folder = base if base and "://" not in base and os.path.isdir(base) else None
+    folder = os.path.abspath(base) if base and "://" not in base and os.path.isdir(base) else None
+    if partitioning == "hive":
+        partitioning = hive_partitioning(files, folder)
     try:
         made = pads.dataset(
             files,
@@ -74,7 +76,7 @@ def dataset(
             format="parquet",
             filesystem=found,
             partitioning=partitioning,
-            partition_base_dir=os.path.abspath(folder) if folder else None,
+            partition_base_dir=folder,
         )
     except (pa.ArrowInvalid, OSError) as error:
         OpenedFile(FileSource(found, files[0]), files[0])  # says what is wrong with it, if it can
@@ -90,7 +92,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     """
 
     _files: list[_File]
-    _opened: OrderedDict[str, tuple[Any, OpenedFile]]
+    _cache: FileCache
     _partitioning: Any
 
     def __init__(
@@ -103,8 +105,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> None:
         fragments = list(fragments)
         super().__init__(fragments, schema, format, filesystem, root_partition)
-        self._files = [_File(f.path, _constants(f, schema)) for f in fragments]
-        self._opened = OrderedDict()
+        self._files = [_File(f.path, folder_constants(f, schema)) for f in fragments]
+        self._cache = FileCache(self.filesystem)
         self._partitioning = None
 
     @classmethod
@@ -115,7 +117,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
-            made._opened = base._opened
+            made._cache = base._cache
         return made
 
     @classmethod
@@ -148,7 +150,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._opened = self._opened
+        made._cache = self._cache
         return made
 
     def get_fragments(
@@ -311,30 +313,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def scan_one(self, path: str, constants: Constants, request: Request) -> Iterator[pa.Table]:
         """The matching rows of one file of the data set."""
         if folder_might_match(request.pruning, constants):
-            yield from scan_file(self._open(path), request, constants)
+            yield from scan_file(self._cache.get(path), request, constants)
 
     def _candidates(self, file: _File, request: Request) -> bool:
         if not folder_might_match(request.pruning, file.constants):
             return False
-        return bool(plan_rows(self._open(file.path), request.pruning, file.constants).rows)
-
-    def _open(self, path: str) -> OpenedFile:
-        """The file, opened; kept for later queries for as long as it is the same file."""
-        identity = _identity(path) if self._is_local else None
-        kept = self._opened.get(path)
-        if kept is not None and kept[0] == identity:
-            self._opened.move_to_end(path)
-            return kept[1]
-        source = FileSource(self.filesystem, path)
-        opened = OpenedFile(source, path, source.tail_bytes)
-        self._opened[path] = identity, opened
-        while len(self._opened) > _KEPT_OPEN:
-            self._opened.popitem(last=False)
-        return opened
-
-    @property
-    def _is_local(self) -> bool:
-        return isinstance(self.filesystem, pafs.LocalFileSystem)
+        return bool(plan_rows(self._cache.get(file.path), request.pruning, file.constants).rows)
 
     # --- planning -------------------------------------------------------------------------------
 
@@ -366,7 +350,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         fresh = self.wrap(self)
-        fresh._opened = OrderedDict()
+        fresh._cache = FileCache(self.filesystem)
         names = request.all_columns
         text = "none" if request.filter is None else str(request.filter.expression)
         explanation = Explanation(fresh._plan(self._files, request), text, names)
@@ -415,10 +399,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return Plan(tuple(plan for plan in plans if plan.rows), figures)
 
     def _plan_file(self, file: _File, request: Request) -> FilePlan:
-        opened = self._open(file.path)
+        opened = self._cache.get(file.path)
         candidates = plan_rows(opened, request.pruning, file.constants)
         wanted = [name for name in request.all_columns if name not in file.constants]
-        gap = LOCAL_GAP_BYTES if self._is_local else REMOTE_GAP_BYTES
+        is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        gap = LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES
         return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
 
 
@@ -429,24 +414,6 @@ def _rebuild(
     made._scan_options = dict(options)
     made._partitioning = partitioning
     return made
-
-
-def _constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    keys = pads.get_partition_keys(fragment.partition_expression)
-    return {
-        name: pa.scalar(value, schema.field(name).type)
-        for name, value in keys.items()
-        if name in schema.names
-    }
-
-
-def _identity(path: str) -> tuple[int, int, int]:
-    """What tells one version of a local file from the next."""
-    try:
-        stat = os.stat(path)
-    except OSError as error:
-        raise PathError(f"{path}: the file is gone") from error
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _is_special(columns: Any) -> bool:

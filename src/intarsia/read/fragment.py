@@ -39,7 +39,9 @@ class PlannedFragment:
         """A scanner over this file's rows."""
         fragment = self._fragment
         parts = [fragment], schema or fragment.physical_schema, fragment.format, fragment.filesystem
-        return type(self._dataset)(*parts).scanner(columns, filter, **options)
+        alone = type(self._dataset)(*parts)
+        alone._cache = self._dataset._cache
+        return alone.scanner(columns, filter, **options)
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
         """The matching rows as a table."""

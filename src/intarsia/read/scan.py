@@ -44,7 +44,11 @@ class Filter:
                 known = ", ".join(schema.names[:20])
                 raise PredicateError(f"column {'.'.join(path)!r} is not there; there are: {known}")
         columns = None if paths is None else tuple(dict.fromkeys(sorted(p[0] for p in paths)))
-        evaluate(expression, schema.empty_table())
+        # Some types are found not to compare only where there is a row, be it of NULLs.
+        fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+        nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
+        names = [field.name for field in fields] or [_ROW]
+        evaluate(expression, pa.table(nulls, names))
         return cls(expression, pruning_of(node), columns)
 
 

@@ -53,13 +53,17 @@ def read(
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path`` is as for ``intarsia.dataset``; ``where`` is a SQL condition or an Expression.
-    Planning, by statistics and indexes, happens now and on the driver. A ``.where()`` put on the
-    result filters, but skips nothing. Raises ``PathError`` where there is no file,
-    ``PredicateError`` for a column that is not there or a condition that does not fit it.
+    ``path`` is as for ``intarsia.dataset``; ``where`` is an Expression or a SQL condition, read as
+    DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics and indexes, happens
+    now and on the driver. A ``.where()`` put on the result filters, but skips nothing. Raises
+    ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
+    condition that does not fit it.
     """
     require_pyspark()
     source = dataset(path, filesystem=filesystem)
+    if columns is not None and not columns:  # rows without columns get lost on the way to Spark
+        first = source.schema.names[:1]
+        return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
     names = tuple(source.schema.names if columns is None else columns)
     if isinstance(where, str):
         where = parse_where(where, source.schema)

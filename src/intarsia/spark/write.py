@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import urllib.parse
+import zoneinfo
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import IndexSpecError, PathError, PredicateError
 from intarsia.index.kind import InvertedKind, index_name
 from intarsia.spark.session import require_pyspark
-from intarsia.spark.types import arrow_schema
+from intarsia.spark.types import arrow_schema, nullable
 from intarsia.storage import PathLike, list_files, resolve
 from intarsia.write.writer import PAGE_ROWS, check_fit, open_writer
 
@@ -40,6 +40,7 @@ ROW_GROUP_ROWS = 1024 * 1024
 ROW_GROUP_BYTES = 256 * 1024 * 1024
 """A row group is closed at either: rows, or bytes of Arrow memory."""
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 _MANIFEST = "path string, rows bigint, bytes bigint"
 _MODES = ("error", "append")
 
@@ -64,6 +65,8 @@ class _Job:
     partition_by: tuple[str, ...]
     cluster_by: tuple[str, ...]
     rows_per_page: int
+    time_zone: str
+    """In which folders name timestamps."""
 
 
 def write(
@@ -90,15 +93,15 @@ def write(
     order = [*partition_by, *cluster_by]
     if order:
         df = df.repartitionByRange(*order).sortWithinPartitions(*order)
-    existed = target.exists()
+    above = [folder for folder in (target, *target.parents) if not folder.exists()]
     try:
         os.makedirs(job.folder)
         manifest = df.mapInArrow(lambda batches: _write_task(batches, job), _MANIFEST).collect()
         files = [WrittenFile(row.path, row.rows, row.bytes) for row in manifest]
         return _publish(job, target, files or _empty(job))
     except BaseException:
-        if not existed:
-            shutil.rmtree(target, ignore_errors=True)
+        if above:
+            shutil.rmtree(above[-1], ignore_errors=True)
         raise
     finally:
         shutil.rmtree(job.folder, ignore_errors=True)
@@ -112,12 +115,16 @@ def _job(
     cluster_by: Sequence[str],
     rows_per_page: int,
 ) -> _Job:
+    if rows_per_page < 1:
+        raise ValueError(f"rows_per_page must be at least 1, not {rows_per_page}")
     for name in (*partition_by, *cluster_by):
+        if [*partition_by, *cluster_by].count(name) > 1:
+            raise PredicateError(f"column {name!r} is named twice in partition_by and cluster_by")
         if name not in df.columns:
             known = ", ".join(df.columns[:20])
             raise PredicateError(f"column {name!r} is not there; there are: {known}")
     whole = arrow_schema(df.schema)
-    schema = pa.schema([field for field in whole if field.name not in partition_by])
+    schema = pa.schema([nullable(field) for field in whole if field.name not in partition_by])
     if not len(schema):
         raise PredicateError("every column is in partition_by; nothing is left to write")
     for kind in indexes:
@@ -130,7 +137,8 @@ def _job(
         raise PathError(f"{path}: data sets are written to local folders only, so far")
     folder = f"{where}/_temporary-{secrets.token_hex(8)}"
     parts = tuple(indexes), tuple(partition_by), tuple(cluster_by)
-    return _Job(folder, schema, *parts, rows_per_page)
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    return _Job(folder, schema, *parts, rows_per_page, zone)
 
 
 def _check_target(target: Path, mode: str) -> None:
@@ -217,7 +225,7 @@ def _by_folder(
     batches: Iterator[pa.RecordBatch], job: _Job
 ) -> Iterator[tuple[str, Iterator[pa.Table]]]:
     """Runs of rows that belong in one folder, and the folder's name; rows come sorted by folder."""
-    runs = _runs(batches, job.partition_by)
+    runs = _runs(batches, job)
     current = next(runs, None)
     while current is not None:
         folder = current[0]
@@ -231,30 +239,39 @@ def _by_folder(
         yield folder, tables()
 
 
-def _runs(
-    batches: Iterator[pa.RecordBatch], partition_by: Sequence[str]
-) -> Iterator[tuple[str, pa.Table]]:
+def _runs(batches: Iterator[pa.RecordBatch], job: _Job) -> Iterator[tuple[str, pa.Table]]:
     for batch in batches:
         if not batch.num_rows:
             continue
         ends = {batch.num_rows}
-        for name in partition_by:
+        for name in job.partition_by:
             encoded = pc.run_end_encode(batch.column(name), run_end_type=pa.int32())
             ends.update(encoded.run_ends.to_pylist())
         edges = np.array([0, *sorted(ends)])
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part = pa.Table.from_batches([batch.slice(start, stop - start)])
-            yield _folder(part, partition_by), part
+            yield _folder(part, job), part
 
 
-def _folder(rows: pa.Table, partition_by: Sequence[str]) -> str:
-    """``day=1/city=New%20York`` of rows that agree in these columns; ``""`` without any."""
-    return "/".join(f"{_quoted(name)}={_quoted(rows.column(name)[0])}" for name in partition_by)
+def _folder(rows: pa.Table, job: _Job) -> str:
+    """``day=1/city=New York`` of rows that agree in these columns; ``""`` without any."""
+    pairs = ((name, _text(rows.column(name)[0], job.time_zone)) for name in job.partition_by)
+    return "/".join(f"{_escaped(name)}={_escaped(text) or _NULL_FOLDER}" for name, text in pairs)
 
 
-def _quoted(value: str | pa.Scalar) -> str:
-    if isinstance(value, str):
-        return urllib.parse.quote(value, safe=" ")
+def _text(value: pa.Scalar, time_zone: str) -> str:
+    """A partition's value as Spark names its folder; NULL and empty text have one name."""
     if not value.is_valid:
-        return _NULL_FOLDER
-    return urllib.parse.quote(str(value.cast(pa.string()).as_py()), safe=" ")
+        return ""
+    if not pa.types.is_timestamp(value.type):
+        return str(value.cast(pa.string()).as_py())
+    moment = value.as_py()
+    if value.type.tz is not None:
+        moment = moment.astimezone(zoneinfo.ZoneInfo(time_zone))
+    text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
+    return text.rstrip("0") if moment.microsecond else text
+
+
+def _escaped(text: str) -> str:
+    """``text`` with the characters that Spark escapes in the names of folders as ``%XX``."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED or c < " " else c for c in text)

@@ -72,12 +72,16 @@ def open_writer(
         raise PathError(f"{path}: new files are written to local folders only, so far")
     if not Path(path).parent.is_dir():
         raise PathError(f"{Path(path).parent}: there is no such folder to write to")
+    settings = DEFAULTS | options
+    if settings["max_rows_per_page"] < 1:
+        raise ValueError(
+            f"max_rows_per_page must be at least 1, not {settings['max_rows_per_page']}"
+        )
     check_fit(schema, indexes, path)
     with replacing(path, found) as create:
         out = create()
         temporary = out.name
         out.close()
-        settings = DEFAULTS | options
         with (
             pa.OSFile(temporary, "wb") as sink,
             pq.ParquetWriter(sink, schema, **settings) as writer,

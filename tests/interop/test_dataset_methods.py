@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+field = pads.field
+FILTER = (field("k") > 40) & (field("k") < 260) & (field("word") != "w3")
+OTHER = field("word").isin(["w1", "w2"])
+NOWHERE = field("k") == -1
+PROJECTION = {"twice": field("k") * 2, "inner": field("nested", "a"), "day": field("day")}
+
+
+def small(ds: pads.Dataset) -> pads.Dataset:
+    """A right side for joins, of the same class as ``ds``."""
+    folder = Path(ds.files[0]).parent.parent.parent / "small"
+    return ia.dataset(folder) if isinstance(ds, ia.Dataset) else pads.dataset(folder)
+
+
+def sorted_table(found: Any) -> pa.Table:
+    table = found if isinstance(found, pa.Table) else found.to_table()
+    names = [name for name in table.column_names if not pa.types.is_nested(table[name].type)]
+    return table.sort_by([(name, "ascending") for name in sorted(names)])
+
+
+def rows_of_fragments(ds: pads.Dataset, condition: pads.Expression | None) -> pa.Table:
+    """Only rows count: with a filter, fewer fragments may do."""
+    fragments = ds.get_fragments(condition)
+    parts = [fragment.to_table(ds.schema, filter=condition) for fragment in fragments]
+    return pa.concat_tables([ds.schema.empty_table(), *parts])
+
+
+def on_fragments(call: Callable[[Any], Any]) -> Callable[[pads.Dataset], list[Any]]:
+    return lambda ds: [call(fragment) for fragment in ds.get_fragments(field("k") >= 0)]
+
+
+def written(ds: Any, **options: Any) -> pa.Table:
+    with tempfile.TemporaryDirectory() as folder:
+        pads.write_dataset(ds, folder, format="parquet", **options)
+        return sorted_table(pads.dataset(folder, partitioning="hive"))
+
+
+def fields_of(ds: pads.Dataset, *names: str) -> pa.Schema:
+    return pa.schema([ds.schema.field(name) for name in names])
+
+
+def twice(scanner: pads.Scanner) -> list[int]:
+    return [scanner.to_table().num_rows, scanner.to_table().num_rows]
+
+
+def flat(ds: pads.Dataset) -> pads.Dataset:
+    """pyarrow joins no nested columns."""
+    return ds.replace_schema(fields_of(ds, "k", "word"))
+
+
+def union(ds: pads.Dataset) -> pads.Dataset:
+    return pads.dataset([ds, ds])
+
+
+def retyped(ds: pads.Dataset) -> pads.Dataset:
+    fields = [ds.schema.field("word"), pa.field("missing", pa.string()), ds.schema.field("k")]
+    return ds.replace_schema(pa.schema(fields))
+
+
+CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
+    # properties
+    "schema": lambda ds: ds.schema,
+    "files": lambda ds: ds.files,
+    "filesystem": lambda ds: ds.filesystem,
+    "format": lambda ds: ds.format,
+    "partition_expression": lambda ds: str(ds.partition_expression),
+    "partitioning": lambda ds: str(ds.partitioning.schema),
+    "from_paths": lambda ds: (
+        type(ds)
+        .from_paths(ds.files, ds.schema, ds.format, ds.filesystem)
+        .to_table(columns=["k", "word"], filter=FILTER)
+    ),
+    # to_table
+    "to_table": lambda ds: ds.to_table(),
+    "to_table filter": lambda ds: ds.to_table(filter=FILTER),
+    "to_table columns": lambda ds: ds.to_table(["word", "k"]),
+    "to_table columns filter": lambda ds: ds.to_table(["word", "nested"], filter=FILTER),
+    "to_table no columns": lambda ds: ds.to_table([]),
+    "to_table no columns filter": lambda ds: ds.to_table([], filter=FILTER),
+    "to_table nothing": lambda ds: ds.to_table(filter=NOWHERE),
+    "to_table nothing columns": lambda ds: ds.to_table(["word", "nested"], filter=NOWHERE),
+    "to_table projection": lambda ds: ds.to_table(PROJECTION),
+    "to_table projection filter": lambda ds: ds.to_table(PROJECTION, filter=OTHER),
+    "to_table projection nothing": lambda ds: ds.to_table(PROJECTION, filter=NOWHERE),
+    "to_table constant": lambda ds: ds.to_table({"one": pc.scalar(1)}, filter=OTHER),
+    "to_table repeated column": lambda ds: ds.to_table(["k", "k"]),
+    "to_table repeated column filter": lambda ds: ds.to_table(["k", "k"], filter=OTHER),
+    "to_table nested filter": lambda ds: ds.to_table(filter=field("nested", "a") > 150),
+    "to_table null filter": lambda ds: ds.to_table(filter=field("gap").is_null()),
+    "to_table true filter": lambda ds: ds.to_table(filter=pc.scalar(True)),
+    "to_table folder filter": lambda ds: ds.to_table(filter=field("day") == 2),
+    "to_table folder column": lambda ds: ds.to_table(["day"], filter=OTHER),
+    "to_table special columns": lambda ds: ds.to_table(["k", "__filename", "__fragment_index"]),
+    "to_table special columns filter": lambda ds: ds.to_table(["k", "__filename"], filter=OTHER),
+    "to_table special projection": lambda ds: ds.to_table(
+        {"at": field("__filename"), "k": field("k")}, filter=OTHER
+    ),
+    "to_table special filter": lambda ds: ds.to_table(
+        ["k"], filter=field("__filename") == ds.files[0]
+    ),
+    "to_table unknown column": lambda ds: ds.to_table(["nowhere"]),
+    "to_table unknown column filter": lambda ds: ds.to_table(["nowhere"], filter=OTHER),
+    "to_table unknown in filter": lambda ds: ds.to_table(filter=field("nowhere") == 1),
+    "to_table mistyped filter": lambda ds: ds.to_table(filter=field("k") == "x"),
+    "to_table filter that is no condition": lambda ds: ds.to_table(filter=field("k") + 1),
+    "to_table field by position": lambda ds: ds.to_table(filter=field(0) == 41),
+    "to_table options": lambda ds: ds.to_table(
+        filter=OTHER,
+        batch_size=7,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+        cache_metadata=False,
+        fragment_scan_options=pads.ParquetFragmentScanOptions(pre_buffer=False),
+        memory_pool=pa.default_memory_pool(),
+    ),
+    "to_table unknown option": lambda ds: ds.to_table(filter=OTHER, colour="red"),
+    "to_table filter that is text": lambda ds: ds.to_table(filter="k > 1"),
+    # the same rows by other ways
+    "to_batches": lambda ds: pa.Table.from_batches(ds.to_batches(), ds.schema),
+    "to_batches filter": lambda ds: pa.Table.from_batches(
+        ds.to_batches(["k"], FILTER, batch_size=10), fields_of(ds, "k")
+    ),
+    "to_batches sizes": lambda ds: (
+        max(batch.num_rows for batch in ds.to_batches(filter=FILTER, batch_size=10)) <= 10
+    ),
+    "to_batches left early": lambda ds: next(ds.to_batches(["k"], FILTER))[0][0],
+    "count_rows": lambda ds: ds.count_rows(),
+    "count_rows filter": lambda ds: ds.count_rows(FILTER),
+    "count_rows nothing": lambda ds: ds.count_rows(filter=NOWHERE),
+    "count_rows options": lambda ds: ds.count_rows(FILTER, use_threads=False, batch_size=3),
+    "head": lambda ds: ds.head(5),
+    "head filter": lambda ds: ds.head(5, ["k", "word"], OTHER),
+    "head of none": lambda ds: ds.head(0, filter=OTHER),
+    "head beyond": lambda ds: ds.head(10**6, filter=OTHER),
+    "head projection": lambda ds: ds.head(3, columns=PROJECTION, filter=OTHER),
+    "take": lambda ds: ds.take([5, 0, 5]),
+    "take filter": lambda ds: ds.take([2, 1], ["k", "word"], OTHER),
+    "take array": lambda ds: ds.take(pa.array([0, 3]), filter=OTHER),
+    "take of none": lambda ds: ds.take(pa.array([], pa.int64())),
+    "take beyond": lambda ds: ds.take([10**6]),
+    "take beyond filter": lambda ds: ds.take([10**6], filter=OTHER),
+    # scanner
+    "scanner to_table": lambda ds: ds.scanner(["k"], FILTER).to_table(),
+    "scanner to_reader": lambda ds: ds.scanner(["k"], FILTER).to_reader().read_all(),
+    "scanner to_batches": lambda ds: pa.Table.from_batches(ds.scanner(["k"]).to_batches()),
+    "scanner to_batches filter": lambda ds: pa.Table.from_batches(
+        ds.scanner(["k"], FILTER).to_batches(), fields_of(ds, "k")
+    ),
+    "scanner scan_batches": lambda ds: sum(
+        tagged.record_batch.num_rows for tagged in ds.scanner(["k"], FILTER).scan_batches()
+    ),
+    "scanner head": lambda ds: ds.scanner(["k"], FILTER).head(3),
+    "scanner take": lambda ds: ds.scanner(["k"], FILTER).take(pa.array([4, 2])),
+    "scanner count_rows": lambda ds: ds.scanner(["k"], FILTER).count_rows(),
+    "scanner count_rows plain": lambda ds: ds.scanner(["k"]).count_rows(),
+    "scanner projected_schema": lambda ds: ds.scanner(["k"], FILTER).projected_schema,
+    "scanner dataset_schema": lambda ds: ds.scanner(["k"]).dataset_schema.field("k"),
+    "scanner projection": lambda ds: ds.scanner(PROJECTION, OTHER).to_table(),
+    "scanner nothing": lambda ds: ds.scanner(filter=NOWHERE).to_reader().read_all(),
+    "scanner twice": lambda ds: twice(ds.scanner(["k"], FILTER)),
+    "scanner left unused": lambda ds: isinstance(ds.scanner(filter=FILTER), pads.Scanner),
+    "scanner from_dataset": lambda ds: pads.Scanner.from_dataset(ds).to_table(),
+    "scanner from_dataset filter": lambda ds: pads.Scanner.from_dataset(
+        ds, columns=["k"], filter=FILTER
+    ).to_table(),
+    "scanner from_fragment": lambda ds: [
+        pads.Scanner.from_fragment(fragment, schema=ds.schema, filter=OTHER).count_rows()
+        for fragment in ds.get_fragments()
+    ],
+    # derived data sets
+    "filter": lambda ds: ds.filter(OTHER).to_table(),
+    "filter filter": lambda ds: ds.filter(OTHER).filter(FILTER).to_table(filter=field("k") > 99),
+    "filter count_rows": lambda ds: ds.filter(OTHER).count_rows(),
+    "filter head": lambda ds: ds.filter(OTHER).head(4),
+    "filter text": lambda ds: ds.filter("k > 1"),
+    "filter leaves the data set": lambda ds: (ds.filter(NOWHERE), ds.count_rows())[1],
+    "replace_schema": lambda ds: retyped(ds).to_table(),
+    "replace_schema filter": lambda ds: retyped(ds).to_table(filter=FILTER),
+    "replace_schema count_rows": lambda ds: retyped(ds).count_rows(),
+    "replace_schema missing": lambda ds: retyped(ds).to_table(
+        filter=field("missing").is_null() & FILTER
+    ),
+    "replace_schema misfit": lambda ds: ds.replace_schema(pa.schema([("k", pa.list_(pa.int8()))])),
+    "sort_by": lambda ds: ds.sort_by([("word", "ascending"), ("k", "descending")]).to_table(),
+    "sort_by name": lambda ds: ds.sort_by("k").to_table(["k"]),
+    "join": lambda ds: sorted_table(flat(ds).join(small(ds), keys="word")),
+    "join inner": lambda ds: sorted_table(
+        flat(ds).join(small(ds), "word", join_type="inner").to_table(["k", "weight"])
+    ),
+    "join filtered right": lambda ds: sorted_table(
+        small(ds).join(flat(ds).filter(OTHER), "word", join_type="inner").to_table(["k", "weight"])
+    ),
+    "join_asof": lambda ds: sorted_table(
+        flat(ds)
+        .sort_by("k")
+        .join_asof(small(ds).sort_by("at"), "k", "word", tolerance=-50, right_on="at")
+    ),
+    "join_asof filtered right": lambda ds: sorted_table(
+        small(ds)
+        .sort_by("at")
+        .join_asof(flat(ds).filter(OTHER).sort_by("k"), "at", "word", tolerance=-50, right_on="k")
+    ),
+    "union": lambda ds: union(ds).to_table(),
+    "union filter": lambda ds: union(ds).to_table(["k"], filter=OTHER),
+    "union count_rows": lambda ds: union(ds).count_rows(filter=OTHER),
+    "union children": lambda ds: [child.count_rows() for child in union(ds).children],
+    # fragments
+    "get_fragments": lambda ds: [fragment.path for fragment in ds.get_fragments()],
+    "get_fragments rows": lambda ds: rows_of_fragments(ds, None),
+    "get_fragments filter": lambda ds: rows_of_fragments(ds, FILTER),
+    "get_fragments folder": lambda ds: [f.path for f in ds.get_fragments(field("day") == 2)],
+    "get_fragments nothing": lambda ds: rows_of_fragments(ds, NOWHERE),
+    "get_fragments unknown": lambda ds: list(ds.get_fragments(field("nowhere") == 1)),
+    "get_fragments text": lambda ds: list(ds.get_fragments("k > 1")),
+    "fragment buffer": on_fragments(lambda f: f.buffer),
+    "fragment count_rows": on_fragments(lambda f: f.count_rows()),
+    "fragment count_rows filter": on_fragments(lambda f: f.count_rows(filter=OTHER)),
+    "fragment ensure_complete_metadata": on_fragments(lambda f: f.ensure_complete_metadata()),
+    "fragment filesystem": on_fragments(lambda f: f.filesystem),
+    "fragment format": on_fragments(lambda f: f.format),
+    "fragment head": on_fragments(lambda f: f.head(2, columns=["k"])),
+    "fragment head filter": on_fragments(lambda f: f.head(2, columns=["k"], filter=OTHER)),
+    "fragment metadata": on_fragments(lambda f: f.metadata.num_rows),
+    "fragment num_row_groups": on_fragments(lambda f: f.num_row_groups),
+    "fragment open": on_fragments(lambda f: f.open().size()),
+    "fragment partition_expression": on_fragments(lambda f: str(f.partition_expression)),
+    "fragment path": on_fragments(lambda f: f.path),
+    "fragment physical_schema": on_fragments(lambda f: f.physical_schema),
+    "fragment row_groups": on_fragments(lambda f: [group.id for group in f.row_groups]),
+    "fragment scanner": on_fragments(lambda f: f.scanner(columns=["k"], filter=OTHER).to_table()),
+    "fragment scanner plain": on_fragments(lambda f: f.scanner().to_table()),
+    "fragment split_by_row_group": on_fragments(
+        lambda f: [part.count_rows() for part in f.split_by_row_group()]
+    ),
+    "fragment subset": on_fragments(lambda f: f.subset(row_group_ids=[0]).to_table()),
+    "fragment take": on_fragments(lambda f: f.take([1, 0], columns=["word"])),
+    "fragment take filter": on_fragments(
+        lambda f: f.take([1, 0], columns=["word"], filter=field("k") >= 0)
+    ),
+    "fragment to_batches": on_fragments(
+        lambda f: sum(batch.num_rows for batch in f.to_batches(filter=OTHER))
+    ),
+    "fragment to_table": on_fragments(lambda f: f.to_table()),
+    "fragment to_table filter": on_fragments(lambda f: f.to_table(filter=OTHER)),
+    "fragment to_table schema": on_fragments(
+        lambda f: f.to_table(
+            pa.schema([("k", pa.int64()), ("day", pa.int32())]), filter=field("k") > 3
+        )
+    ),
+    "fragment pickled": on_fragments(
+        lambda f: pickle.loads(pickle.dumps(f)).to_table(columns=["k"], filter=OTHER)
+    ),
+    # elsewhere
+    "pickle": lambda ds: pickle.loads(pickle.dumps(ds)).to_table(),
+    "pickle filter": lambda ds: pickle.loads(pickle.dumps(ds.filter(OTHER))).to_table(),
+    "pickle derived": lambda ds: pickle.loads(pickle.dumps(retyped(ds))).to_table(filter=FILTER),
+    "pickle keeps the partitioning": lambda ds: str(
+        pickle.loads(pickle.dumps(ds)).partitioning.schema
+    ),
+    "write_dataset": lambda ds: written(ds),
+    "write_dataset filter": lambda ds: written(ds.filter(OTHER)),
+    "write_dataset scanner": lambda ds: written(ds.scanner(["k", "word"], OTHER)),
+    "write_dataset partitioned": lambda ds: written(
+        ds.scanner(["k", "day"], OTHER), partitioning=["day"], partitioning_flavor="hive"
+    ),
+}
+
+VARIANTS = ["unfiltered", "filtered"]
+REFUSALS = {
+    "filter text": "TypeError: a filter is an Expression, not str",
+    "scanner twice": "already scanned",
+}
+"""Calls that are refused with this error, though pyarrow answers them."""
+REFERENCES: dict[str, Callable[[pads.Dataset], Any]] = {
+    "pickle": lambda ds: ds.to_table(),
+    "pickle filter": lambda ds: ds.filter(OTHER).to_table(),
+    "pickle derived": lambda ds: retyped(ds).to_table(filter=FILTER),
+    "pickle keeps the partitioning": lambda ds: str(ds.partitioning.schema),
+}
+"""Calls that pyarrow refuses for some data sets, and what tells the right answer instead."""
+CLEAR = (ia.IntarsiaError, pa.ArrowException, TypeError, ValueError, KeyError, IndexError)
+
+
+# --- what one process is asked to do ------------------------------------------------------------
+
+
+def make_data(folder: Path) -> None:
+    numbers = itertools.count()
+    for day in (1, 2, 3):
+        (folder / "lake" / f"day={day}").mkdir(parents=True)
+        k = list(itertools.islice(numbers, 100))
+        table = pa.table(
+            {
+                "k": k,
+                "word": [f"w{n % 5}" for n in k],
+                "gap": pa.array([None if n % 3 else n / 2 for n in k]),
+                "nested": [{"a": n, "b": [n, n + 1]} for n in k],
+            }
+        )
+        indexes = [ia.Lookup("word", granule_rows=10), ia.Lookup("k", granule_rows=10)]
+        path = folder / "lake" / f"day={day}" / "part.parquet"
+        ia.write_table(
+            table,
+            path,
+            indexes=indexes,
+            row_group_size=50,
+            max_rows_per_page=10,
+            write_batch_size=5,
+        )
+    (folder / "small").mkdir()
+    right = pa.table({"word": ["w1", "w2", "w3"], "at": [0, 100, 200], "weight": [1.5, 2.5, 3.5]})
+    pq.write_table(right, folder / "small" / "part.parquet")
+
+
+def outcome_of(call: Callable[[pads.Dataset], Any], ds: pads.Dataset) -> Any:
+    try:
+        return "value", call(ds)
+    except Exception as error:  # noqa: BLE001 # which one is what the test is about
+        return "error", error
+
+
+def told(outcome: tuple[str, Any]) -> str:
+    kind, value = outcome
+    text = f"{type(value).__name__}: {value}" if kind == "error" else repr(value)
+    return f"{kind} {text[:1500]}"
+
+
+def compare(name: str, lake: Path, variant: str) -> str:
+    def opened(open_: Callable[..., pads.Dataset]) -> pads.Dataset:
+        ds = open_(lake, partitioning="hive")
+        return ds.filter(FILTER) if variant == "filtered" else ds
+
+    expected = outcome_of(REFERENCES.get(name, CALLS[name]), opened(pads.dataset))
+    found = outcome_of(CALLS[name], opened(ia.dataset))
+    if expected[0] == "error" and found[0] == "error" and isinstance(found[1], CLEAR):
+        return "refused by both"
+    if expected[0] == found[0] == "value" and expected[1] == found[1]:
+        return "equal"
+    return f"pyarrow: {told(expected)}\nintarsia: {told(found)}"
+
+
+def work(folder: Path, variant: str, names: list[str]) -> None:
+    for name in names:
+        print(json.dumps({"started": name}), flush=True)  # noqa: T201 # the parent reads it
+        result = compare(name, folder / "lake", variant)
+        print(json.dumps({"done": name, "result": result}), flush=True)  # noqa: T201
+
+
+# --- the process that asks ----------------------------------------------------------------------
+
+
+def results_of(folder: Path, variant: str) -> dict[str, str]:
+    """The result of each call; a process that dies costs its one call and is replaced."""
+    results: dict[str, str] = {}
+    while left := [name for name in CALLS if name not in results]:
+        command = [sys.executable, __file__, str(folder), variant, *left]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        started = None
+        for line in ran.stdout.splitlines():
+            told_ = json.loads(line)
+            started = told_.get("started")
+            if "done" in told_:
+                results[told_["done"]] = told_["result"]
+        if started is not None:
+            results[started] = f"the process died, code {ran.returncode}: {ran.stderr[-2000:]}"
+        elif ran.returncode:
+            raise RuntimeError(f"code {ran.returncode}: {ran.stderr[-2000:]}")
+    return results
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("methods")
+    make_data(folder)
+    return {variant: results_of(folder, variant) for variant in VARIANTS}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_gives_what_pyarrow_gives(name, variant, results):
+    result = results[variant][name]
+    if name in REFUSALS and result not in ("equal", "refused by both"):
+        ours = result.partition("\nintarsia: ")[2]
+        assert ours.startswith("error")
+        assert REFUSALS[name] in ours
+    else:
+        assert result in ("equal", "refused by both")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_filter_that_is_text_is_refused_by_name(variant, tmp_path):
+    make_data(tmp_path)
+    ds = ia.dataset(tmp_path / "lake")
+    ds = ds.filter(FILTER) if variant == "filtered" else ds
+    for call in (ds.to_table, ds.count_rows, ds.scanner):
+        with pytest.raises(TypeError, match="Expression"):
+            call(filter="k > 1")
+
+
+def called(prefix: str = "") -> set[str]:
+    return {name.removeprefix(prefix).split()[0] for name in CALLS if name.startswith(prefix)}
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_every_public_name_of_a_pyarrow_data_set_is_called():
+    assert public(pads.FileSystemDataset) <= called()
+
+
+def test_every_public_name_of_a_pyarrow_fragment_is_called():
+    assert public(pads.ParquetFileFragment) <= called("fragment ")
+
+
+def test_every_public_name_of_a_pyarrow_scanner_is_called():
+    from_elsewhere = {"from_batches"}
+    assert public(pads.Scanner) - from_elsewhere <= called("scanner ")
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

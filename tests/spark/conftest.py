@@ -1,0 +1,70 @@
+"""One Spark session for all tests here, and data of all common types as Spark writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import intarsia.spark as ias
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 4000
+ALL_TYPES = [
+    "id",
+    "IF(id % 7 = 0, NULL, CAST(id % 100 AS TINYINT)) AS i8",
+    "IF(id % 7 = 0, NULL, CAST(id AS SMALLINT)) AS i16",
+    "IF(id % 7 = 0, NULL, CAST(id * 1000 AS INT)) AS i32",
+    "IF(id % 7 = 0, NULL, (id * 7919) % 4000) AS key",
+    "IF(id % 7 = 0, NULL, CAST(id / 8 AS FLOAT)) AS f32",
+    "IF(id % 7 = 0, NULL, CAST(id AS DOUBLE) / 3) AS f64",
+    "IF(id % 7 = 0, NULL, id % 2 = 0) AS flag",
+    "IF(id % 7 = 0, NULL, CAST(id AS DECIMAL(18, 2)) / 4) AS money",
+    "IF(id % 7 = 0, NULL, CAST(id AS DECIMAL(30, 5))) AS fortune",
+    "IF(id % 7 = 0, NULL, concat('né ', id % 50, '%_')) AS text",
+    "IF(id % 7 = 0, NULL, md5(CAST(id AS STRING))) AS hash",
+    "IF(id % 7 = 0, NULL, CAST(concat('b', id) AS BINARY)) AS raw",
+    "IF(id % 7 = 0, NULL, date_add(DATE '2013-01-01', CAST(id AS INT))) AS day",
+    "IF(id % 7 = 0, NULL, timestamp_micros(1400000000000001 + id * 61000000)) AS ts",
+    "IF(id % 7 = 0, NULL, CAST(timestamp_micros(id * 61000001) AS TIMESTAMP_NTZ)) AS ts_ntz",
+    "IF(id % 5 = 0, NULL, array(id, NULL, id + 1)) AS list",
+    "IF(id % 5 = 0, NULL, map(concat('k', id), id)) AS map",
+    "IF(id % 5 = 0, NULL, named_struct('a', id, 'b', named_struct('c', id % 3))) AS struct",
+    "IF(id % 5 = 0, NULL, array(named_struct('x', id))) AS list_struct",
+    "CAST(NULL AS INT) AS nothing",
+    "CASE id % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b & c' ELSE NULL END AS part",
+]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+    }
+    session = ias.session("local[2]", app_name="tests", **settings)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def all_types(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 1).selectExpr(*ALL_TYPES)
+
+
+@pytest.fixture(scope="session")
+def by_spark(all_types: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files in folders of ``part``, without indexes, written by Spark itself."""
+    folder = tmp_path_factory.mktemp("by-spark") / "lake"
+    all_types.write.option("parquet.page.row.count.limit", "200").partitionBy("part").parquet(
+        str(folder)
+    )
+    return folder

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = pytest.mark.spark
+
+HASH_5 = "e4da3b7fbbce2345d7772b0674a318d5"
+HASH_8 = "c9f0f895fb98ab9159f51fd0297e236d"
+CONDITIONS = {
+    "equals": f"hash = '{HASH_5}'",
+    "equals_number": "key = 3919 OR key = 12",
+    "equals_nothing": "hash = 'nowhere'",
+    "equals_date": "day = '2013-06-01'",
+    "equals_timestamp": "ts = '2014-05-13 16:58:25.000001'",
+    "timestamp_range": "ts >= '2014-05-14' AND ts < '2014-05-15 00:00:00'",
+    "timestamp_literal": "ts < TIMESTAMP '2014-05-14 00:00:00'",
+    "timestamp_without_zone": "ts_ntz < '1970-01-01 01:00:00'",
+    "equals_decimal": "money = 12.5",
+    "decimal_range": "fortune BETWEEN 1000 AND 1010.5",
+    "in": f"hash IN ('{HASH_5}', '{HASH_8}', 'nowhere')",
+    "in_numbers": "key IN (1, 2, 3, -4)",
+    "in_with_null": "key IN (1, NULL)",
+    "not_in": "i8 NOT IN (1, 2, 3) AND id < 300",
+    "between": "id BETWEEN 1000 AND 1100",
+    "below": "i32 < 20000",
+    "float": "f64 > 1300.5",
+    "or": f"hash = '{HASH_5}' OR id >= 3990 OR day = DATE '2013-02-01'",
+    "and_or": f"(part = 'a' OR id < 10) AND (hash = '{HASH_8}' OR key < 50)",
+    "not": "NOT (id < 3900 OR key IS NULL)",
+    "not_equal": "flag <> true AND id < 100",
+    "like": "text LIKE 'né 1_%'",
+    "like_with_wildcards_escaped": "text LIKE '%3!%!_' ESCAPE '!'",
+    "is_null": "key IS NULL AND id < 500",
+    "is_not_null": "hash IS NOT NULL AND id > 3950",
+    "all_null": "nothing IS NULL AND id > 3990",
+    "boolean": "flag AND id < 50",
+    "nested": "struct.b.c = 2 AND struct.a < 100",
+    "folder": "part = 'b & c'",
+    "folder_is_null": "part IS NULL AND id < 100",
+    "folder_and_key": "part = 'a' AND key < 60",
+    "function": "lower(text) = 'né 1%_' AND id < 200",
+}
+
+
+@pytest.fixture(scope="module")
+def lake(by_spark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("read") / "lake"
+    shutil.copytree(by_spark, folder)
+    ia.add_indexes(folder, [ia.Lookup("hash", granule_rows=100), ia.Lookup("key")])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def native(spark, by_spark):
+    """What Spark itself reads, from the files without indexes."""
+    return spark.read.parquet(str(by_spark)).cache()
+
+
+def rows(frame) -> list:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def by_id(found: list[dict]) -> list[dict]:
+    return sorted(found, key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
+def test_the_rows_are_those_spark_finds(condition, spark, lake, native):
+    columns = ["id", "hash", "key", "part"]
+    found = rows(ias.read(spark, lake, columns=columns, where=condition))
+    assert by_id(found) == by_id(rows(native.where(condition).select(columns)))
+    assert found or "nowhere" in condition
+
+
+def test_all_types_are_read_as_spark_reads_them(spark, lake, native):
+    found = ias.read(spark, lake)
+    assert found.schema.simpleString() == native.select(found.columns).schema.simpleString()
+    assert by_id(rows(found)) == by_id(rows(native))
+
+
+def test_all_types_of_few_rows_are_read_as_spark_reads_them(spark, lake, native):
+    condition = "key IN (1, 17, 3001) OR id = 7"
+    found = rows(ias.read(spark, lake, where=condition))
+    assert by_id(found) == by_id(rows(native.where(condition)))
+    assert len(found) > 1
+
+
+def test_the_rows_are_those_pyarrow_finds(spark, lake):
+    condition = pc.field("key").isin([1, 2, 3]) | (pc.field("text") == "né 4%_")
+    columns = ["id", "money", "day", "ts", "struct", "part"]
+    found = ias.read(spark, lake, columns=columns, where=condition).toArrow()
+    expected = pads.dataset(lake, partitioning="hive").to_table(columns, filter=condition)
+    assert found.sort_by("id").to_pylist() == expected.sort_by("id").to_pylist()
+
+
+def test_an_expression_gives_what_sql_gives(spark, lake):
+    expression = (pc.field("hash") == HASH_5) | (pc.field("day") == dt.date(2013, 6, 1))
+    sql = f"hash = '{HASH_5}' OR day = '2013-06-01'"
+    found = rows(ias.read(spark, lake, where=expression))
+    assert found == rows(ias.read(spark, lake, where=sql))
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("columns", [["id"], ["part", "id"], ["text", "list"], ["part"]], ids=str)
+def test_columns_are_those_asked_for_in_the_order_asked_for(columns, spark, lake, native):
+    found = ias.read(spark, lake, columns=columns, where="id < 50")
+    assert found.columns == columns
+    expected = native.where("id < 50").select(columns)
+    assert sorted(map(str, rows(found))) == sorted(map(str, rows(expected)))
+
+
+def test_no_columns_are_rows_to_count(spark, lake):
+    assert ias.read(spark, lake, columns=[], where="id < 50").count() == 50
+    assert ias.read(spark, lake, columns=[]).count() == 4000
+
+
+@pytest.mark.parametrize("where", ["hash = 'nowhere'", "part = 'zzz'", "id < 0"])
+def test_an_empty_answer_has_the_schema(where, spark, lake, native):
+    found = ias.read(spark, lake, columns=["id", "money", "ts", "part"], where=where)
+    assert found.collect() == []
+    assert found.count() == 0
+    assert [field.dataType for field in found.schema] == [
+        native.schema[name].dataType for name in ("id", "money", "ts", "part")
+    ]
+
+
+def test_a_dataframe_can_be_used_again(spark, lake):
+    found = ias.read(spark, lake, where="id < 100")
+    assert [found.count(), found.where("id > 50").count(), found.count()] == [100, 49, 100]
+
+
+def test_two_filters_of_one_path_in_a_union(spark, lake):
+    low = ias.read(spark, lake, columns=["id"], where="id < 10")
+    high = ias.read(spark, lake, columns=["id"], where="id >= 3995")
+    found = sorted(row.id for row in low.union(high).collect())
+    assert found == [*range(10), *range(3995, 4000)]
+
+
+def test_two_filters_of_one_path_in_a_join(spark, lake):
+    left = ias.read(spark, lake, columns=["id", "text"], where="id IN (1, 51, 52)")
+    right = ias.read(spark, lake, columns=["id", "text"], where="id > 100 AND id < 160")
+    joined = left.alias("l").join(right.alias("r"), "text").selectExpr("l.id AS l", "r.id AS r")
+    assert sorted(map(tuple, joined.collect())) == [
+        (1, 101),
+        (1, 151),
+        (51, 101),
+        (51, 151),
+        (52, 102),
+        (52, 152),
+    ]
+
+
+def test_a_view_answers_sql(spark, lake):
+    ias.read(spark, lake, where="id < 60").createOrReplaceTempView("low")
+    found = spark.sql("SELECT part, count(*) AS n FROM low WHERE id >= 30 GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in found.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
+
+
+def test_limit_and_order(spark, lake):
+    found = ias.read(spark, lake, columns=["id"], where="id >= 10").orderBy("id").limit(3)
+    assert [row.id for row in found.collect()] == [10, 11, 12]
+
+
+def test_a_list_of_files_and_a_glob(spark, lake):
+    files = [next(lake.glob(f"part={part}/*.parquet")) for part in ("a", "b*")]
+    whole = sum(pq.read_metadata(file).num_rows for file in files)
+    assert ias.read(spark, files, columns=["id"]).count() == whole
+    assert ias.read(spark, f"{lake}/part=a/*.parquet", columns=["id"]).count() == 1334
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"where": "nowhere = 1"}, ia.PredicateError, "'nowhere' is not there"),
+        ({"where": "id = 'x'"}, ia.PredicateError, "'x' cannot be read as int64"),
+        ({"where": "id = = 1"}, ia.PredicateError, "cannot parse"),
+        ({"where": "id"}, ia.PredicateError, "not a condition"),
+        ({"columns": ["nowhere"]}, ia.PredicateError, "'nowhere' is not there"),
+        ({"where": pc.field("nowhere") == 1}, ia.PredicateError, "'nowhere' is not there"),
+    ],
+    ids=[
+        "unknown_column_in_where",
+        "text_for_a_number",
+        "unparsable",
+        "no_condition",
+        "unknown_column",
+        "unknown_column_in_expression",
+    ],
+)
+def test_what_does_not_fit_is_said_at_once(arguments, error, message, spark, lake):
+    with pytest.raises(error, match=message):
+        ias.read(spark, lake, **arguments)
+
+
+def test_a_comparison_that_types_forbid_is_said_at_once(spark, lake):
+    naive = pa.scalar(dt.datetime(2014, 5, 14), pa.timestamp("us"))
+    with pytest.raises(ia.PredicateError):
+        ias.read(spark, lake, where=pc.field("ts") < naive)
+
+
+def test_a_missing_path_is_said_at_once(spark, tmp_path):
+    with pytest.raises(ia.PathError, match="no such file or folder"):
+        ias.read(spark, tmp_path / "nowhere")
+
+
+def test_a_file_rewritten_after_planning_fails_the_job(spark, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": list(range(100))}), path)
+    found = ias.read(spark, path, where="k > 10")
+    pq.write_table(pa.table({"k": list(range(50))}), path)
+    with pytest.raises(Exception, match="rewritten after it was planned"):
+        found.collect()
+
+
+def test_types_only_pyarrow_writes_are_read_as_sparks_nearest(spark, tmp_path):
+    instant = dt.datetime(2020, 2, 3, 4, 5, 6, 700, tzinfo=dt.UTC)
+    table = pa.table(
+        {
+            "u8": pa.array([255, None], pa.uint8()),
+            "u32": pa.array([2**32 - 1, None], pa.uint32()),
+            "u64": pa.array([2**64 - 1, None], pa.uint64()),
+            "f16": pa.array([1.5, None], pa.float32()).cast(pa.float16()),
+            "ms": pa.array([instant, None], pa.timestamp("ms", "UTC")),
+            "ns": pa.array([instant, None], pa.timestamp("ns", "Europe/Paris")),
+            "word": pa.array(["a", None]).dictionary_encode(),
+            "long": pa.array(["b", None], pa.large_string()),
+            "fixed": pa.array([b"abc", None], pa.binary(3)),
+            "list": pa.array([[1, None], None], pa.large_list(pa.uint8())),
+            "few": pa.array([[1, 2], None], pa.list_(pa.int32(), 2)),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    first, second = ias.read(spark, tmp_path).collect()
+    assert second.asDict() == dict.fromkeys(table.column_names)
+    found = first.asDict()
+    assert (found["u8"], found["u32"], int(found["u64"])) == (255, 2**32 - 1, 2**64 - 1)
+    assert (found["f16"], found["word"], found["long"]) == (1.5, "a", "b")
+    assert (bytes(found["fixed"]), found["list"], found["few"]) == (b"abc", [1, None], [1, 2])
+    seen = ias.read(spark, tmp_path).selectExpr("unix_micros(ms)", "unix_micros(ns)").first()
+    micros = int(instant.timestamp()) * 10**6 + 700
+    assert tuple(seen) == (micros // 1000 * 1000, micros)
+
+
+def test_files_with_different_columns_are_one_data_set(spark, tmp_path):
+    pq.write_table(pa.table({"k": [1, 2], "v": ["a", "b"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": [3]}), tmp_path / "b.parquet")
+    found = ias.read(spark, tmp_path, where="v IS NULL OR k = 1").collect()
+    assert sorted(map(tuple, found)) == [(1, "a"), (3, None)]
+
+
+def test_pushed_filters_still_leak_between_uses_of_a_dataframe(spark):
+    from pyspark.sql.datasource import DataSource, DataSourceReader, GreaterThan, InputPartition
+
+    class Reader(DataSourceReader):
+        low = -1
+
+        def pushFilters(self, filters):  # noqa: N802 # Spark's name
+            for pushed in filters:
+                if isinstance(pushed, GreaterThan):
+                    self.low = pushed.value
+                else:
+                    yield pushed
+
+        def partitions(self):
+            return [InputPartition(self.low)]
+
+        def read(self, partition):
+            yield from ((k,) for k in range(20) if k > partition.value)
+
+    class Leaky(DataSource):
+        @classmethod
+        def name(cls):
+            return "leaky"
+
+        def schema(self):
+            return "k int"
+
+        def reader(self, schema):
+            return Reader()
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(Leaky)
+    frame = spark.read.format("leaky").load()
+    counts = [frame.count(), frame.where("k > 5").count(), frame.count()]
+    assert counts == [20, 14, 14], (
+        f"counts are {counts}: if they are [20, 14, 20], filters no longer leak from one use of a "
+        "DataFrame to the next, and a data source with pushFilters can be taken up again"
+    )

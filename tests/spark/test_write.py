@@ -1,0 +1,445 @@
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import urllib.parse
+from pathlib import Path
+
+import duckdb
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = pytest.mark.spark
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+NAMES = ["a", "b & c", "50%", "x=y", "a/b", "né", "a:b", "a.b", "it's", "back\\slash", "q?*", "a+b"]
+
+
+def files_under(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.parquet"))
+
+
+def everything_under(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def by_id(found: list[dict]) -> list[dict]:
+    return sorted(found, key=lambda row: row["id"])
+
+
+def rows(frame) -> list[dict]:
+    return by_id([row.asDict(recursive=True) for row in frame.collect()])
+
+
+@pytest.fixture(scope="module")
+def events(all_types):
+    flat = all_types.drop("map", "struct", "list_struct")
+    return flat.selectExpr("*", "(id * 7919) % 1000 AS user_id")
+
+
+@pytest.fixture(scope="module")
+def lake(events, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written") / "lake"
+    ias.write(
+        events,
+        folder,
+        indexes=[ia.Lookup("hash"), ia.Lookup("user_id", granule_rows=100)],
+        partition_by=["part"],
+        cluster_by=["user_id", "id"],
+        rows_per_page=100,
+    )
+    return folder
+
+
+@pytest.fixture
+def failing(spark):
+    """A DataFrame three of whose four partitions can be computed, the last one not."""
+    condition = "IF(id < 390, id, raise_error('stop here'))"
+    return spark.range(0, 400, 1, 4).selectExpr("id", f"CAST({condition} AS BIGINT) AS v")
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def test_folders_are_hives(lake):
+    folders = {urllib.parse.unquote(path.name) for path in lake.iterdir() if path.is_dir()}
+    assert folders == {"part=a", "part=b & c", f"part={NULL_FOLDER}"}
+
+
+def test_nothing_but_data_and_the_mark_of_success_is_left(lake):
+    names = {path.name for path in lake.rglob("*") if path.is_file()}
+    assert "_SUCCESS" in names
+    assert all(name == "_SUCCESS" or name.endswith(".parquet") for name in names)
+    assert not [path for path in lake.iterdir() if path.name.startswith("_temporary")]
+
+
+def test_files_lack_the_columns_of_their_folder(lake):
+    for file in files_under(lake):
+        assert "part" not in pq.read_schema(file).names
+
+
+def test_files_are_sorted_and_say_so(lake):
+    for file in files_under(lake):
+        table = pq.read_table(file, columns=["user_id", "id"], partitioning=None)
+        pairs = list(zip(*table.to_pydict().values(), strict=True))
+        assert pairs == sorted(pairs)
+        metadata = pq.read_metadata(file)
+        order = metadata.row_group(0).sorting_columns
+        assert [metadata.schema.column(one.column_index).path for one in order] == ["user_id", "id"]
+
+
+def test_files_are_indexed_and_have_pages_as_asked(lake):
+    reports = ia.list_indexes(lake)
+    assert len(reports) == len(files_under(lake))
+    for report in reports:
+        assert [entry.name for entry in report.indexes] == ["hash:lookup", "user_id:lookup"]
+        file = ia.ParquetFile(report.path)
+        offsets = file.page_index(0, "id").offset_index
+        assert len(offsets) >= file.num_rows / 100
+
+
+def test_files_returned_are_the_files_written(spark, tmp_path):
+    written = ias.write(spark.range(0, 1000, 1, 3), tmp_path / "lake", cluster_by=["id"])
+    found = {str(path.relative_to(tmp_path / "lake")) for path in files_under(tmp_path / "lake")}
+    assert {file.path for file in written} == found
+    assert sum(file.rows for file in written) == 1000
+    for file in written:
+        assert (tmp_path / "lake" / file.path).stat().st_size == file.bytes
+
+
+def test_spark_reads_back_what_was_written(spark, events, lake):
+    found = spark.read.parquet(str(lake))
+    assert rows(found.select(events.columns)) == rows(events)
+    found = found.select(events.columns).schema.simpleString()
+    assert found == events.schema.simpleString()
+
+
+def test_pyarrow_and_duckdb_read_what_spark_reads(spark, lake):
+    columns = ["id", "i8", "i32", "f64", "flag", "money", "fortune", "text", "day", "ts", "part"]
+    sparks = spark.read.parquet(str(lake)).select(columns).toArrow()
+    expected = by_id(sparks.to_pylist())
+    assert by_id(pads.dataset(lake, partitioning="hive").to_table(columns).to_pylist()) == expected
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        path = f"{lake}/**/*.parquet"
+        source = f"read_parquet('{path}', hive_partitioning = true)"
+        table = connection.sql(f"SELECT {', '.join(columns)} FROM {source}").to_arrow_table()
+    assert by_id(table.cast(sparks.schema).to_pylist()) == expected
+
+
+def test_a_query_reads_little_of_what_was_written(lake):
+    ds = ia.dataset(lake)
+    explained = ds.explain(filter="user_id = 17", analyze=True)
+    assert explained.read.rows.selected == 4
+    assert explained.planned.rows.selected < 0.2 * explained.planned.rows.total
+
+
+def test_intarsia_reads_what_spark_reads(spark, lake):
+    where = "user_id IN (17, 18) OR part IS NULL AND id < 100"
+    found = rows(ias.read(spark, lake, where=where))
+    assert found == rows(spark.read.parquet(str(lake)).where(where))
+    assert found
+
+
+# --- values that folders hold -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named(spark, tmp_path_factory):
+    """Folders of awkward names, as they are meant: one row each."""
+    folder = tmp_path_factory.mktemp("named") / "lake"
+    data = [(number, name) for number, name in enumerate([*NAMES, None])]
+    ias.write(spark.createDataFrame(data, "id long, name string"), folder, partition_by=["name"])
+    return folder, [{"id": number, "name": name} for number, name in data]
+
+
+def test_spark_reads_awkward_folder_names(spark, named):
+    folder, expected = named
+    assert rows(spark.read.parquet(str(folder))) == expected
+
+
+def test_pyarrow_reads_awkward_folder_names(named):
+    folder, expected = named
+    assert by_id(pads.dataset(folder, partitioning="hive").to_table().to_pylist()) == expected
+
+
+def test_duckdb_reads_awkward_folder_names(named):
+    folder, expected = named
+    pattern = f"{folder}/*/*.parquet"
+    with duckdb.connect() as connection:
+        found = connection.sql(f"FROM read_parquet('{pattern}', hive_partitioning = true)")
+        assert by_id(found.to_arrow_table().to_pylist()) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_intarsia_finds_awkward_folder_names(name, spark, named):
+    folder, expected = named
+    where = pads.field("name") == name
+    found = ia.dataset(folder).to_table(filter=where).select(["id", "name"]).to_pylist()
+    assert found == [row for row in expected if row["name"] == name]
+
+
+def test_awkward_folder_names_are_those_spark_gives(spark, named, tmp_path):
+    folder, expected = named
+    data = spark.createDataFrame(
+        [(row["id"], row["name"]) for row in expected], "id int, name string"
+    )
+    data.write.partitionBy("name").parquet(str(tmp_path / "sparks"))
+    given = {path.name for path in (tmp_path / "sparks").iterdir() if path.is_dir()}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == given
+
+
+def test_an_empty_text_is_read_back_by_spark_as_spark_itself_would(spark, tmp_path):
+    data = spark.createDataFrame([(1, ""), (2, "a")], "id long, name string")
+    data.write.partitionBy("name").parquet(str(tmp_path / "sparks"))
+    ias.write(data, tmp_path / "ours", partition_by=["name"])
+    expected = rows(spark.read.parquet(str(tmp_path / "sparks")))
+    assert rows(spark.read.parquet(str(tmp_path / "ours"))) == expected
+    assert rows(ias.read(spark, tmp_path / "ours")) == expected
+
+
+def test_a_folder_column_that_is_always_null_can_be_read(spark, tmp_path):
+    data = spark.createDataFrame([(1, None), (2, None)], "id long, name string")
+    ias.write(data, tmp_path / "lake", partition_by=["name"])
+    found = rows(ias.read(spark, tmp_path / "lake", columns=["id", "name"]))
+    assert found == [{"id": 1, "name": None}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 2013),
+        ("bigint", -5),
+        ("date", dt.date(2013, 6, 1)),
+        ("boolean", True),
+        ("double", 1.5),
+        ("timestamp", dt.datetime(2013, 6, 1, 12, 30)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_folder_of_another_type_is_read_by_spark_as_its_own(kind, value, spark, tmp_path):
+    data = spark.createDataFrame([(1, value), (2, None)], f"id long, p {kind}")
+    data.write.partitionBy("p").parquet(str(tmp_path / "sparks"))
+    ias.write(data, tmp_path / "ours", partition_by=["p"])
+    expected = spark.read.parquet(str(tmp_path / "sparks"))
+    found = spark.read.parquet(str(tmp_path / "ours"))
+    assert found.schema["p"].dataType == expected.schema["p"].dataType
+    assert rows(found) == rows(expected)
+
+
+def test_two_levels_of_folders(spark, tmp_path):
+    data = spark.range(0, 100).selectExpr("id", "id % 2 AS a", "CAST(id % 3 AS STRING) AS b")
+    ias.write(data, tmp_path / "lake", partition_by=["a", "b"], indexes=[ia.Lookup("id")])
+    folders = {str(file.parent.relative_to(tmp_path / "lake")) for file in files_under(tmp_path)}
+    assert folders == {f"a={a}/b={b}" for a in range(2) for b in range(3)}
+    found = ias.read(spark, tmp_path / "lake", where="a = 1 AND b IN (0, 2) AND id < 12")
+    assert sorted(row.id for row in found.collect()) == [3, 5, 9, 11]
+
+
+# --- all or nothing -----------------------------------------------------------------------------
+
+
+def test_a_failed_job_leaves_nothing_at_a_new_path(failing, tmp_path):
+    with pytest.raises(Exception, match="stop here"):
+        ias.write(failing, tmp_path / "lake", indexes=[ia.Lookup("id")])
+    assert everything_under(tmp_path) == []
+
+
+def test_a_failed_job_leaves_no_new_parent_folders(failing, tmp_path):
+    with pytest.raises(Exception, match="stop here"):
+        ias.write(failing, tmp_path / "new" / "lake")
+    assert everything_under(tmp_path) == []
+
+
+def test_a_failed_job_leaves_an_empty_folder_empty(failing, tmp_path):
+    with pytest.raises(Exception, match="stop here"):
+        ias.write(failing, tmp_path, indexes=[ia.Lookup("id")])
+    assert everything_under(tmp_path) == []
+
+
+def test_a_failed_append_leaves_what_was_there(spark, failing, tmp_path):
+    ias.write(spark.range(0, 100).selectExpr("id", "id AS v"), tmp_path, indexes=[ia.Lookup("id")])
+    before = contents(tmp_path)
+    with pytest.raises(Exception, match="stop here"):
+        ias.write(failing, tmp_path, mode="append", indexes=[ia.Lookup("id")])
+    assert contents(tmp_path) == before
+    assert not [name for name in everything_under(tmp_path) if "temporary" in name]
+
+
+def test_an_index_that_cannot_be_built_leaves_nothing(spark, tmp_path):
+    data = spark.range(0, 10, 1, 1).selectExpr("id", "id > 3 AS flag")
+    with pytest.raises(Exception, match="booleans have two values only"):
+        ias.write(data, tmp_path / "lake", indexes=[ia.Lookup("flag")])
+    assert everything_under(tmp_path) == []
+
+
+def test_files_being_written_are_not_seen_by_readers(spark, tmp_path):
+    ias.write(spark.range(0, 10), tmp_path)
+    hidden = tmp_path / "_temporary-0123" / "part-0.parquet"
+    hidden.parent.mkdir()
+    shutil.copy(files_under(tmp_path)[0], hidden)
+    assert ias.read(spark, tmp_path).count() == 10
+    assert spark.read.parquet(str(tmp_path)).count() == 10
+
+
+# --- modes and refusals -------------------------------------------------------------------------
+
+
+def test_error_is_the_mode_unless_another_is_given(spark, tmp_path):
+    ias.write(spark.range(0, 10), tmp_path)
+    before = contents(tmp_path)
+    for options in ({}, {"mode": "error"}):
+        with pytest.raises(ia.PathError, match="there is data already"):
+            ias.write(spark.range(0, 10), tmp_path, **options)
+    assert contents(tmp_path) == before
+
+
+def test_append_adds_files(spark, tmp_path):
+    ias.write(spark.range(0, 10), tmp_path, indexes=[ia.Lookup("id")])
+    before = contents(tmp_path)
+    ias.write(spark.range(10, 30), tmp_path, mode="append", indexes=[ia.Lookup("id")])
+    assert before.items() <= contents(tmp_path).items()
+    assert sorted(row.id for row in ias.read(spark, tmp_path).collect()) == list(range(30))
+
+
+def test_append_to_a_new_path_makes_it(spark, tmp_path):
+    ias.write(spark.range(0, 10), tmp_path / "lake", mode="append")
+    assert ias.read(spark, tmp_path / "lake").count() == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cluster_by": ["nowhere"]}, ia.PredicateError, "'nowhere' is not there"),
+        ({"partition_by": ["nowhere"]}, ia.PredicateError, "'nowhere' is not there"),
+        ({"partition_by": ["id", "part"]}, ia.PredicateError, "nothing is left"),
+        ({"indexes": [ia.Lookup("nowhere")]}, ia.IndexSpecError, "no column 'nowhere'"),
+        (
+            {"indexes": [ia.Lookup("part")], "partition_by": ["part"]},
+            ia.IndexSpecError,
+            "folders fix",
+        ),
+        ({"indexes": [ia.Lookup("id"), ia.Lookup("id")]}, ia.IndexSpecError, "asked for twice"),
+        ({"mode": "overwrite"}, ValueError, "mode must be one of"),
+        ({"rows_per_page": 0}, ValueError, "rows_per_page"),
+        ({"partition_by": ["part", "part"]}, ia.PredicateError, "part"),
+        ({"partition_by": "part"}, (TypeError, ia.PredicateError), "part"),
+    ],
+    ids=[
+        "unknown_cluster_column",
+        "unknown_folder_column",
+        "only_folder_columns",
+        "unknown_index_column",
+        "index_on_folder_column",
+        "index_twice",
+        "unknown_mode",
+        "no_rows_per_page",
+        "folder_column_twice",
+        "text_for_a_list",
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_written(
+    options, error, message, spark, tmp_path, monkeypatch
+):
+    data = spark.range(0, 10).selectExpr("id", "'x' AS part")
+
+    def start(*_: object) -> None:
+        raise AssertionError("a job was started")
+
+    monkeypatch.setattr(type(data), "mapInArrow", start)
+    with pytest.raises(error, match=message):
+        ias.write(data, tmp_path / "lake", **options)
+    assert everything_under(tmp_path) == []
+
+
+def test_a_file_is_no_place_for_a_data_set(spark, tmp_path):
+    (tmp_path / "file").write_bytes(b"here")
+    with pytest.raises(ia.PathError, match="there is a file"):
+        ias.write(spark.range(0, 10), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"here"
+
+
+# --- odd data frames ----------------------------------------------------------------------------
+
+
+def test_an_empty_dataframe_makes_a_data_set_with_its_schema(spark, events, tmp_path):
+    ias.write(events.where("id < 0"), tmp_path, indexes=[ia.Lookup("hash")], cluster_by=["id"])
+    found = spark.read.parquet(str(tmp_path))
+    assert found.count() == 0
+    assert found.schema.simpleString() == events.schema.simpleString()
+    assert ias.read(spark, tmp_path, where="hash = 'x'").collect() == []
+    assert ia.list_indexes(tmp_path)[0].rows == 0
+
+
+def test_an_empty_dataframe_with_folders_leaves_a_path_to_append_to(spark, tmp_path):
+    data = spark.range(0, 10).selectExpr("id", "id % 2 AS part")
+    assert ias.write(data.where("id < 0"), tmp_path, partition_by=["part"]) == []
+    assert [path for path in everything_under(tmp_path) if path != "_SUCCESS"] == []
+    ias.write(data, tmp_path, partition_by=["part"])
+    assert ias.read(spark, tmp_path).count() == 10
+
+
+@pytest.mark.parametrize("column", ["list", "map", "struct", "list_struct"])
+def test_nested_columns_are_written(column, spark, all_types, tmp_path):
+    data = all_types.select("id", column).where("id < 100")
+    ias.write(data, tmp_path, cluster_by=["id"], indexes=[ia.Lookup("id")])
+    assert rows(spark.read.parquet(str(tmp_path))) == rows(data)
+    assert rows(ias.read(spark, tmp_path)) == rows(data)
+
+
+def test_nulls_and_nan_in_the_columns_that_sort(spark, tmp_path):
+    data = spark.range(0, 100, 1, 1).selectExpr(
+        "id", "CASE id % 4 WHEN 0 THEN NULL WHEN 1 THEN double('nan') ELSE -id END AS x"
+    )
+    ias.write(data, tmp_path, cluster_by=["x"], rows_per_page=10, indexes=[ia.Lookup("x")])
+    for condition in (pads.field("x") < -50, pads.field("x") == -7, pads.field("x").is_null()):
+        expected = pads.dataset(tmp_path).to_table(filter=condition)
+        assert ia.dataset(tmp_path).to_table(filter=condition) == expected
+        assert expected.num_rows
+
+
+# --- files Spark wrote --------------------------------------------------------------------------
+
+
+def test_spark_reads_its_own_files_after_they_were_given_indexes(spark, by_spark, tmp_path):
+    folder = tmp_path / "lake"
+    shutil.copytree(by_spark, folder)
+    assert list(folder.rglob(".*.crc"))
+    before = {path: path.read_bytes() for path in files_under(folder)}
+    ia.add_indexes(folder, [ia.Lookup("hash"), ia.Lookup("ts"), ia.Lookup("money")])
+    for path, old in before.items():
+        assert path.read_bytes().startswith(old)
+    assert rows(spark.read.parquet(str(folder))) == rows(spark.read.parquet(str(by_spark)))
+    found = spark.read.parquet(str(folder)).where("key = 17 OR day = '2013-06-01'")
+    expected = spark.read.parquet(str(by_spark)).where("key = 17 OR day = '2013-06-01'")
+    assert rows(found) == rows(expected)
+
+
+def test_files_of_sparks_old_timestamps_are_read_and_indexed(spark, tmp_path):
+    data = spark.range(0, 500, 1, 1).selectExpr(
+        "id", "timestamp_micros(1400000000000001 + id * 61000000) AS ts"
+    )
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        data.write.parquet(str(tmp_path / "lake"))
+    finally:
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    ia.add_indexes(tmp_path / "lake", [ia.Lookup("id")])
+    found = ias.read(spark, tmp_path / "lake", where="id IN (3, 400)")
+    assert rows(found) == rows(spark.read.parquet(str(tmp_path / "lake")).where("id IN (3, 400)"))
+    with pytest.raises(ia.IndexSpecError, match="no defined equality"):
+        ia.add_indexes(tmp_path / "lake", [ia.Lookup("ts")])
+
+
+def test_what_was_read_can_be_written_elsewhere(spark, lake, tmp_path):
+    table = ias.read(spark, lake, columns=["id", "user_id"], where="user_id < 10")
+    ias.write(table, tmp_path / "few", cluster_by=["user_id"], indexes=[ia.Lookup("user_id")])
+    assert ia.dataset(tmp_path / "few").count_rows() == 40

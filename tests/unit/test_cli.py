@@ -1,0 +1,498 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.cli.main import run
+
+ROWS = 120
+
+
+class Said(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    out: str
+    err: str
+    code: int
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run ``intarsia`` with arguments, as the installed command does."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments: object) -> Said:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["intarsia", *map(str, arguments)])
+        code = 0
+        try:
+            run()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return Said(*capsys.readouterr(), code)
+
+    return call
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Two folders of one file each, with columns of several types."""
+    for day in (1, 2):
+        folder = tmp_path / "lake" / f"day={day}"
+        folder.mkdir(parents=True)
+        k = range((day - 1) * ROWS // 2, day * ROWS // 2)
+        table = pa.table(
+            {
+                "k": k,
+                "word": [f"w{n % 7}" for n in k],
+                "gap": [None if n % 2 else n / 4 for n in k],
+                "flag": [n % 2 == 0 for n in k],
+                "at": pa.array([n * 10**6 for n in k], pa.timestamp("us")),
+                "tags": [[n] for n in k],
+                "point": [{"x": n} for n in k],
+            }
+        )
+        ia.write_table(table, folder / "part.parquet", row_group_size=20, max_rows_per_page=10)
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def file(lake: Path) -> Path:
+    return lake / "day=1" / "part.parquet"
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+# --- what commands show -------------------------------------------------------------------------
+
+
+def test_help_names_every_command(say):
+    said = say("--help")
+    assert said.code == 0
+    assert all(name in said.out for name in ("inspect", "scan", "explain", "index"))
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("scan",), ("explain",), ("index", "add")])
+def test_every_command_has_help(command, say):
+    said = say(*command, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert len(said.lines) > 4
+
+
+def test_version(say):
+    assert ia.__version__ in say("--version").out
+
+
+def test_inspect_shows_columns_row_groups_and_indexes(say, file):
+    ia.add_indexes(file, [ia.Lookup("word")])
+    said = say("inspect", file)
+    assert (said.code, said.err) == (0, "")
+    assert "60 rows, 3 row groups" in said.out
+    assert "point.x" in said.out
+    assert "index word:lookup" in said.out
+    assert "key intarsia" in said.out
+
+
+def test_inspect_of_a_file_without_rows(say, tmp_path):
+    pq.write_table(pa.table({"k": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    said = say("inspect", tmp_path / "a.parquet")
+    assert (said.code, said.err) == (0, "")
+    assert "0 rows" in said.out
+
+
+def test_scan_prints_a_table(say, lake):
+    said = say("scan", lake, "--where", "k = 7 OR k = 110", "--columns", "k,word,gap,day")
+    assert (said.code, said.err) == (0, "")
+    assert [line.split() for line in said.lines] == [
+        ["k", "word", "gap", "day"],
+        ["7", "w0", "NULL", "1"],
+        ["110", "w5", "27.5", "2"],
+        ["2", "rows"],
+    ]
+
+
+def test_scan_prints_csv(say, lake):
+    said = say("scan", lake, "--where", "k IN (6, 7)", "--columns", "k,gap,word", "--format", "csv")
+    assert list(csv.reader(io.StringIO(said.out))) == [
+        ["k", "gap", "word"],
+        ["6", "1.5", "w6"],
+        ["7", "", "w0"],
+    ]
+
+
+def test_scan_prints_json(say, lake):
+    said = say("scan", lake, "--where", "k IN (6, 7)", "--format", "json")
+    first, second = (json.loads(line) for line in said.lines)
+    assert (first["k"], first["gap"], first["tags"], first["point"]) == (6, 1.5, [6], {"x": 6})
+    assert (second["k"], second["gap"], second["flag"], second["day"]) == (7, None, False, 1)
+
+
+def test_json_is_json_even_of_values_it_has_no_form_for(say, tmp_path):
+    values = pa.table({"x": [float("nan"), float("inf"), 1.5], "b": [b"\xff", b"a", None]})
+    pq.write_table(values, tmp_path / "a.parquet")
+    said = say("scan", tmp_path / "a.parquet", "--format", "json")
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    found = [json.loads(line, parse_constant=refuse) for line in said.lines]
+    assert found[2] == {"x": 1.5, "b": None}
+
+
+def test_csv_of_nested_columns_is_refused_in_a_sentence(say, lake):
+    said = say("scan", lake, "--columns", "k,tags", "--format", "csv")
+    assert_refused(said)
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("limit", [0, 1, 30, 75, 1000])
+def test_scan_gives_no_more_rows_than_the_limit(form, limit, say, lake):
+    said = say("scan", lake, "--columns", "k", "--format", form, "--limit", limit)
+    assert said.code == 0
+    assert len(said.lines) - (form == "csv") == min(limit, ROWS)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 60, 75])
+def test_a_table_gives_no_more_rows_than_the_limit(limit, say, lake):
+    said = say("scan", lake, "--columns", "k", "--limit", limit)
+    assert [int(line) for line in said.lines[1:-1]] == list(range(limit))
+    assert said.lines[-1] == f"{limit} rows"
+
+
+def test_a_table_shows_50_rows_and_says_that_there_are_more(say, lake):
+    said = say("scan", lake, "--columns", "k")
+    assert len(said.lines) == 52
+    assert said.lines[-1] == "50 rows, and there are more"
+
+
+def test_a_table_says_that_there_are_more_also_within_one_row_group(say, tmp_path):
+    pq.write_table(pa.table({"k": range(51)}), tmp_path / "a.parquet")
+    for where in ([], ["--where", "k >= 0"]):
+        said = say("scan", tmp_path / "a.parquet", *where)
+        assert said.lines[-1] == "50 rows, and there are more"
+
+
+def test_a_table_of_just_50_rows_does_not_say_that_there_are_more(say, lake):
+    assert say("scan", lake, "--where", "k < 50").lines[-1] == "50 rows"
+
+
+def test_scan_of_nothing_shows_the_columns(say, lake):
+    said = say("scan", lake, "--where", "k < 0", "--columns", "k,word")
+    assert [line.split() for line in said.lines] == [["k", "word"], ["0", "rows"]]
+    said = say("scan", lake, "--where", "k < 0", "--columns", "k,word", "--format", "csv")
+    assert said.out.replace('"', "").strip() == "k,word"
+
+
+def test_text_that_looks_like_markup_is_shown_as_it_is(say, tmp_path):
+    pq.write_table(pa.table({"[red]x": ["[bold]hi[/bold]"]}), tmp_path / "a.parquet")
+    said = say("scan", tmp_path / "a.parquet")
+    assert "[bold]hi[/bold]" in said.out
+    assert "[red]x" in said.out
+
+
+def test_explain_shows_what_a_query_touches(say, lake):
+    ia.add_indexes(lake, [ia.Lookup("word", granule_rows=5)])
+    said = say("explain", lake, "--where", "word = 'w3' AND k < 30", "--columns", "k")
+    assert (said.code, said.err) == (0, "")
+    assert "index word:lookup" in said.out
+    assert "planned" in said.out
+    assert "seconds" not in said.out
+
+
+def test_explain_analyze_shows_what_was_read(say, lake):
+    said = say("explain", lake, "--where", "k = 7", "--analyze")
+    assert (said.code, said.err) == (0, "")
+    assert "seconds" in said.out
+    assert "rows        1 of 120" in said.out
+
+
+def test_index_add_and_list(say, lake):
+    before = state(lake)
+    added = say("index", "add", lake, "word:lookup", "lookup(k, granule_rows=10)")
+    assert added.code == 0
+    for name, old in before.items():
+        assert (lake / name).read_bytes().startswith(old)
+    listed = say("index", "list", lake)
+    assert (listed.code, listed.err) == (0, "")
+    for said in (added, listed):
+        assert sum("word:lookup" in line for line in said.lines) == 2
+        assert sum("k:lookup" in line for line in said.lines) == 2
+
+
+def test_index_list_says_where_there_is_none(say, file):
+    said = say("index", "list", file)
+    assert said.lines[-1].split() == [str(file), "none"]
+
+
+@pytest.mark.filterwarnings("default::intarsia.IntarsiaWarning")
+def test_a_damaged_index_is_a_warning_on_stderr_and_the_answer_is_the_same(say, file):
+    ia.add_indexes(file, [ia.Lookup("k")])
+    entry = ia.list_indexes(file)[0].indexes[0]
+    data = bytearray(file.read_bytes())
+    data[entry.offset + entry.length - 3] ^= 1
+    file.write_bytes(data)
+    said = say("scan", file, "--where", "k = 7", "--columns", "k", "--format", "json")
+    assert (said.code, said.lines) == (0, ['{"k": 7}'])
+    assert said.err.startswith("intarsia: warning: ")
+    assert "index k:lookup is ignored" in said.err
+
+
+# --- what commands refuse -----------------------------------------------------------------------
+
+
+def assert_refused(said: Said, *words: str) -> None:
+    assert said.code in (1, 2)
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    sentence = said.err.strip()
+    if said.code == 1:
+        assert sentence.startswith("intarsia: ")
+        assert "\n" not in sentence
+    assert "<class" not in sentence
+    assert all(word.lower() in sentence.lower() for word in words)
+
+
+BAD_CONDITIONS = {
+    "unknown_column": ("nowhere = 1", "'nowhere' is not there"),
+    "unknown_nested_column": ("point.y = 1", "'point.y' is not there"),
+    "text_for_a_number": ("k = 'abc'", "'abc'"),
+    "number_for_text": ("word = 7", "7"),
+    "text_for_a_time": ("at = 'yesterday'", "'yesterday'"),
+    "text_for_a_condition": ("flag = 'maybe'", "'maybe'"),
+    "number_for_a_list": ("tags = 1", "1"),
+    "number_for_a_struct": ("point = 1", "1"),
+    "column_of_another_type": ("k = word", "k"),
+    "pattern_for_a_number": ("k LIKE 'a%'", "LIKE needs text"),
+    "integer_beyond_all_types": ("k = 99999999999999999999999", "99999999999999999999999"),
+    "no_condition": ("k + 1", "not a condition"),
+    "a_column_that_is_no_condition": ("word", "not a condition"),
+    "empty": ("", ""),
+    "blank": ("  ", ""),
+    "unparsable": ("k = = 3", "cannot parse"),
+    "cut_short": ("k >", "cannot parse"),
+    "unclosed": ("(k = 1", "cannot parse"),
+    "unclosed_text": ("word = 'a", "cannot parse"),
+    "a_query": ("SELECT 1", ""),
+    "two_statements": ("k = 1; DROP TABLE x", ""),
+    "subquery": ("k IN (SELECT 1)", ""),
+    "unknown_function": ("frobnicate(k) = 1", "frobnicate"),
+}
+
+
+@pytest.mark.parametrize("command", ["scan", "explain"])
+@pytest.mark.parametrize(("where", "words"), BAD_CONDITIONS.values(), ids=BAD_CONDITIONS)
+def test_a_condition_that_cannot_be_is_refused(command, where, words, say, lake):
+    assert_refused(say(command, lake, "--where", where), words)
+
+
+@pytest.mark.parametrize("command", ["scan", "explain"])
+@pytest.mark.parametrize("columns", ["nowhere", "k,nowhere", "", "k,,word", "point.x"])
+def test_columns_that_are_not_there_are_refused(command, columns, say, lake):
+    assert_refused(say(command, lake, "--columns", columns), "is not there")
+
+
+def test_columns_may_have_spaces_after_the_comma(say, file):
+    assert say("scan", file, "--columns", "k, word", "--limit", 1).lines[0].split() == ["k", "word"]
+
+
+def test_a_column_asked_for_twice_is_no_traceback(say, file):
+    for where in (["--where", "word = 'w1'"], []):
+        said = say("scan", file, "--columns", "k,k", "--format", "json", *where)
+        if said.code:
+            assert_refused(said, "k")
+
+
+BAD_INDEXES = {
+    "unknown_column": ("nowhere:lookup", 1, "nowhere"),
+    "nested_column": ("tags:lookup", 1, "nested"),
+    "struct": ("point:lookup", 1, "nested"),
+    "leaf_of_a_struct": ("point.x:lookup", 1, "nested"),
+    "boolean_column": ("flag:lookup", 1, "two values"),
+    "folder_column": ("day:lookup", 1, "day"),
+    "unknown_kind": ("word:telepathy", 1, "telepathy"),
+    "unknown_kind_called": ("telepathy(word)", 1, "telepathy"),
+    "no_kind": ("word", 1, "word"),
+    "no_column": ("lookup()", 1, "column"),
+    "empty": ("", 1, ""),
+    "unknown_setting": ("lookup(word, colour=1)", 1, "colour"),
+    "setting_that_is_no_number": ("lookup(word, granule_rows=many)", 1, "granule_rows"),
+    "setting_out_of_range": ("lookup(word, granule_rows=0)", 1, "granule_rows"),
+    "unclosed": ("lookup(word", 1, "lookup(word"),
+}
+
+
+@pytest.mark.parametrize(("text", "code", "word"), BAD_INDEXES.values(), ids=BAD_INDEXES)
+def test_an_index_that_cannot_be_is_refused_and_nothing_is_written(text, code, word, say, lake):
+    before = state(lake)
+    said = say("index", "add", lake, text)
+    assert_refused(said, word)
+    assert said.code == code
+    assert state(lake) == before
+
+
+def test_one_bad_index_keeps_the_good_ones_from_being_written(say, lake):
+    before = state(lake)
+    assert_refused(say("index", "add", lake, "word:lookup", "nowhere:lookup"), "nowhere")
+    assert_refused(say("index", "add", lake, "word:lookup", "word:lookup"), "twice")
+    assert state(lake) == before
+
+
+def test_one_bad_file_keeps_the_good_ones_from_being_changed(say, lake):
+    (lake / "day=2" / "zzz.parquet").write_bytes(b"not Parquet at all")
+    before = state(lake)
+    assert_refused(say("index", "add", lake, "word:lookup"), "zzz.parquet", "not a Parquet file")
+    assert state(lake) == before
+
+
+def test_one_file_without_the_column_keeps_the_others_from_being_changed(say, lake):
+    pq.write_table(pa.table({"other": [1]}), lake / "day=2" / "zzz.parquet")
+    before = state(lake)
+    assert_refused(say("index", "add", lake, "word:lookup"), "zzz.parquet", "word")
+    assert state(lake) == before
+
+
+COMMANDS = {
+    "inspect": ["inspect"],
+    "scan": ["scan"],
+    "explain": ["explain"],
+    "list": ["index", "list"],
+    "add": ["index", "add"],
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def on_path(request: pytest.FixtureRequest, say: Callable[..., Said]) -> Callable[[object], Said]:
+    """Run one of all commands on a path."""
+    more = ["word:lookup"] if request.param == "add" else []
+    return lambda path: say(*COMMANDS[request.param], path, *more)
+
+
+def test_a_missing_path_is_refused(on_path, tmp_path):
+    path = tmp_path / "nowhere.parquet"
+    assert_refused(on_path(path), str(path), "there is no such file")
+    assert not path.exists()
+
+
+def test_a_glob_without_a_match_is_refused(on_path, tmp_path):
+    assert_refused(on_path(tmp_path / "*.parquet"), "there is no such file")
+
+
+def test_a_uri_of_an_unknown_kind_is_refused(on_path):
+    assert_refused(on_path("telepathy://bucket/a.parquet"), "telepathy://bucket/a.parquet")
+
+
+def test_an_empty_folder_is_refused(on_path, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert_refused(on_path(tmp_path / "empty"), str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PAR1", b"k,word\n1,a\n" * 100, b"\x00" * 5000, b"PAR1" * 3],
+    ids=["empty", "magic_only", "csv", "zeros", "magic_thrice"],
+)
+def test_a_file_that_is_not_parquet_is_refused(data, on_path, tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(data)
+    assert_refused(on_path(path), str(path))
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 9, 100, 1000])
+def test_a_file_with_a_cut_footer_is_refused(cut, on_path, file):
+    data = file.read_bytes()[:-cut]
+    file.write_bytes(data)
+    assert_refused(on_path(file), str(file))
+    assert file.read_bytes() == data
+
+
+def test_a_file_whose_footer_lacks_bytes_in_the_middle_is_refused(on_path, file):
+    data = file.read_bytes()
+    file.write_bytes(data[:-200] + data[-150:])
+    assert_refused(on_path(file), str(file))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["scan"],
+        ["index"],
+        ["index", "add", "a.parquet"],
+        ["scan", "a.parquet", "--format", "xml"],
+        ["scan", "a.parquet", "--limit", "-1"],
+        ["scan", "a.parquet", "--limit", "many"],
+        ["scan", "a.parquet", "--colour"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_has_exit_code_2(arguments, say):
+    said = say(*arguments)
+    assert_refused(said)
+    assert said.code == 2
+
+
+# --- the command as it is installed -------------------------------------------------------------
+
+
+def test_the_installed_command_prints_and_fails_as_it_should(file, tmp_path):
+    code = "from intarsia.cli import main; main()"
+    command = [sys.executable, "-c", code, "scan"]
+    ok = subprocess.run(
+        [*command, str(file), "--where", "k = 7", "--columns", "k", "--format", "csv"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ok.stdout.split() == ['"k"', "7"]
+    bad = subprocess.run(
+        [*command, str(tmp_path / "nowhere")], capture_output=True, text=True, check=False
+    )
+    assert_refused(Said(bad.stdout, bad.stderr, bad.returncode), "nowhere")
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_a_reader_that_stops_early_is_no_traceback(form, tmp_path):
+    pq.write_table(pa.table({"k": range(200_000)}), tmp_path / "a.parquet")
+    code = "from intarsia.cli import main; main()"
+    command = [sys.executable, "-c", code, "scan", str(tmp_path / "a.parquet"), "--format", form]
+    with subprocess.Popen(
+        [*command, "--limit", "20000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read().decode() == ""
+        process.wait(30)
+
+
+def test_without_its_libraries_the_command_says_what_to_install(monkeypatch):
+    code = """
+import sys
+sys.modules["click"] = None
+from intarsia.cli import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == (
+        "intarsia: the command line needs click: pip install 'intarsia[cli]'"
+    )
