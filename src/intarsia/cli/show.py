@@ -61,21 +61,17 @@ def _name(names: type[Type] | type[CompressionCodec] | type[Encoding], value: in
 
 def indexes(reports: Sequence[IndexReport]) -> None:
     """The indexes of files, and what they take."""
-    table = Table("file", "index", box=None)
-    for title in ("bytes", "bits a row", "of the file"):
-        table.add_column(title, justify="right")
     for report in reports:
+        console.print(escape(report.path))
         for entry in report.indexes:
-            table.add_row(
-                escape(report.path),
-                escape(entry.name),
-                f"{entry.length:,}",
-                f"{entry.length * 8 / max(report.rows, 1):.1f}",
-                f"{entry.length / report.file_bytes:.1%}",
+            bits = entry.length * 8 / max(report.rows, 1)
+            share = entry.length / report.file_bytes
+            console.print(
+                f"  {escape(entry.name)}: {entry.length:,} bytes, {bits:.1f} bits a row, "
+                f"{share:.1%} of the file"
             )
         if not report.indexes:
-            table.add_row(escape(report.path), "none", "", "", "")
-    console.print(table)
+            console.print("  no index")
 
 
 def rows(table: pa.Table, more: bool) -> None:
