@@ -1,0 +1,139 @@
+import os
+import stat
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.write import embed
+
+TABLE = pa.table({"k": [f"k{i}" for i in range(1000)], "n": range(1000)})
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE, path)
+    return path
+
+
+def test_the_whole_old_file_is_kept_and_what_is_new_follows(file):
+    before = file.read_bytes()
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert file.read_bytes().startswith(before)
+    assert pq.read_table(file).equals(TABLE)
+
+
+def test_cutting_a_file_to_its_base_length_takes_every_index_off(file):
+    before = file.read_bytes()
+    ia.add_indexes(file, [ia.Lookup("k")])
+    ia.add_indexes(file, [ia.Lookup("n")])
+    base = ia.ParquetFile(file)._opened.directory.base_length
+    os.truncate(file, base)
+    assert file.read_bytes() == before
+
+
+def test_an_index_of_the_same_name_is_replaced_and_others_stay(file):
+    ia.add_indexes(file, [ia.Lookup("k"), ia.Lookup("n")])
+    (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=10)])
+    assert [entry.name for entry in report.indexes] == ["n:lookup", "k:lookup"]
+    assert report.indexes[1].params == {"granule_rows": 10}
+    assert ia.ParquetFile(file).read(filter=pc.field("k") == "k7").num_rows == 1
+    assert ia.ParquetFile(file).read(filter=pc.field("n") == 7).num_rows == 1
+
+
+def test_the_same_index_twice_in_one_call_is_refused(file):
+    before = file.read_bytes()
+    with pytest.raises(ia.IndexSpecError, match="asked for twice"):
+        ia.add_indexes(file, [ia.Lookup("k"), ia.Lookup("k", granule_rows=10)])
+    assert file.read_bytes() == before
+
+
+def test_no_file_changes_where_one_cannot_have_the_index(tmp_path, file):
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "z.parquet")
+    before = file.read_bytes()
+    with pytest.raises(ia.IndexSpecError, match=r"z\.parquet.*no column 'k'"):
+        ia.add_indexes(tmp_path, [ia.Lookup("k")])
+    assert file.read_bytes() == before
+
+
+class WriteError(Exception):
+    pass
+
+
+def test_a_failure_while_writing_leaves_the_old_file_and_no_debris(file, monkeypatch):
+    before = file.read_bytes()
+
+    def half_a_copy(source, out):
+        out.write(before[: len(before) // 2])
+        raise WriteError
+
+    monkeypatch.setattr(embed, "copy_into", half_a_copy)
+    with pytest.raises(WriteError):
+        ia.add_indexes(file, [ia.Lookup("k")])
+    assert file.read_bytes() == before
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_a_failure_while_writing_a_new_file_leaves_nothing(tmp_path):
+    with pytest.raises(TypeError):
+        ia.write_table(TABLE, tmp_path / "new.parquet", colour="red")
+    with pytest.raises(ia.IndexSpecError):
+        ia.write_table(TABLE, tmp_path / "new.parquet", indexes=[ia.Lookup("nosuch")])
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions_and_its_links(tmp_path, file):
+    file.chmod(0o640)
+    link = tmp_path / "link.parquet"
+    link.symlink_to(file)
+    ia.add_indexes(link, [ia.Lookup("k")])
+    assert link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert len(ia.list_indexes(file)[0].indexes) == 1
+
+
+def test_hadoops_stale_checksum_goes_with_the_old_file(file):
+    checksum = file.with_name(f".{file.name}.crc")
+    checksum.write_bytes(b"crc\0")
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert not checksum.exists()
+
+
+def test_a_reader_with_the_old_file_open_reads_on(file):
+    source = ia.dataset(file)
+    stream = source.to_batches(filter=pc.field("n") >= 0)
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert sum(batch.num_rows for batch in stream) == 1000
+    assert source.to_table(filter=pc.field("k") == "k7").num_rows == 1
+    assert "index k:lookup" in str(source.explain(filter=pc.field("k") == "k7"))
+
+
+def test_files_of_an_fsspec_file_system_are_indexed_and_read(tmp_path, file):
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/embed/day=1/t.parquet", file.read_bytes())
+    ia.add_indexes("/embed", [ia.Lookup("k")], filesystem=memory)
+    assert memory.find("/embed") == ["/embed/day=1/t.parquet"]
+    assert memory.cat("/embed/day=1/t.parquet").startswith(file.read_bytes())
+    source = ia.dataset("/embed", filesystem=memory)
+    found = source.to_table(filter=(pc.field("k") == "k7") & (pc.field("day") == 1))
+    assert found.to_pylist() == [{"k": "k7", "n": 7, "day": 1}]
+
+
+def test_a_column_without_any_value_has_an_index_of_no_entries(tmp_path):
+    path = tmp_path / "empty.parquet"
+    table = pa.table({"k": pa.nulls(10, pa.string()), "x": [float("nan")] * 10})
+    ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Lookup("x")])
+    assert ia.ParquetFile(path).read(filter=pc.field("k") == "a").num_rows == 0
+    assert ia.ParquetFile(path).read(filter=pc.field("x") == 1.0).num_rows == 0
+    assert ia.ParquetFile(path).read(filter=pc.field("k").is_null()).num_rows == 10
+
+
+def test_progress_is_told_file_by_file(tmp_path, file):
+    pq.write_table(TABLE, tmp_path / "u.parquet")
+    told = []
+    ia.add_indexes(tmp_path, [ia.Lookup("k")], progress=lambda *step: told.append(step[1:]))
+    assert told == [(0, 2), (1, 2), (2, 2)]
