@@ -2,19 +2,21 @@
 
 ::
 
-    IntarsiaError ├── FormatError            the bytes are not (valid) Parquet           also a
-    ValueError │   └── UnsupportedError   valid, but encrypted, signed or too new     also a
-    NotImplementedError ├── PredicateError         a filter names or compares what is not there
-    also a ValueError ├── IndexSpecError         an index cannot be built as asked           also a
-    ValueError ├── PathError              nothing (readable) at a path                also a
-    FileNotFoundError └── MissingDependencyError an extra is not installed, or no Java       also an
-    ImportError
+    IntarsiaError
+    ├── FormatError            the bytes are not (valid) Parquet; a ValueError
+    │   └── UnsupportedError   valid, but encrypted, signed or too new; a NotImplementedError
+    ├── PredicateError         a filter names or compares what is not there; a ValueError
+    ├── IndexSpecError         an index cannot be built as asked; a ValueError
+    ├── PathError              nothing (readable, writable) at a path; a FileNotFoundError
+    └── MissingDependencyError an extra is not installed, or no Java; an ImportError
 
     IntarsiaWarning            an index was ignored; the answer is the same
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -73,6 +75,12 @@ class UnsupportedError(FormatError, NotImplementedError):
 
 class PredicateError(IntarsiaError, ValueError):
     """A filter that cannot be understood, or that does not fit the schema."""
+
+
+def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
+    """The error for a column that is not there."""
+    some = ", ".join(itertools.islice(known, 20))
+    return PredicateError(f"column {name!r} is not there; there are: {some}")
 
 
 class IndexSpecError(IntarsiaError, ValueError):

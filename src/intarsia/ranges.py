@@ -176,11 +176,6 @@ class RowRanges:
         last = np.searchsorted(self.starts, stops, side="left")
         return (last > first) & (starts < stops)
 
-    def expand(self, starts: Int64Array, stops: Int64Array) -> RowRanges:
-        """The union of those of the ``n`` given ranges that hold a selected row."""
-        hit = self.covers(starts, stops)
-        return RowRanges(starts[hit], stops[hit])
-
     def rows(self) -> Int64Array:
         """Every selected row number, ascending. Shape ``(num_rows,)``, int64."""
         counts = self.stops - self.starts

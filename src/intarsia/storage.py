@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.plan.coalesce import coalesce
-from intarsia.source import ByteRange, check_range
+from intarsia.source import ByteRange, Source, check_range
 
 PathLike = str | os.PathLike[str]
 TEMPORARY_SUFFIX = ".intarsia-tmp"
@@ -188,25 +188,60 @@ def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     return found
 
 
+Version = tuple[int, ...] | None
+
+
+def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
+    """What tells one version of a file from the next; None where nothing does, or there is none."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        try:
+            stat = os.stat(path)
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    info = filesystem.get_file_info(path)
+    return (info.size, info.mtime_ns) if info.mtime_ns is not None else None
+
+
 @contextlib.contextmanager
-def replacing(path: str, filesystem: pafs.FileSystem) -> Iterator[Callable[[], BinaryIO]]:
+def replacing(
+    path: str, filesystem: pafs.FileSystem, *, unless_changed_since: Version = None
+) -> Iterator[Callable[[], BinaryIO]]:
     """Write a file that takes the place of ``path`` at once, or not at all.
 
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
-    untouched.
+    untouched, as it is where it is no longer the version ``unless_changed_since``. Raises
+    ``PathError`` where the file cannot be written.
     """
-    if not isinstance(filesystem, pafs.LocalFileSystem):
-        with _replacing_remote(path, filesystem) as opener:
-            yield opener
-        return
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    place = _replacing_local if is_local else _replacing_remote
+
+    def check() -> None:
+        if unless_changed_since not in (None, version_of(path, filesystem)):
+            raise PathError(f"{path}: another writer changed the file; it was left as it is")
+
+    try:
+        with place(path, filesystem, check) as create:
+            yield create
+    except PathError:
+        raise
+    except OSError as error:
+        raise PathError(f"{path}: cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
+def _replacing_local(
+    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    temporary = target.with_name(_temporary_name(target.name))
     try:
         yield lambda: open(temporary, "xb")  # noqa: SIM115 # the caller closes it
         _sync(temporary)
         with contextlib.suppress(OSError):
             os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+        check()
         os.replace(temporary, target)
         _forget_hadoop_checksum(target)
         _sync(target.parent)
@@ -214,19 +249,27 @@ def replacing(path: str, filesystem: pafs.FileSystem) -> Iterator[Callable[[], B
         temporary.unlink(missing_ok=True)
 
 
-def copy_into(source: FileSource, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
+def _temporary_name(name: str) -> str:
+    """A name that readers ignore, near enough to ``name`` for a person to tell what it was for."""
+    return f".{name[:60]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+
+
+def copy_into(source: Source, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
     """Append all bytes of ``source`` to ``out``, ``block`` bytes at a time."""
     for offset in range(0, source.size, block):
         out.write(source.read([(offset, min(block, source.size - offset))])[0])
 
 
 @contextlib.contextmanager
-def _replacing_remote(path: str, filesystem: pafs.FileSystem) -> Iterator[Callable[[], BinaryIO]]:
-    """As ``replacing``, where a finished upload or a move is what takes effect at once."""
+def _replacing_remote(
+    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+) -> Iterator[Callable[[], BinaryIO]]:
+    """As ``_replacing_local``, where a finished upload or a move is what takes effect at once."""
     parent, _, name = path.rpartition("/")
-    temporary = f"{parent}/.{name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    temporary = f"{parent}/{_temporary_name(name)}"
     try:
         yield lambda: filesystem.open_output_stream(temporary)
+        check()
         filesystem.move(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

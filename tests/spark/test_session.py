@@ -98,7 +98,7 @@ def test_an_old_java_and_no_bundled_one_is_an_error(monkeypatch, tmp_path):
 )
 def test_without_pyspark_the_error_says_what_to_install(call, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(ia.MissingDependencyError, match=r"pip install 'intarsia\[spark\]'"):
+    with pytest.raises(ia.MissingDependencyError, match=r"install the extra, intarsia\[spark\]"):
         call()
 
 

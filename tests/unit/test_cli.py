@@ -494,5 +494,5 @@ main()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert ran.stderr.strip() == (
-        "intarsia: the command line needs click: pip install 'intarsia[cli]'"
+        "intarsia: the command line needs click: install the extra, intarsia[cli]"
     )

@@ -137,3 +137,51 @@ def test_progress_is_told_file_by_file(tmp_path, file):
     told = []
     ia.add_indexes(tmp_path, [ia.Lookup("k")], progress=lambda *step: told.append(step[1:]))
     assert told == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_file_another_writer_replaced_meanwhile_is_left_as_they_left_it(file, monkeypatch):
+    other = pa.table({"k": ["theirs"], "n": [1]})
+    copy = embed.copy_into
+
+    def copy_while_they_write(source, out):
+        copy(source, out)
+        pq.write_table(other, file.with_name("new"))
+        os.replace(file.with_name("new"), file)
+
+    monkeypatch.setattr(embed, "copy_into", copy_while_they_write)
+    with pytest.raises(ia.PathError, match="another writer"):
+        ia.add_indexes(file, [ia.Lookup("k")])
+    assert pq.read_table(file).equals(other)
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_an_index_on_a_column_with_a_dot_in_its_name_is_no_index_on_a_nested_one(tmp_path):
+    nested = pa.array([{"b": 10}, {"b": 20}, {"b": 30}, {"b": 1}])
+    table = pa.table({"a.b": [1, 2, 3, 4], "a": nested})
+    ia.write_table(table, tmp_path / "t.parquet", indexes=[ia.Lookup("a.b", granule_rows=1)])
+    source = ia.dataset(tmp_path / "t.parquet")
+    assert source.count_rows(pc.field("a", "b") == 1) == 1
+    assert source.count_rows(pc.field("a.b") == 1) == 1
+
+
+def test_half_floats_are_refused_as_they_have_two_zeros(tmp_path):
+    table = pa.table({"h": pa.array([0.0, -0.0], pa.float16())})
+    with pytest.raises(ia.IndexSpecError, match="half floats"):
+        ia.write_table(table, tmp_path / "t.parquet", indexes=[ia.Lookup("h")])
+
+
+def test_indexes_may_be_text_or_one_alone(file):
+    assert ia.add_indexes(file, "k:lookup")[0].indexes[0].name == "k:lookup"
+    (report,) = ia.add_indexes(file, ia.Lookup("n"))
+    assert [entry.name for entry in report.indexes] == ["k:lookup", "n:lookup"]
+    with pytest.raises(ia.IndexSpecError, match="7 is not an index"):
+        ia.add_indexes(file, [7])
+    with pytest.raises(ia.IndexSpecError, match="does not take granul_rows"):
+        ia.add_indexes(file, "lookup(k, granul_rows=5)")
+
+
+def test_a_file_with_a_long_name_is_indexed(tmp_path):
+    path = tmp_path / f"{'n' * 240}.parquet"
+    pq.write_table(TABLE, path)
+    ia.add_indexes(path, [ia.Lookup("k")])
+    assert len(ia.list_indexes(path)[0].indexes) == 1

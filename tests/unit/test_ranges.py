@@ -187,11 +187,6 @@ def test_nothing_is_covered_by_no_rows():
     assert RowRanges.none().covers(rows(0), rows(9)).tolist() == [False]
 
 
-def test_expand_gives_whole_ranges_around_selected_rows():
-    starts, stops = rows(0, 3, 6, 9), rows(3, 6, 9, 12)
-    assert RowRanges.of((4, 5), (11, 12)).expand(starts, stops) == RowRanges.of((3, 6), (9, 12))
-
-
 def test_clip_keeps_rows_within():
     assert A.clip(2, 9) == RowRanges.of((2, 4), (8, 9))
     assert A.clip(5, 5) == RowRanges.none()

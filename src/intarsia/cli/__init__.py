@@ -12,5 +12,5 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
-        sys.exit(f"intarsia: the command line needs {error.name}: pip install 'intarsia[cli]'")
+        sys.exit(f"intarsia: the command line needs {error.name}: install the extra, intarsia[cli]")
     run()

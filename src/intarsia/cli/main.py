@@ -48,6 +48,9 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except (OSError, pa.ArrowException) as error:
+        click.echo(f"intarsia: {' '.join(str(error).split())}", err=True)
+        sys.exit(1)
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
@@ -125,7 +128,8 @@ def index_add(path: str, indexes: Sequence[str]) -> None:
     it.
     """
     wanted = [parse(text) for text in indexes]
-    with Progress(console=show.errors, transient=True) as bar:
+    quiet = not show.errors.is_terminal
+    with Progress(console=show.errors, transient=True, disable=quiet) as bar:
         task = bar.add_task("indexing", total=None)
 
         def progress(file: str, done: int, total: int) -> None:

@@ -2,9 +2,9 @@
 
 ::
 
-    file      PAR1 [dict][p0][p1][p2][p3] … footer          the chunk of one column wanted
-    ^dict      ^p1     ^p3 spliced   PAR1 [dict][p1][p3] footer'                   a small Parquet
-    file of that column alone
+    file      PAR1 [dict][p0][p1][p2][p3] … footer     the chunk of one column
+    wanted         ^dict      ^p1     ^p3
+    spliced   PAR1 [dict][p1][p3] footer'              a small Parquet file of that column alone
 
 The synthetic footer carries the schema elements of one root, bit for bit, so pyarrow makes the same
 Arrow type of it as it would reading the whole file. Several row groups become several row groups.

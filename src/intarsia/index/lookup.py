@@ -48,6 +48,8 @@ class Lookup:
     def unfit(self, order: ValueOrder) -> str | None:
         if order.domain is Domain.UNDEFINED:
             return "its type has no defined equality in Parquet"
+        if order.has_nan and order.width == 2:
+            return "half floats have two encodings of zero, and NaN, among their bytes"
         if order.domain is Domain.BOOLEAN:
             return "booleans have two values only"
         if order.domain is Domain.DECIMAL and order.width is None:
@@ -67,9 +69,9 @@ class Lookup:
                 return None
             low, high = bracket
             if low != high:
-                if order.has_nan:
-                    return None  # compared as narrower floats, the literal may yet equal a value
-                continue  # between two neighbours of the column's type: equal to no value
+                # Between two neighbours of the column's type. Membership, which casts its set, and
+                # comparison as narrower floats may yet find it equal to one of them.
+                return None
             encoded = _encoded(order, low)
             if encoded is not None:
                 keys.append(xxh64(encoded) >> 32)

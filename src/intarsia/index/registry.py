@@ -26,7 +26,21 @@ def make(kind: str, on: str, params: Mapping[str, Any]) -> InvertedKind:
     try:
         return known(on=on, **params)  # type: ignore[call-arg]  # a kind's own constructor
     except TypeError as error:
-        raise IndexSpecError(f"index {kind!r} on {on!r}: {error}") from error
+        given = ", ".join(sorted(params))
+        raise IndexSpecError(f"index {kind!r} on {on!r} does not take {given}") from error
+
+
+def kinds_of(indexes: Any) -> list[InvertedKind]:
+    """Indexes as they are asked for: one or several, as objects or as text for ``parse``.
+
+    Raises ``IndexSpecError`` for anything else.
+    """
+    asked = [indexes] if isinstance(indexes, str) or hasattr(indexes, "kind") else list(indexes)
+    found = [parse(index) if isinstance(index, str) else index for index in asked]
+    for index in found:
+        if not hasattr(index, "kind") or not hasattr(index, "on"):
+            raise IndexSpecError(f"{index!r} is not an index; Lookup('column') is one")
+    return found
 
 
 def parse(text: str) -> InvertedKind:
@@ -47,7 +61,7 @@ def parse(text: str) -> InvertedKind:
 
 def _setting(setting: str, text: str) -> tuple[str, int]:
     name, _, value = (part.strip() for part in setting.partition("="))
-    if not name.isidentifier() or not value.isdigit():
+    if not name.isidentifier() or not (value.isascii() and value.isdigit()):
         raise IndexSpecError(f"in index {text!r}: {setting.strip()!r} is not NAME=NUMBER")
     return name, int(value)
 

@@ -61,6 +61,7 @@ class PlannedRead:
     """The parts of one chunk that a plan reads."""
 
     row_group: int
+    leaf: int
     column: str
     selection: ChunkSelection
 

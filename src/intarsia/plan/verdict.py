@@ -45,18 +45,23 @@ def constant_might_match(test: Test, value: pa.Scalar) -> bool:
                 return test.nans and pa.types.is_floating(value.type)
             case Op.ANY:
                 return True
-            case Op.IN:
-                return any(_compare(Op.EQ, value, member) for member in test.values) or test.nans
-            case Op.NOT_IN:
-                return all(_compare(Op.NE, value, member) for member in test.values) or test.nans
+            case Op.IN | Op.NOT_IN:
+                if any(not _same_kind(value.type, member.type) for member in test.values):
+                    return True  # membership casts its set, comparison both sides: not the same
+                found = any(_compare(Op.EQ, value, member) for member in test.values)
+                return found == (test.op is Op.IN) or test.nans
             case _:
                 return _compare(test.op, value, test.values[0]) or test.nans
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return True
 
 
+def _same_kind(one: pa.DataType, other: pa.DataType) -> bool:
+    return bool(one.equals(other) or (pa.types.is_integer(one) and pa.types.is_integer(other)))
+
+
 def _compare(op: Op, value: pa.Scalar, member: pa.Scalar) -> bool:
-    return bool(_PYARROW[op](value, member.cast(value.type)).as_py())
+    return bool(_PYARROW[op](value, member).as_py())
 
 
 def _values_might_match(test: Test, bounds: Bounds) -> BoolArray:

@@ -231,8 +231,6 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     behavior = options["null_matching_behavior"].as_py()
     valid = values.drop_null()
     has_nan = pa.types.is_floating(valid.type) and bool(pc.any(pc.is_nan(valid)).as_py())
-    if has_nan and argument is not cast:
-        return Maybe()  # text that says "nan" is a NaN after the cast only
     # A NULL value is in the set, outside it, or neither, by the behaviour asked for.
     null_is_in = has_null and behavior == _MATCH_NULLS
     if outcome:
@@ -240,6 +238,8 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     else:
         nulls, nans = not null_is_in, not has_nan
     kept = tuple(value for value in valid if not _is_nan(value))
+    if has_nan and (argument is not cast or not kept):
+        return Maybe()  # what is NaN, or is made of it, depends on the type it is cast to
     if not outcome and pa.types.is_floating(valid.type):
         # Unlike =, membership tells −0.0 from +0.0, which bounds do not.
         kept = tuple(value for value in kept if value.as_py() != 0)

@@ -267,10 +267,18 @@ def _is_member(
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
     try:
-        values = [member if kind is None else member.cast(kind) for member in members]
+        values = [member if kind is None else _exactly(member, kind) for member in members]
         return subject.isin(pa.array([v.as_py() for v in values], kind or _common(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
+
+
+def _exactly(member: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """``member`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
+    found = member.cast(kind)
+    if not found.cast(member.type).equals(member):
+        raise pa.ArrowInvalid(f"{member} is no {kind}")
+    return found
 
 
 def _common(values: list[pa.Scalar]) -> pa.DataType | None:

@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,17 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, PredicateError
+from intarsia.errors import FormatError, unknown_column
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.read.cache import FileCache
-from intarsia.read.folders import folder_constants, hive_partitioning
+from intarsia.read.folders import folder_constants, folder_of, hive_partitioning
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
-from intarsia.read.scan import Filter, Request, roots_of, scan_file
+from intarsia.read.scan import Filter, Request, check_is_expression, roots_of, scan_file
 from intarsia.read.stream import Stream
 from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
 
@@ -65,22 +64,33 @@ def dataset(
     file, ``FormatError`` where the first file is not Parquet.
     """
     found, files = list_files(source, filesystem)
-    base = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-    folder = os.path.abspath(base) if base and "://" not in base and os.path.isdir(base) else None
+    base = folder_of(source)
     if partitioning == "hive":
-        partitioning = hive_partitioning(files, folder)
+        partitioning = hive_partitioning(files, base)
+    return open_dataset(found, files, base, partitioning, schema)
+
+
+def open_dataset(
+    filesystem: pafs.FileSystem,
+    files: Sequence[str],
+    base: str | None,
+    partitioning: Any,
+    schema: pa.Schema | None = None,
+) -> Dataset:
+    """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
     try:
         made = pads.dataset(
-            files,
+            list(files),
             schema=schema,
             format="parquet",
-            filesystem=found,
+            filesystem=filesystem,
             partitioning=partitioning,
-            partition_base_dir=folder,
+            partition_base_dir=base,
         )
-    except (pa.ArrowInvalid, OSError) as error:
-        OpenedFile(FileSource(found, files[0]), files[0])  # says what is wrong with it, if it can
-        raise FormatError(f"{files[0]}: pyarrow cannot read it: {error}") from error
+    except (pa.ArrowException, TypeError, OSError) as error:
+        OpenedFile(FileSource(filesystem, files[0]), files[0])  # says what is wrong, if it can
+        where = base or files[0]
+        raise FormatError(f"{where}: not a data set pyarrow can read: {error}") from error
     return Dataset.wrap(made)
 
 
@@ -258,8 +268,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         unknown = set(options) - _SCAN_OPTIONS
         if unknown:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
-        if isinstance(filter_, str):
-            raise TypeError("a filter is an Expression, not text; explain and plan take SQL text")
+        check_is_expression(filter_)
         wanted: pc.Expression | None = self._scanner_options({"filter": filter_})["filter"]
         return wanted
 
@@ -297,10 +306,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _check(self, columns: Sequence[str] | dict[str, pc.Expression] | None) -> None:
         """Raise ``PredicateError`` for a name that is no column."""
+        if isinstance(columns, str):
+            raise TypeError("columns is a list of names, not one name")
         for name in () if isinstance(columns, dict) else columns or ():
             if name not in self.schema.names and name not in _SPECIAL:
-                known = ", ".join(self.schema.names[:20])
-                raise PredicateError(f"column {name!r} is not there; there are: {known}")
+                raise unknown_column(name, self.schema.names)
 
     def _batches(self, request: Request) -> Generator[pa.RecordBatch]:
         for table in self._tables(request):
@@ -318,7 +328,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _candidates(self, file: _File, request: Request) -> bool:
         if not folder_might_match(request.pruning, file.constants):
             return False
-        return bool(plan_rows(self._cache.get(file.path), request.pruning, file.constants).rows)
+        opened = self._cache.get(file.path)
+        return bool(plan_rows(opened, request.pruning, file.constants, self.schema).rows)
 
     # --- planning -------------------------------------------------------------------------------
 
@@ -400,7 +411,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _plan_file(self, file: _File, request: Request) -> FilePlan:
         opened = self._cache.get(file.path)
-        candidates = plan_rows(opened, request.pruning, file.constants)
+        candidates = plan_rows(opened, request.pruning, file.constants, self.schema)
         wanted = [name for name in request.all_columns if name not in file.constants]
         is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
         gap = LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES

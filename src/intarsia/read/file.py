@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PathError, PredicateError, UnsupportedError, Where
+from intarsia.errors import PathError, UnsupportedError, Where, unknown_column
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
@@ -88,11 +88,12 @@ class ParquetFile:
         end, ``FormatError`` for bytes that cannot be decoded.
         """
         schema = self.schema_arrow
+        if isinstance(columns, str):
+            raise TypeError("columns is a list of names, not one name")
         names = tuple(schema.names if columns is None else columns)
         for name in names:
             if name not in schema.names:
-                known = ", ".join(schema.names[:20])
-                raise PredicateError(f"column {name!r} is not there; there are: {known}")
+                raise unknown_column(name, schema.names)
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         if rows and int(rows.stops[-1]) > self.num_rows:

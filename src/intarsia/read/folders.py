@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""The value that stands for NULL in the name of a folder."""
 
 
-def hive_partitioning(files: Sequence[str], base: str | None) -> Any:
+def folder_of(source: Any) -> str | None:
+    """The local folder that ``source`` is; None where it is something else."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = os.path.expanduser(os.fspath(source))
+    return os.path.abspath(path) if "://" not in path and os.path.isdir(path) else None
+
+
+def hive_partitioning(files: Sequence[str], base: str | None, *, dates: bool = False) -> Any:
     """Hive partitioning whose types pyarrow infers, text for keys that are NULL in every folder.
 
-    pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below.
+    pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below. With
+    ``dates``, keys whose values are all ISO dates are dates, as they are to Spark.
     """
     values: dict[str, set[str]] = {}
     for file in files:
@@ -23,19 +34,27 @@ def hive_partitioning(files: Sequence[str], base: str | None) -> Any:
             key, is_pair, value = part.partition("=")
             if is_pair:
                 values.setdefault(key, set()).add(value)
-    if all(found != {_NULL} for found in values.values()):
+    types = {key: _inferred(found - {NULL_FOLDER}, dates) for key, found in values.items()}
+    unusual = dates and pa.date32() in types.values()
+    if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
-    fields = [pa.field(key, _inferred(found - {_NULL})) for key, found in values.items()]
-    return pads.partitioning(pa.schema(fields), flavor="hive")
+    return pads.partitioning(pa.schema(list(types.items())), flavor="hive")
 
 
-def _inferred(values: set[str]) -> pa.DataType:
+def _inferred(values: set[str], dates: bool) -> pa.DataType:
     """As pyarrow infers it: 32-bit integers where all values are, else text."""
+    for kind in (pa.int32(), pa.date32()) if dates else (pa.int32(),):
+        if values and _all_are(kind, values):
+            return kind
+    return pa.string()
+
+
+def _all_are(kind: pa.DataType, values: set[str]) -> bool:
     try:
-        pa.array(sorted(values)).cast(pa.int32())
+        pa.array(sorted(values)).cast(kind)
     except pa.ArrowInvalid:
-        return pa.string()
-    return pa.int32() if values else pa.string()
+        return False
+    return True
 
 
 def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa.Scalar]:

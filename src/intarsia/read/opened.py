@@ -50,7 +50,11 @@ ChunkId = tuple[int, int]
 
 
 class OpenedFile:
-    """Facts about one file, read when first asked for. Not for use by several threads at once."""
+    """Facts about one file, read when first asked for.
+
+    Scans in several threads may share it: each fact is kept once it is whole, and at worst found
+    twice.
+    """
 
     def __init__(self, source: Source, name: str, tail_bytes: int = TAIL_BYTES) -> None:
         """Reads the footer. Raises ``FormatError`` where there is none."""
@@ -64,6 +68,8 @@ class OpenedFile:
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
         self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
         self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
+        self.distrusted = 0
+        """How many page indexes were found to be wrong; plans made before may be wrong too."""
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
@@ -218,14 +224,19 @@ class OpenedFile:
             return None
         return index
 
+    def known_offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
+        """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""
+        return self._offset_indexes.get((row_group, leaf))
+
     def num_pages(self, row_group: int, leaf: int) -> int:
         """Data pages of a chunk; 1 where no offset index tells, or none was needed."""
-        index = self._offset_indexes.get((row_group, leaf))
+        index = self.known_offset_index(row_group, leaf)
         return 1 if index is None else len(index)
 
     def distrust_page_index(self, row_group: int, leaf: int, reason: str) -> None:
         """Forget a page index that the pages themselves belie."""
         self._offset_indexes[row_group, leaf] = None
+        self.distrusted += 1
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self._warn(f"a page index is ignored: {where}: {reason}")
 
@@ -246,7 +257,8 @@ class OpenedFile:
         return [
             entry
             for entry in (directory.indexes if directory else ())
-            if entry.on == leaf.name and known_version(entry.kind) == entry.kind_version
+            if self.schema.leaf(entry.on) is leaf
+            and known_version(entry.kind) == entry.kind_version
         ]
 
     def section(self, entry: IndexEntry) -> tuple[InvertedKind, Section] | None:
@@ -276,8 +288,22 @@ class OpenedFile:
 
     def _check_chunks(self) -> None:
         leaves = len(self.schema.leaves)
+        if sum(group.num_rows for group in self.metadata.row_groups) >= 2**63:
+            raise FormatError("more rows than can be counted")
         for i, group in enumerate(self.metadata.row_groups):
             if len(group.columns) != leaves:
                 raise FormatError(
                     f"{len(group.columns)} chunks for {leaves} columns", Where(row_group=i)
+                )
+            self._check_row_count(i)
+
+    def _check_row_count(self, row_group: int) -> None:
+        """A flat column has a value a row; rows that only the footer claims are not believed."""
+        group = self.metadata.row_groups[row_group]
+        for leaf, column in zip(self.schema.leaves, group.columns, strict=True):
+            chunk = column.meta_data
+            if leaf.is_flat and chunk is not None and chunk.num_values != group.num_rows:
+                raise FormatError(
+                    f"{chunk.num_values:,} values for {group.num_rows:,} rows",
+                    Where(row_group=row_group, column=leaf.name),
                 )

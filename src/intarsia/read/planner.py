@@ -16,6 +16,7 @@ from intarsia.errors import FormatError
 from intarsia.format.bounds import chunk_bounds, page_bounds
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
+from intarsia.plan.agree import types_agree
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
 from intarsia.plan.prune import rows_left
@@ -38,10 +39,10 @@ class Candidates:
 
 
 def plan_rows(
-    file: OpenedFile, pruning: Pruning, constants: Constants, *, use_indexes: bool = True
+    file: OpenedFile, pruning: Pruning, constants: Constants, schema: pa.Schema
 ) -> Candidates:
-    """Which rows of ``file`` might pass ``pruning``."""
-    return _Planner(file, constants, use_indexes).run(pruning)
+    """Which rows of ``file``, seen through ``schema``, might pass ``pruning``."""
+    return _Planner(file, constants, schema).run(pruning)
 
 
 def plan_reads(
@@ -53,7 +54,7 @@ def plan_reads(
     """
     rows = candidates.rows
     reads = [
-        PlannedRead(group, file.schema.leaves[leaf].name, selection)
+        PlannedRead(group, leaf, file.schema.leaves[leaf].name, selection)
         for read in (select(file, roots, rows) if rows else ())
         for group, selections in read.groups
         for leaf, selection in zip(read.root.leaves, selections, strict=True)
@@ -82,13 +83,11 @@ def plan_reads(
 def _pages(file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead]) -> Amount:
     """Data pages selected of all, a chunk without an offset index counting as one page."""
     groups = range(len(file.metadata.row_groups))
-    leaves = {file.schema.leaves[leaf].name: leaf for root in roots for leaf in root.leaves}
-    chunks = [(group, leaf) for group in groups for leaf in leaves.values()]
+    chunks = [(group, leaf) for group in groups for root in roots for leaf in root.leaves]
     file.load_page_indexes(chunks, [])
     counts = {chunk: file.num_pages(*chunk) for chunk in chunks}
     selected = sum(
-        len(read.selection.page_rows) or counts[read.row_group, leaves[read.column]]
-        for read in reads
+        len(read.selection.page_rows) or counts[read.row_group, read.leaf] for read in reads
     )
     return Amount(selected, sum(counts.values()))
 
@@ -106,8 +105,8 @@ def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
 
 
 class _Planner:
-    def __init__(self, file: OpenedFile, constants: Constants, use_indexes: bool) -> None:
-        self._file, self._constants, self._use_indexes = file, constants, use_indexes
+    def __init__(self, file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
+        self._file, self._constants, self._schema = file, constants, schema
         self._known: dict[Test, RowRanges] = {}
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
@@ -123,7 +122,7 @@ class _Planner:
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
         answered: set[Test] = set()
-        for test, leaf in leaves.items() if self._use_indexes else ():
+        for test, leaf in leaves.items():
             for entry in file.entries(leaf) if rows else ():
                 found = self._by_index(test, leaf, entry)
                 if found is not None:
@@ -153,7 +152,11 @@ class _Planner:
         if test.field[0] in self._constants:
             return None
         leaf = next((leaf for leaf in self._file.schema.leaves if leaf.path == test.field), None)
-        return leaf if leaf is not None and leaf.max_repetition_level == 0 else None
+        if leaf is None or leaf.max_repetition_level:
+            return None
+        name = test.field[0]
+        stored = self._file.schema_arrow.field(leaf.root).type
+        return leaf if types_agree(stored, self._schema.field(name).type) else None
 
     def _by_constant(self, test: Test) -> RowRanges:
         name = test.field[0]

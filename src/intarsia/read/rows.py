@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, Where
+from intarsia.format.metadata import PageType
 from intarsia.format.page_header import num_values, read_page_header
+from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Root
 from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
 from intarsia.ranges import RowRanges
@@ -109,6 +111,8 @@ def _decode(
         for leaf, selection in zip(read.root.leaves, selections, strict=True):
             dictionary = next(parts) if selection.dictionary else None
             pages = [next(parts) for _ in selection.parts]
+            if dictionary is not None:
+                _check_dictionary(file, group, leaf, dictionary)
             _check_pages(file, group, leaf, selection, pages)
             file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
             chunk = file.chunk(group, leaf)
@@ -131,7 +135,15 @@ def _check_pages(
     pages: Sequence[memoryview],
 ) -> None:
     """A page index that is off by rows would give wrong answers: ask every page's own header."""
-    for count, page in zip(selection.page_rows, pages, strict=False):
+    index = file.known_offset_index(group, leaf)
+    if index is None or not len(index):
+        return
+    counts: Sequence[int] = selection.page_rows
+    if not counts:  # a whole chunk: its pages are told apart by the index
+        starts, stops = index.row_bounds(file.num_rows_in(group))
+        counts = (stops - starts).tolist()
+        pages = _pages_of(pages[0], index, selection.parts[0][0])
+    for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
         try:
             header, length = read_page_header(page)
             found = num_values(header)
@@ -139,8 +151,32 @@ def _check_pages(
         except FormatError:
             found, size = None, -1
         if found != count or size != page.nbytes:
-            file.distrust_page_index(group, leaf, f"a page of {count} rows has {found} values")
+            reason = f"page {number} of those read has {found} values, not {count}"
+            file.distrust_page_index(group, leaf, reason)
             raise PageIndexMistrust
+
+
+def _check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:
+    """What lies before the first page of a page index has to be one dictionary page."""
+    if file.known_offset_index(group, leaf) is None:
+        return
+    try:
+        header, length = read_page_header(data)
+        fits = length + header.compressed_page_size == data.nbytes
+        sound = header.type == PageType.DICTIONARY_PAGE and fits
+    except FormatError:
+        sound = False
+    if not sound:
+        reason = "there is more than a dictionary before its first page"
+        file.distrust_page_index(group, leaf, reason)
+        raise PageIndexMistrust
+
+
+def _pages_of(chunk: memoryview, index: OffsetIndex, start: int) -> list[memoryview]:
+    """The pages of a chunk's data that starts at ``start``."""
+    offsets = (index.offset - start).tolist()
+    sizes = index.compressed_page_size.tolist()
+    return [chunk[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
 
 
 def _cut(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import FormatError, PredicateError, Where
+from intarsia.errors import FormatError, PredicateError, Where, unknown_column
 from intarsia.format.schema import Root
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.pruning import Maybe, Pruning, pruning_of
@@ -37,12 +37,12 @@ class Filter:
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
         """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
+        check_is_expression(expression)
         node = read_expression(expression)
         paths = field_paths(node)
         for path in paths or ():
             if path[0] not in schema.names:
-                known = ", ".join(schema.names[:20])
-                raise PredicateError(f"column {'.'.join(path)!r} is not there; there are: {known}")
+                raise unknown_column(".".join(path), schema.names)
         columns = None if paths is None else tuple(dict.fromkeys(sorted(p[0] for p in paths)))
         # Some types are found not to compare only where there is a row, be it of NULLs.
         fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
@@ -85,6 +85,13 @@ class Request:
         return self.filter.pruning if self.filter else Maybe()
 
 
+def check_is_expression(filter_: object) -> None:
+    """Raise ``TypeError`` for text, tuples and whatever else a filter might be thought to be."""
+    if filter_ is not None and not isinstance(filter_, pc.Expression):
+        kind = type(filter_).__name__
+        raise TypeError(f"a filter is an Expression, not {kind}; explain takes SQL text as well")
+
+
 def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
     """The rows of ``table`` for which ``expression`` is true.
 
@@ -117,14 +124,18 @@ def scan_file(
     """
     given = 0  # rows before this one have been given: another attempt goes on from there
     while True:
+        trusted = file.distrusted
         try:
             candidates = planned
             if candidates is None:
-                candidates = plan_rows(file, request.pruning, constants).rows
+                pruned = plan_rows(file, request.pruning, constants, request.schema)
+                candidates = pruned.rows
             if rows is not None:
                 candidates = candidates & rows
             for unit in _units(file, candidates.clip(given, max(file.num_rows, given)), request):
                 table = _scan_unit(file, request, constants, unit)
+                if file.distrusted != trusted:  # found by another scan of the same file
+                    raise PageIndexMistrust
                 given = int(unit.stops[-1])
                 if table.num_rows:
                     yield table
@@ -139,9 +150,12 @@ def _scan_unit(
     if request.filter is None:
         return read_columns(file, request.schema, request.columns, constants, rows)
     found = read_columns(file, request.schema, request.filter_columns, constants, rows)
-    found = found.append_column(_ROW, pa.array(rows.rows()))
+    numbers = _ROW
+    while numbers in found.column_names:
+        numbers += "_"
+    found = found.append_column(numbers, pa.array(rows.rows()))
     found = evaluate(request.filter.expression, found)
-    matching = RowRanges.from_rows(found.column(_ROW).to_numpy())
+    matching = RowRanges.from_rows(found.column(numbers).to_numpy())
     rest = [name for name in request.all_columns if name not in request.filter_columns]
     if not matching:
         return request.output.empty_table()

@@ -18,12 +18,13 @@ from intarsia.errors import FormatError, Where
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan
 from intarsia.predicate.sql import parse_where
-from intarsia.read.dataset import dataset
+from intarsia.read.dataset import open_dataset
 from intarsia.read.file import open_file
+from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.scan import Filter, Request, scan_file
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.storage import PathLike
+from intarsia.storage import PathLike, list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +61,9 @@ def read(
     condition that does not fit it.
     """
     require_pyspark()
-    source = dataset(path, filesystem=filesystem)
+    found, files = list_files(path, filesystem)
+    base = folder_of(path)
+    source = open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
         first = source.schema.names[:1]
         return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
@@ -115,4 +118,5 @@ def _execute(plan: FilePlan, query: _Query) -> Iterator[pa.RecordBatch]:
     wanted = None if query.where is None else Filter.of(query.where, query.schema)
     request = Request(query.schema, query.columns, wanted)
     for table in scan_file(file, request, plan.constants, planned=plan.rows):
-        yield from table.cast(query.output).to_batches()
+        # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
+        yield from table.cast(query.output, safe=False).to_batches()

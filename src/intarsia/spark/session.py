@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
-_INSTALL = "pip install 'intarsia[spark]'"
+_INSTALL = "install the extra, intarsia[spark]"
 _DEFAULTS = {
     # Halves what a Python task costs.
     "spark.python.unix.domain.socket.enabled": "true",

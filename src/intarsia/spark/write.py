@@ -26,8 +26,10 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from intarsia.errors import IndexSpecError, PathError, PredicateError
+from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
 from intarsia.index.kind import InvertedKind, index_name
+from intarsia.index.registry import kinds_of
+from intarsia.read.folders import NULL_FOLDER
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, nullable
 from intarsia.storage import PathLike, list_files, resolve
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 ROW_GROUP_ROWS = 1024 * 1024
 ROW_GROUP_BYTES = 256 * 1024 * 1024
 """A row group is closed at either: rows, or bytes of Arrow memory."""
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 _MANIFEST = "path string, rows bigint, bytes bigint"
 _MODES = ("error", "append")
@@ -73,7 +74,7 @@ def write(
     df: DataFrame,
     path: PathLike,
     *,
-    indexes: Sequence[InvertedKind] = (),
+    indexes: Sequence[InvertedKind | str] = (),
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     rows_per_page: int = PAGE_ROWS,
@@ -87,30 +88,57 @@ def write(
     are not there, ``PathError`` for a path that cannot be written to.
     """
     require_pyspark()
+    partition_by, cluster_by = _names(partition_by), _names(cluster_by)
     job = _job(df, path, indexes, partition_by, cluster_by, rows_per_page)
     target = Path(job.folder).parent
     _check_target(target, mode)
     order = [*partition_by, *cluster_by]
     if order:
         df = df.repartitionByRange(*order).sortWithinPartitions(*order)
-    above = [folder for folder in (target, *target.parents) if not folder.exists()]
+    made = _make_folders(Path(job.folder))
     try:
-        os.makedirs(job.folder)
         manifest = df.mapInArrow(lambda batches: _write_task(batches, job), _MANIFEST).collect()
         files = [WrittenFile(row.path, row.rows, row.bytes) for row in manifest]
         return _publish(job, target, files or _empty(job))
     except BaseException:
-        if above:
-            shutil.rmtree(above[-1], ignore_errors=True)
+        shutil.rmtree(job.folder, ignore_errors=True)
+        _remove_empty(made)
         raise
     finally:
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
+def _make_folders(folder: Path) -> list[Path]:
+    """Make ``folder`` and what is missing above it; returns what was made, the deepest first."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        _remove_empty(missing)
+        raise PathError(f"{folder.parent}: cannot be written to: {error}") from error
+    return missing
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, the deepest first, up to the first that holds something of someone else's."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    """Column names; one name may stand alone."""
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
 def _job(
     df: DataFrame,
     path: PathLike,
-    indexes: Sequence[InvertedKind],
+    indexes: Sequence[InvertedKind | str],
     partition_by: Sequence[str],
     cluster_by: Sequence[str],
     rows_per_page: int,
@@ -121,22 +149,22 @@ def _job(
         if [*partition_by, *cluster_by].count(name) > 1:
             raise PredicateError(f"column {name!r} is named twice in partition_by and cluster_by")
         if name not in df.columns:
-            known = ", ".join(df.columns[:20])
-            raise PredicateError(f"column {name!r} is not there; there are: {known}")
+            raise unknown_column(name, df.columns)
     whole = arrow_schema(df.schema)
     schema = pa.schema([nullable(field) for field in whole if field.name not in partition_by])
     if not len(schema):
         raise PredicateError("every column is in partition_by; nothing is left to write")
-    for kind in indexes:
+    kinds = kinds_of(indexes)
+    for kind in kinds:
         if kind.on in partition_by:
             name = index_name(kind.on, kind.kind)
             raise IndexSpecError(f"{path}: no index {name}: folders fix its column already")
-    check_fit(schema, indexes, str(path))
+    check_fit(schema, kinds, str(path))
     filesystem, where = resolve(path)
     if not isinstance(filesystem, pafs.LocalFileSystem):
         raise PathError(f"{path}: data sets are written to local folders only, so far")
     folder = f"{where}/_temporary-{secrets.token_hex(8)}"
-    parts = tuple(indexes), tuple(partition_by), tuple(cluster_by)
+    parts = tuple(kinds), tuple(partition_by), tuple(cluster_by)
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
     return _Job(folder, schema, *parts, rows_per_page, zone)
 
@@ -158,11 +186,27 @@ def _has_data(folder: Path) -> bool:
 
 
 def _publish(job: _Job, target: Path, files: list[WrittenFile]) -> list[WrittenFile]:
-    for file in files:
-        final = target / file.path
-        final.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(Path(job.folder, file.path), final)
-    (target / "_SUCCESS").touch()
+    """Move all files to where readers see them; where one cannot be, none stays.
+
+    Only a driver that is killed in the middle of this leaves a part of the files published.
+    """
+    published: list[Path] = []
+    made: list[Path] = []
+    try:
+        for folder in sorted({(target / file.path).parent for file in files}):
+            if not folder.exists():
+                made = [*_make_folders(folder), *made]
+        for file in files:
+            os.rename(Path(job.folder, file.path), target / file.path)
+            published.append(target / file.path)
+        (target / "_SUCCESS").touch()
+    except BaseException as error:
+        for path in published:
+            path.unlink(missing_ok=True)
+        _remove_empty(made)
+        if isinstance(error, OSError) and not isinstance(error, PathError):
+            raise PathError(f"{target}: cannot be written to: {error}") from error
+        raise
     return files
 
 
@@ -197,8 +241,8 @@ def _write_task(batches: Iterator[pa.RecordBatch], job: _Job) -> Iterator[pa.Rec
 def _write_file(path: Path, tables: Iterator[pa.Table], job: _Job) -> int:
     rows = 0
     names = job.schema.names
-    sorting = [pq.SortingColumn(names.index(name)) for name in job.cluster_by if name in names]
     options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page}
+    sorting = _sorting_columns(job)
     if sorting:
         options["sorting_columns"] = sorting
     with open_writer(job.schema, path, job.indexes, **options) as writer:
@@ -206,6 +250,25 @@ def _write_file(path: Path, tables: Iterator[pa.Table], job: _Job) -> int:
             writer.write_table(group.select(names).cast(job.schema), row_group_size=len(group))
             rows += len(group)
     return rows
+
+
+def _sorting_columns(job: _Job) -> list[pq.SortingColumn]:
+    """What the footer says of the order: Spark puts NULL first, and knows no order of NaN."""
+    found = []
+    for name in job.cluster_by:
+        at = job.schema.get_field_index(name)
+        kind = job.schema.field(at).type
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+            break
+        leaf = sum(_num_leaves(field.type) for field in list(job.schema)[:at])
+        found.append(pq.SortingColumn(leaf, nulls_first=True))
+    return found
+
+
+def _num_leaves(kind: pa.DataType) -> int:
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_num_leaves(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -256,7 +319,7 @@ def _runs(batches: Iterator[pa.RecordBatch], job: _Job) -> Iterator[tuple[str, p
 def _folder(rows: pa.Table, job: _Job) -> str:
     """``day=1/city=New York`` of rows that agree in these columns; ``""`` without any."""
     pairs = ((name, _text(rows.column(name)[0], job.time_zone)) for name in job.partition_by)
-    return "/".join(f"{_escaped(name)}={_escaped(text) or _NULL_FOLDER}" for name, text in pairs)
+    return "/".join(f"{_escaped(name)}={_escaped(text) or NULL_FOLDER}" for name, text in pairs)
 
 
 def _text(value: pa.Scalar, time_zone: str) -> str:

@@ -23,9 +23,10 @@ from intarsia.index.directory import (
     encode_directory,
 )
 from intarsia.index.kind import InvertedKind
+from intarsia.index.registry import kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
-from intarsia.storage import FileSource, PathLike, copy_into, list_files, replacing
+from intarsia.storage import PathLike, copy_into, list_files, replacing, version_of
 from intarsia.write.build import Built, build, check_indexes, new_file_id
 
 Progress = Callable[[str, int, int], None]
@@ -44,18 +45,21 @@ class IndexReport:
 
 def add_indexes(
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[InvertedKind],
+    indexes: Sequence[InvertedKind | str],
     *,
     filesystem: Any = None,
     progress: Progress | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
 
+    An index is an object, ``Lookup("trace_id")``, or text, ``"trace_id:lookup"``.
+
     A file keeps all its bytes; what is new is appended to a copy that then takes its place at once.
     An index of the same name is replaced. Every file is checked before the first one is changed.
     Raises ``IndexSpecError`` for an index that cannot be built, ``FormatError`` for a file that is
     not Parquet or must not be changed, ``PathError`` where there is none.
     """
+    indexes = kinds_of(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
     found, files = list_files(path, filesystem)
@@ -88,12 +92,13 @@ def _check(file: OpenedFile, indexes: Sequence[InvertedKind]) -> None:
 
 
 def _add_to_file(path: str, indexes: Sequence[InvertedKind], filesystem: Any) -> IndexReport:
+    version = version_of(path, filesystem)
     file = open_file(path, filesystem)
-    source = FileSource(filesystem, path)
     file_id = file.directory.file_id if file.directory else new_file_id()
     tail = appended(file, [build(file, kind, file_id) for kind in indexes], file_id)
-    with replacing(path, filesystem) as create, create() as out:
-        copy_into(source, out)
+    # The bytes come from the handle the footer came from: the file may be another one by now.
+    with replacing(path, filesystem, unless_changed_since=version) as create, create() as out:
+        copy_into(file.source, out)
         out.write(tail)
     return _report(open_file(path, filesystem))
 

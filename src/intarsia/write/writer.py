@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import PathError
 from intarsia.index.kind import InvertedKind
+from intarsia.index.registry import kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
@@ -39,7 +40,7 @@ def write_table(
     table: pa.Table,
     where: PathLike,
     *,
-    indexes: Sequence[InvertedKind] = (),
+    indexes: Sequence[InvertedKind | str] = (),
     filesystem: Any = None,
     **options: Any,
 ) -> None:
@@ -58,7 +59,7 @@ def write_table(
 def open_writer(
     schema: pa.Schema,
     where: PathLike,
-    indexes: Sequence[InvertedKind] = (),
+    indexes: Sequence[InvertedKind | str] = (),
     *,
     filesystem: Any = None,
     **options: Any,
@@ -72,12 +73,15 @@ def open_writer(
         raise PathError(f"{path}: new files are written to local folders only, so far")
     if not Path(path).parent.is_dir():
         raise PathError(f"{Path(path).parent}: there is no such folder to write to")
+    if Path(path).is_dir():
+        raise PathError(f"{path}: there is a folder where the file is to be")
+    kinds = kinds_of(indexes)
     settings = DEFAULTS | options
     if settings["max_rows_per_page"] < 1:
         raise ValueError(
             f"max_rows_per_page must be at least 1, not {settings['max_rows_per_page']}"
         )
-    check_fit(schema, indexes, path)
+    check_fit(schema, kinds, path)
     with replacing(path, found) as create:
         out = create()
         temporary = out.name
@@ -87,10 +91,10 @@ def open_writer(
             pq.ParquetWriter(sink, schema, **settings) as writer,
         ):
             yield writer
-        if indexes:
+        if kinds:
             file = open_file(temporary, found)
             file_id = new_file_id()
-            tail = appended(file, [build(file, kind, file_id) for kind in indexes], file_id)
+            tail = appended(file, [build(file, kind, file_id) for kind in kinds], file_id)
             with open(temporary, "ab") as append:
                 append.write(tail)
 

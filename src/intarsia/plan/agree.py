@@ -1,0 +1,39 @@
+"""Do a file's values and a data set's compare alike?
+
+A filter is evaluated on values in the data set's type; bounds and indexes are about values in the
+file's. What they say carries over where the step from one to the other keeps every value and every
+comparison.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+_FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+
+
+def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
+    """Is reading ``stored`` as ``seen`` exact for every value it does not refuse?"""
+    if stored.equals(seen):
+        return True
+    if pa.types.is_dictionary(stored) or pa.types.is_dictionary(seen):
+        return types_agree(_decoded(stored), _decoded(seen))
+    if pa.types.is_integer(stored) and pa.types.is_integer(seen):
+        return True
+    if pa.types.is_floating(stored) and pa.types.is_floating(seen):
+        return bool(stored.bit_width <= seen.bit_width)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(seen):
+        return bool(stored.scale <= seen.scale)
+    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(seen):
+        zoned = (stored.tz is None) == (seen.tz is None)
+        return zoned and _FINENESS[stored.unit] <= _FINENESS[seen.unit]
+    return _is_text(stored) and _is_text(seen)
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(kind) for check in checks)

@@ -1,0 +1,72 @@
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.footer import framed, read_footer
+from intarsia.format.metadata import FileMetaData, RowGroup
+from intarsia.format.thrift import encode
+from intarsia.source import BufferSource
+
+
+def stored(table):
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("rows", [2**40, 2**62, 2**63 - 1, 0, 7])
+def test_rows_that_only_the_footer_claims_are_not_believed(rows):
+    data = stored(pa.table({"n": [1, 2, 3]}))
+    footer = read_footer(BufferSource(data))
+    (group,) = footer.metadata.row_groups
+    claimed = RowGroup(columns=group.columns, total_byte_size=1, num_rows=rows)
+    metadata = FileMetaData(
+        version=2,
+        schema=footer.metadata.schema,
+        num_rows=rows,
+        row_groups=[claimed, claimed, claimed],
+    )
+    with pytest.raises(ia.FormatError, match=r"3 values for .* rows|more rows than"):
+        ia.ParquetFile(BufferSource(data[: footer.offset] + framed(encode(metadata))))
+
+
+def test_a_column_may_be_called_what_row_numbers_are_called_inside(tmp_path):
+    table = pa.table({"__intarsia_row": [5, 6, 7], "n": [1, 2, 3]})
+    file = ia.ParquetFile(BufferSource(stored(table)))
+    filter_ = pc.field("__intarsia_row") == 6
+    assert file.read(filter=filter_).equals(table.filter(filter_))
+
+
+def test_a_file_overwritten_in_a_store_is_read_as_it_is_now():
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/overwritten/t.parquet", stored(pa.table({"n": [1, 2, 3]})))
+    source = ia.dataset("/overwritten", filesystem=memory)
+    assert source.count_rows(pc.field("n") > 0) == 3
+    memory.pipe("/overwritten/t.parquet", stored(pa.table({"n": [7, 8, 9, 10, 11]})))
+    assert source.count_rows(pc.field("n") > 0) == 5
+
+
+@pytest.mark.parametrize("filter_", ["n = 1", [("n", "=", 1)], 7])
+def test_a_filter_that_is_no_expression_is_refused_by_name(tmp_path, filter_):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(stored(pa.table({"n": [1]})))
+    for read in (ia.ParquetFile(path).read, ia.dataset(path).to_table):
+        with pytest.raises(TypeError, match="a filter is an Expression"):
+            read(filter=filter_)
+        with pytest.raises(TypeError, match="a list of names"):
+            read(columns="n", filter=pc.field("n") == 1)
+
+
+def test_a_column_and_a_row_that_are_not_there_are_named():
+    file = ia.ParquetFile(BufferSource(stored(pa.table({"n": [1]}))))
+    with pytest.raises(ia.PredicateError, match="'m' is not there; there are: n"):
+        file.read(["m"])
+    with pytest.raises(IndexError, match="row 4 of 1"):
+        file.read(rows=ia.RowRanges.of((0, 5)))
+    with pytest.raises(IndexError, match="no column 'm'"):
+        file.page_index(0, "m")
+    with pytest.raises(IndexError, match="1 row groups"):
+        file.page_index(3, "n")
