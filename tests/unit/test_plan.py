@@ -75,3 +75,9 @@ def test_what_is_read_is_no_more_than_what_was_planned_but_for_metadata(lake):
 def test_figures_add_up():
     one = Figures(files=Amount(1, 2), rows=Amount(3, 4))
     assert one + one == Figures(files=Amount(2, 4), rows=Amount(6, 8))
+
+
+def test_batches_are_no_larger_than_asked_for(lake):
+    batches = list(ia.dataset(lake).to_batches(filter=pc.field("n") >= 0, batch_size=700))
+    assert max(batch.num_rows for batch in batches) == 700
+    assert sum(batch.num_rows for batch in batches) == 30_000

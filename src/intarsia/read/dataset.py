@@ -40,6 +40,7 @@ _SCAN_OPTIONS = {
     "cache_metadata",
     "memory_pool",
 }
+_BATCH_ROWS = 131_072
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment", "__filename")
 
 
@@ -187,7 +188,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         columns: Sequence[str] | dict[str, pc.Expression] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
-        batch_size: int = 131_072,
+        batch_size: int = _BATCH_ROWS,
         **options: Any,
     ) -> pads.Scanner:
         """A scanner. One with a filter can be consumed once, as ``Scanner.from_batches`` can.
@@ -229,7 +230,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if wanted is None or _is_special(columns):
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
             return batches
-        return self._scan(columns, wanted)[1]
+        _, found = self._scan(columns, wanted)
+        size = options.get("batch_size", _BATCH_ROWS)
+        return (part for b in found for part in pa.Table.from_batches([b]).to_batches(size))
 
     def head(
         self,
@@ -317,13 +320,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             yield from table.to_batches()
 
     def _tables(self, request: Request) -> Iterator[pa.Table]:
+        """The matching rows, file by file; files of folders that cannot match are not opened."""
         for file in self._files:
-            yield from self.scan_one(file.path, file.constants, request)
-
-    def scan_one(self, path: str, constants: Constants, request: Request) -> Iterator[pa.Table]:
-        """The matching rows of one file of the data set."""
-        if folder_might_match(request.pruning, constants):
-            yield from scan_file(self._cache.get(path), request, constants)
+            if folder_might_match(request.pruning, file.constants):
+                yield from scan_file(self._cache.get(file.path), request, file.constants)
 
     def _candidates(self, file: _File, request: Request) -> bool:
         if not folder_might_match(request.pruning, file.constants):
@@ -342,7 +342,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         ``filter`` is an Expression or a SQL condition. Files of folders that cannot match are not
         opened, nor counted in the figures' totals. The plan's bytes are those of the candidate
-        rows in all columns involved; a scan, which reads the filter's columns first, reads no more.
+        rows in all columns involved; a scan reads the filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
         files = (f for f in self._files if folder_might_match(request.pruning, f.constants))
