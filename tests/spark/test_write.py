@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -491,3 +493,20 @@ def test_nanoseconds_are_read_to_the_microsecond(spark, tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     found = ias.read(spark, tmp_path, where="ts IS NOT NULL").toArrow()["ts"]
     assert found.cast(pa.int64()).to_pylist() == [1, 2]
+
+
+def test_a_task_that_outlives_its_failed_job_leaves_nothing(spark, tmp_path):
+    def slow_or_failing(batches):
+        for batch in batches:
+            if batch.column(0)[0].as_py() == 0:
+                raise RuntimeError("boom")
+            for i in range(20):
+                time.sleep(0.05)
+                yield pa.record_batch({"id": [i], "part": [i]})
+
+    data = spark.range(0, 2, 1, 2).mapInArrow(slow_or_failing, "id long, part long")
+    for _ in range(3):
+        with pytest.raises(PySparkException):
+            ias.write(data, tmp_path / "new" / "lake")
+        time.sleep(1.5)
+        assert everything_under(tmp_path) == []

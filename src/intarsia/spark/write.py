@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 import zoneinfo
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ ROW_GROUP_BYTES = 256 * 1024 * 1024
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 _MANIFEST = "path string, rows bigint, bytes bigint"
 _MODES = ("error", "append")
+_DISCARD_TRIES = 100
+_DISCARD_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,20 @@ def write(
         files = [WrittenFile(row.path, row.rows, row.bytes) for row in manifest]
         return _publish(job, target, files or _empty(job))
     except BaseException:
-        shutil.rmtree(job.folder, ignore_errors=True)
+        _discard(Path(job.folder))
         _remove_empty(made)
         raise
     finally:
-        shutil.rmtree(job.folder, ignore_errors=True)
+        _discard(Path(job.folder))
+
+
+def _discard(folder: Path) -> None:
+    """Remove a job's folder. Tasks may still write to it, for a while, when another one failed."""
+    for _ in range(_DISCARD_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(_DISCARD_PAUSE_SECONDS)
 
 
 def _make_folders(folder: Path) -> list[Path]:
@@ -232,10 +244,17 @@ def _write_task(batches: Iterator[pa.RecordBatch], job: _Job) -> Iterator[pa.Rec
     for folder, tables in _by_folder(batches, job):
         name = f"part-{number:05}-{secrets.token_hex(8)}.parquet"
         path = Path(job.folder, folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_below(Path(job.folder), folder)
         rows = _write_file(path, tables, job)
         entry = {"path": str(Path(folder, name)), "rows": rows, "bytes": os.path.getsize(path)}
         yield pa.RecordBatch.from_pylist([entry])
+
+
+def _make_below(job_folder: Path, folder: str) -> None:
+    """Make a partition's folder, but not the job's: where that is gone, the job has failed."""
+    for part in Path(folder).parts:
+        job_folder = job_folder / part
+        job_folder.mkdir(exist_ok=True)
 
 
 def _write_file(path: Path, tables: Iterator[pa.Table], job: _Job) -> int:
