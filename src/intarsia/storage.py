@@ -53,7 +53,7 @@ class FileSource:
         self.filesystem, self.path = filesystem, path
         self.count = IOCount()
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._gap = LOCAL_GAP_BYTES if self.is_local else REMOTE_GAP_BYTES
+        self._gap = gap_bytes(filesystem)
         self._lock = threading.Lock()
         self._handle: pa.NativeFile | None = None
         self._size: int | None = None
@@ -105,6 +105,12 @@ class FileSource:
         if len(data) != length:
             raise FormatError("the file became shorter while it was read", Where(self.path))
         return memoryview(data)
+
+
+def gap_bytes(filesystem: pafs.FileSystem) -> int:
+    """How many bytes apart two ranges may be and still be read in one request."""
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    return LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES
 
 
 def _opened(filesystem: pafs.FileSystem, path: str) -> pa.NativeFile:

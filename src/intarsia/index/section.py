@@ -36,7 +36,7 @@ from intarsia.decode.splice import (
 )
 from intarsia.errors import FormatError
 from intarsia.format.footer import MAGIC
-from intarsia.format.metadata import ColumnMetaData, FileMetaData
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData
 from intarsia.format.order import order_of
 from intarsia.format.page_index import OffsetIndex, read_column_index, read_offset_index
 from intarsia.format.schema import read_schema
@@ -193,7 +193,7 @@ class Section:
         key, granule = metadata.row_groups[0].columns
         self._key, self._granule = (
             _Pages(
-                _needed(chunk.meta_data, "metadata"),
+                _metadata(chunk),
                 read_offset_index(
                     _part(meta, start, chunk.offset_index_offset, chunk.offset_index_length)
                 ),
@@ -283,7 +283,7 @@ def _part(meta: memoryview, start: int, offset: int | None, length: int | None) 
     return meta[offset - start : offset - start + length]
 
 
-def _needed(value: ColumnMetaData | None, what: str) -> ColumnMetaData:
-    if value is None:
-        raise FormatError(f"a chunk without {what}")
-    return value
+def _metadata(chunk: ColumnChunk) -> ColumnMetaData:
+    if chunk.meta_data is None:
+        raise FormatError("a chunk without metadata")
+    return chunk.meta_data

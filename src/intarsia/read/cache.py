@@ -7,8 +7,9 @@ from collections import OrderedDict
 
 import pyarrow.fs as pafs
 
+from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
-from intarsia.storage import FileSource, Version, version_of
+from intarsia.storage import Version, version_of
 
 _KEPT = 128
 
@@ -29,8 +30,7 @@ class FileCache:
             if file is not None and version is not None and known == version:
                 self._kept.move_to_end(path)
                 return file
-        source = FileSource(self._filesystem, path)
-        file = OpenedFile(source, path, source.tail_bytes)
+        file = open_file(path, self._filesystem)
         with self._lock:
             self._kept[path] = version, file
             while len(self._kept) > _KEPT:

@@ -29,7 +29,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
 from intarsia.read.scan import Filter, Request, check_is_expression, roots_of, scan_file
 from intarsia.read.stream import Stream
-from intarsia.storage import LOCAL_GAP_BYTES, REMOTE_GAP_BYTES, FileSource, PathLike, list_files
+from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
 
 _SCAN_OPTIONS = {
     "batch_size",
@@ -196,11 +196,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Further ``options`` are pyarrow's; those about threads and read-ahead apply to scans without
         a filter.
         """
-        wanted = self._wanted(filter, options)
-        self._check(columns)
-        if wanted is None or _is_special(columns):
+        scan = self._scan(columns, filter, options)
+        if scan is None:
             return super().scanner(columns, filter, batch_size, **options)
-        schema, batches = self._scan(columns, wanted)
+        schema, batches = scan
         reader = pa.RecordBatchReader.from_batches(schema, Stream(batches))
         return pads.Scanner.from_batches(reader, batch_size=batch_size)
 
@@ -211,11 +210,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The matching rows as a table."""
-        wanted = self._wanted(filter, options)
-        self._check(columns)
-        if wanted is None or _is_special(columns):
+        scan = self._scan(columns, filter, options)
+        if scan is None:
             return super().to_table(columns, filter, **options)
-        schema, batches = self._scan(columns, wanted)
+        schema, batches = scan
         return pa.Table.from_batches(list(batches), schema)
 
     def to_batches(
@@ -225,12 +223,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows as record batches, read as they are asked for."""
-        wanted = self._wanted(filter, options)
-        self._check(columns)
-        if wanted is None or _is_special(columns):
+        scan = self._scan(columns, filter, options)
+        if scan is None:
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
             return batches
-        _, found = self._scan(columns, wanted)
+        _, found = scan
         size = options.get("batch_size", _BATCH_ROWS)
         return (part for b in found for part in pa.Table.from_batches([b]).to_batches(size))
 
@@ -242,11 +239,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found."""
-        wanted = self._wanted(filter, options)
-        self._check(columns)
-        if wanted is None or _is_special(columns):
+        scan = self._scan(columns, filter, options)
+        if scan is None:
             return super().head(num_rows, columns, filter, **options)
-        schema, batches = self._scan(columns, wanted)
+        schema, batches = scan
         found: list[pa.RecordBatch] = []
         while num_rows > 0 and (batch := next(batches, None)) is not None:
             found.append(batch.slice(0, num_rows))
@@ -276,12 +272,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return wanted
 
     def _scan(
-        self, columns: Sequence[str] | dict[str, pc.Expression] | None, filter_: pc.Expression
-    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
+        self,
+        columns: Sequence[str] | dict[str, pc.Expression] | None,
+        filter_: pc.Expression | None,
+        options: Collection[str],
+    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]] | None:
+        """The matching rows, and their schema; None for a scan that is pyarrow's own."""
+        wanted = self._wanted(filter_, options)
+        self._check(columns)
+        if wanted is None or _is_special(columns):
+            return None
         if isinstance(columns, dict):
-            return self._project(columns, filter_)
+            return self._project(columns, wanted)
         names = self.schema.names if columns is None else list(columns)
-        request = self._request(names, filter_)
+        request = self._request(names, wanted)
         return request.output, self._batches(request)
 
     def _project(
@@ -413,8 +417,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         opened = self._cache.get(file.path)
         candidates = plan_rows(opened, request.pruning, file.constants, self.schema)
         wanted = [name for name in request.all_columns if name not in file.constants]
-        is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
-        gap = LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES
+        gap = gap_bytes(self.filesystem)
         return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
 
 

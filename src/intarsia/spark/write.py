@@ -102,13 +102,13 @@ def write(
     try:
         manifest = df.mapInArrow(lambda batches: _write_task(batches, job), _MANIFEST).collect()
         files = [WrittenFile(row.path, row.rows, row.bytes) for row in manifest]
-        return _publish(job, target, files or _empty(job))
+        published = _publish(job, target, files or _empty(job))
     except BaseException:
         _discard(Path(job.folder))
         _remove_empty(made)
         raise
-    finally:
-        _discard(Path(job.folder))
+    _discard(Path(job.folder))
+    return published
 
 
 def _discard(folder: Path) -> None:
