@@ -113,10 +113,16 @@ def test_both_ways_of_decoding_an_offset_index_agree(footers):
     assert compared > 500
 
 
+def decodable(structs):
+    for i in range(len(structs)):
+        with contextlib.suppress(FormatError):
+            yield structs[i]
+
+
 def compare_offset_indexes(name, footer):
     compared = 0
     for group in footer.metadata.row_groups:
-        for chunk in group.columns:
+        for chunk in decodable(group.columns):
             if chunk.offset_index_offset is None or not chunk.offset_index_length:
                 continue
             place = (chunk.offset_index_offset, chunk.offset_index_length)

@@ -6,9 +6,23 @@ values nobody knows yet; the enums below name the known ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
-from intarsia.format.thrift import BINARY, BOOL, I8, I16, I32, I64, STRING, field, list_of, struct
+from intarsia.format.thrift import (
+    BINARY,
+    BOOL,
+    DOUBLE,
+    I8,
+    I16,
+    I32,
+    I64,
+    STRING,
+    field,
+    list_of,
+    struct,
+    structs_of,
+)
 
 
 class Type(IntEnum):
@@ -88,6 +102,14 @@ class PageType(IntEnum):
     DATA_PAGE_V2 = 3
 
 
+class EdgeInterpolationAlgorithm(IntEnum):
+    SPHERICAL = 0
+    VINCENTY = 1
+    THOMAS = 2
+    ANDOYER = 3
+    KARNEY = 4
+
+
 class BoundaryOrder(IntEnum):
     UNORDERED = 0
     ASCENDING = 1
@@ -137,6 +159,22 @@ class IntType:
 
 
 @struct
+class VariantType:
+    specification_version: int | None = field(1, I8)
+
+
+@struct
+class GeometryType:
+    crs: str | None = field(1, STRING)
+
+
+@struct
+class GeographyType:
+    crs: str | None = field(1, STRING)
+    algorithm: int | None = field(2, I32)
+
+
+@struct
 class LogicalType:
     """A union: at most one member is set; none, where the file's is newer than this list."""
 
@@ -154,9 +192,10 @@ class LogicalType:
     BSON: Empty | None = field(13, Empty)
     UUID: Empty | None = field(14, Empty)
     FLOAT16: Empty | None = field(15, Empty)
-    VARIANT: Empty | None = field(16, Empty)
-    GEOMETRY: Empty | None = field(17, Empty)
-    GEOGRAPHY: Empty | None = field(18, Empty)
+    VARIANT: VariantType | None = field(16, VariantType)
+    GEOMETRY: GeometryType | None = field(17, GeometryType)
+    GEOGRAPHY: GeographyType | None = field(18, GeographyType)
+    FILE: Empty | None = field(19, Empty)
 
 
 @struct
@@ -184,6 +223,31 @@ class Statistics:
     is_max_value_exact: bool | None = field(7, BOOL)
     is_min_value_exact: bool | None = field(8, BOOL)
     nan_count: int | None = field(9, I64)
+
+
+@struct
+class SizeStatistics:
+    unencoded_byte_array_data_bytes: int | None = field(1, I64)
+    repetition_level_histogram: list[int] | None = field(2, list_of(I64))
+    definition_level_histogram: list[int] | None = field(3, list_of(I64))
+
+
+@struct
+class BoundingBox:
+    xmin: float = field(1, DOUBLE, required=True)
+    xmax: float = field(2, DOUBLE, required=True)
+    ymin: float = field(3, DOUBLE, required=True)
+    ymax: float = field(4, DOUBLE, required=True)
+    zmin: float | None = field(5, DOUBLE)
+    zmax: float | None = field(6, DOUBLE)
+    mmin: float | None = field(7, DOUBLE)
+    mmax: float | None = field(8, DOUBLE)
+
+
+@struct
+class GeospatialStatistics:
+    bbox: BoundingBox | None = field(1, BoundingBox)
+    geospatial_types: list[int] | None = field(2, list_of(I32))
 
 
 @struct
@@ -215,6 +279,7 @@ class ColumnMetaData:
     num_values: int = field(5, I64, required=True)
     total_uncompressed_size: int = field(6, I64, required=True)
     total_compressed_size: int = field(7, I64, required=True)
+    key_value_metadata: list[KeyValue] | None = field(8, list_of(KeyValue))
     data_page_offset: int = field(9, I64, required=True)
     index_page_offset: int | None = field(10, I64)
     dictionary_page_offset: int | None = field(11, I64)
@@ -222,6 +287,8 @@ class ColumnMetaData:
     encoding_stats: list[PageEncodingStats] | None = field(13, list_of(PageEncodingStats))
     bloom_filter_offset: int | None = field(14, I64)
     bloom_filter_length: int | None = field(15, I32)
+    size_statistics: SizeStatistics | None = field(16, SizeStatistics)
+    geospatial_statistics: GeospatialStatistics | None = field(17, GeospatialStatistics)
 
     @property
     def start(self) -> int:
@@ -236,6 +303,20 @@ class ColumnMetaData:
 
 
 @struct
+class EncryptionWithColumnKey:
+    path_in_schema: list[str] = field(1, list_of(STRING), required=True)
+    key_metadata: bytes | None = field(2, BINARY)
+
+
+@struct
+class ColumnCryptoMetaData:
+    """A union: which key a column is encrypted with."""
+
+    ENCRYPTION_WITH_FOOTER_KEY: Empty | None = field(1, Empty)
+    ENCRYPTION_WITH_COLUMN_KEY: EncryptionWithColumnKey | None = field(2, EncryptionWithColumnKey)
+
+
+@struct
 class ColumnChunk:
     file_path: str | None = field(1, STRING)
     file_offset: int | None = field(2, I64)
@@ -244,13 +325,13 @@ class ColumnChunk:
     offset_index_length: int | None = field(5, I32)
     column_index_offset: int | None = field(6, I64)
     column_index_length: int | None = field(7, I32)
-    crypto_metadata: Empty | None = field(8, Empty)
+    crypto_metadata: ColumnCryptoMetaData | None = field(8, ColumnCryptoMetaData)
     encrypted_column_metadata: bytes | None = field(9, BINARY)
 
 
 @struct
 class RowGroup:
-    columns: list[ColumnChunk] = field(1, list_of(ColumnChunk), required=True)
+    columns: Sequence[ColumnChunk] = field(1, structs_of(ColumnChunk), required=True)
     total_byte_size: int = field(2, I64, required=True)
     num_rows: int = field(3, I64, required=True)
     sorting_columns: list[SortingColumn] | None = field(4, list_of(SortingColumn))
@@ -269,15 +350,40 @@ class ColumnOrder:
 
 
 @struct
+class AesGcm:
+    """``AesGcmV1`` and ``AesGcmCtrV1``, which have the same fields."""
+
+    aad_prefix: bytes | None = field(1, BINARY)
+    aad_file_unique: bytes | None = field(2, BINARY)
+    supply_aad_prefix: bool | None = field(3, BOOL)
+
+
+@struct
+class EncryptionAlgorithm:
+    """A union."""
+
+    AES_GCM_V1: AesGcm | None = field(1, AesGcm)
+    AES_GCM_CTR_V1: AesGcm | None = field(2, AesGcm)
+
+
+@struct
+class FileCryptoMetaData:
+    """What precedes an encrypted footer."""
+
+    encryption_algorithm: EncryptionAlgorithm = field(1, EncryptionAlgorithm, required=True)
+    key_metadata: bytes | None = field(2, BINARY)
+
+
+@struct
 class FileMetaData:
     version: int = field(1, I32, required=True)
     schema: list[SchemaElement] = field(2, list_of(SchemaElement), required=True)
     num_rows: int = field(3, I64, required=True)
-    row_groups: list[RowGroup] = field(4, list_of(RowGroup), required=True)
+    row_groups: Sequence[RowGroup] = field(4, structs_of(RowGroup), required=True)
     key_value_metadata: list[KeyValue] | None = field(5, list_of(KeyValue))
     created_by: str | None = field(6, STRING)
     column_orders: list[ColumnOrder] | None = field(7, list_of(ColumnOrder))
-    encryption_algorithm: Empty | None = field(8, Empty)
+    encryption_algorithm: EncryptionAlgorithm | None = field(8, EncryptionAlgorithm)
     footer_signing_key_metadata: bytes | None = field(9, BINARY)
 
     def key_value(self, key: str) -> str | None:
@@ -340,6 +446,7 @@ class OffsetIndexStruct:
     """``OffsetIndex`` as stored; ``page_index.OffsetIndex`` is what readers use."""
 
     page_locations: list[PageLocation] = field(1, list_of(PageLocation), required=True)
+    unencoded_byte_array_data_bytes: list[int] | None = field(2, list_of(I64))
 
 
 @struct
@@ -354,3 +461,32 @@ class ColumnIndexStruct:
     repetition_level_histograms: list[int] | None = field(6, list_of(I64))
     definition_level_histograms: list[int] | None = field(7, list_of(I64))
     nan_counts: list[int] | None = field(8, list_of(I64))
+
+
+@struct
+class BloomFilterAlgorithm:
+    """A union."""
+
+    BLOCK: Empty | None = field(1, Empty)
+
+
+@struct
+class BloomFilterHash:
+    """A union."""
+
+    XXHASH: Empty | None = field(1, Empty)
+
+
+@struct
+class BloomFilterCompression:
+    """A union."""
+
+    UNCOMPRESSED: Empty | None = field(1, Empty)
+
+
+@struct
+class BloomFilterHeader:
+    numBytes: int = field(1, I32, required=True)  # noqa: N815 # the specified name
+    algorithm: BloomFilterAlgorithm = field(2, BloomFilterAlgorithm, required=True)
+    hash: BloomFilterHash = field(3, BloomFilterHash, required=True)
+    compression: BloomFilterCompression = field(4, BloomFilterCompression, required=True)

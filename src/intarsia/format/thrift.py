@@ -1,16 +1,19 @@
 """Thrift's compact protocol: typed structures by Apache's ``thrift``, lossless edits by spans.
 
 ``decode`` and ``encode`` map frozen dataclasses, declared with ``struct`` and ``field``, through
-the C-accelerated compact protocol (its Python twin where the extension is missing). Fields nobody
-declared are skipped by ``decode``; what must survive bit for bit goes through ``spans`` and
-``replace_fields``, which move whole field values as the bytes they are.
+the C-accelerated compact protocol (its Python twin where the extension is missing). A struct that
+was decoded keeps its bytes, so that encoding it gives them back; ``amended`` changes some of its
+fields and moves all others, known or not, as the bytes they are. Long lists of structs, declared
+with ``structs_of``, are decoded element by element when asked for.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
 from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
 from thrift.Thrift import TType
@@ -38,6 +41,67 @@ def list_of(element: Any) -> tuple[int, Any]:
     return TType.LIST, (kind, arguments, False)
 
 
+class Structs(Sequence[T]):
+    """A list of structs of one class, each decoded when it is first asked for."""
+
+    __slots__ = ("_bounds", "_cls", "_data", "_known")
+
+    def __init__(
+        self, cls: type[T], data: bytes, bounds: Sequence[int], known: dict[int, T] | None = None
+    ) -> None:
+        """Element ``i`` is ``data[bounds[i]:bounds[i + 1]]``; ``known`` are decoded already."""
+        self._cls, self._data, self._bounds = cls, data, bounds
+        self._known: dict[int, T] = known or {}
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        position = range(len(self))[at]
+        found = self._known.get(position)
+        if found is None:
+            try:
+                found = self._known[position] = decode(self._cls, self.encoded(position))[0]
+            except FormatError as error:
+                raise FormatError(f"element {position}: {error.message}", error.where) from error
+        return found
+
+    def encoded(self, at: int) -> bytes:
+        """The bytes of one element."""
+        return self._data[self._bounds[at] : self._bounds[at + 1]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            (isinstance(other, Structs) and self.encoded(i) == other.encoded(i))
+            or self[i] == other[i]
+            for i in range(len(self))
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class _StructsKind(NamedTuple):
+    """The type of a list that is decoded element by element."""
+
+    element: type
+
+
+def structs_of(element: type) -> _StructsKind:
+    """The type of a list of a struct class that is decoded lazily, to ``Structs``."""
+    return _StructsKind(element)
+
+
 def field(number: int, kind: Any, *, required: bool = False) -> Any:
     """Declare field ``number`` of a struct. An optional field that is absent is ``None``."""
     metadata = {"number": number, "kind": kind}
@@ -49,14 +113,27 @@ def field(number: int, kind: Any, *, required: bool = False) -> Any:
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
     """Make ``cls`` a frozen dataclass that ``decode`` and ``encode`` understand."""
-    made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    declared = {f.metadata["number"]: f for f in _fields_of(made)}
-    spec: list[Any] = [None] * (max(declared, default=0) + 1)
-    for number, f in declared.items():
-        kind, arguments = _spelled(f.metadata["kind"])
-        spec[number] = (number, kind, f.name, arguments, None)
-    made.thrift_spec = tuple(spec)  # type: ignore[attr-defined]  # read by the thrift library
-    return made
+    cls.__annotations__["_encoded"] = bytes | None
+    cls._encoded = dataclasses.field(  # type: ignore[attr-defined]
+        default=None, init=False, repr=False, compare=False
+    )
+    made: Any = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    declared = [f for f in dataclasses.fields(made) if f.metadata]
+    numbers = {f.name: f.metadata["number"] for f in declared}
+    spec: list[Any] = [None] * (max(numbers.values(), default=0) + 1)
+    lists: dict[int, tuple[str, type]] = {}
+    for f in declared:
+        number, kind = numbers[f.name], f.metadata["kind"]
+        if isinstance(kind, _StructsKind):
+            lists[number] = (f.name, kind.element)
+        else:
+            spec[number] = (number, *_spelled(kind)[:1], f.name, _spelled(kind)[1], None)
+    made.thrift_spec = tuple(spec)  # read by the thrift library
+    made.thrift_lists, made.thrift_numbers = lists, numbers
+    # The library's Python twin of its C extension reads and writes nested structs by these.
+    made.read = classmethod(lambda cls, protocol: protocol.readStruct(cls, cls.thrift_spec, True))
+    made.write = lambda self, protocol: protocol.writeStruct(self, self.thrift_spec)
+    return made  # type: ignore[no-any-return]  # the class, with slots
 
 
 def _spelled(kind: Any) -> tuple[int, Any]:
@@ -66,47 +143,179 @@ def _spelled(kind: Any) -> tuple[int, Any]:
     return number, arguments
 
 
-def _fields_of(made: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(made)
-
-
 def _spec_of(cls: Any) -> tuple[Any, ...]:
     """What the thrift library reads and writes a struct by."""
     spec: tuple[Any, ...] = cls.thrift_spec
     return spec
 
 
+def _lists_of(cls: Any) -> dict[int, tuple[str, type]]:
+    """The lazy lists of a struct: names, and classes of elements, by field number."""
+    lists: dict[int, tuple[str, type]] = cls.thrift_lists
+    return lists
+
+
+class _Decoder:
+    """Apache's decoder over some bytes, to be used from any offset.
+
+    No container or string may claim more elements or bytes than there are, so allocation is bounded
+    by the input.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        limit = max(len(data), 1)
+        transport = TMemoryBuffer(data)
+        self.data, self._buffer = data, transport.cstringio_buf
+        self._protocol = TCompactProtocolAccelerated(
+            transport, string_length_limit=limit, container_length_limit=limit
+        )
+        self._fast = self._protocol._fast_decode
+        if self._fast is not None:
+            self._skip = functools.partial(self._fast, None, self._protocol, [object, ()])
+        else:
+            self._skip = functools.partial(self._protocol.skip, TType.STRUCT)
+
+    def read(self, made: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
+        """A ``made`` with the fields of the struct at ``at``, and the offset behind it."""
+        self._buffer.seek(at)
+        if self._fast is not None:
+            value = self._fast(None, self._protocol, [made, spec])
+        else:
+            value = self._protocol.readStruct(made, spec, True)
+        return value, self._buffer.tell()
+
+    def bounds(self, at: int) -> list[int]:
+        """Where each element of the list at ``at`` begins; last, where the list ends."""
+        size, kind, at = _list_header(self.data, at)
+        bounds = [at]
+        if kind != _STRUCT:
+            for _ in range(size):
+                bounds.append(_skip(self.data, bounds[-1], kind, 0))
+            return bounds
+        self._buffer.seek(at)
+        skip, tell = self._skip, self._buffer.tell
+        for _ in range(size):
+            skip()
+            bounds.append(tell())
+        return bounds
+
+
 def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
     """The struct at the start of ``data`` and the number of bytes it takes.
 
-    Raises ``FormatError`` where the bytes are not that struct. No container or string may claim
-    more elements or bytes than ``data`` has, so allocation is bounded by the input.
+    Raises ``FormatError`` where the bytes are not that struct.
     """
-    transport = TMemoryBuffer(bytes(data))
-    limit = max(len(data), 1)
-    protocol = TCompactProtocolAccelerated(
-        transport, string_length_limit=limit, container_length_limit=limit
-    )
-    spec = _spec_of(cls)
+    raw = bytes(data)
     try:
-        if protocol._fast_decode is not None:
-            value = protocol._fast_decode(None, protocol, [cls, spec])
-        else:
-            value = protocol.readStruct(cls, spec, True)
+        if _lists_of(cls):
+            return _decode_with_lists(cls, _Decoder(raw), 0)
+        value, stop = _Decoder(raw).read(cls, _spec_of(cls), 0)
+        object.__setattr__(value, "_encoded", raw[:stop])
+        return value, stop
+    except FormatError:
+        raise
     except Exception as error:  # the library raises a dozen kinds on bad bytes
         reason = str(error) or type(error).__name__
         raise FormatError(f"not a valid {cls.__name__}: {reason}") from error
-    return value, transport.cstringio_buf.tell()
+
+
+def _decode_with_lists(cls: type[T], decoder: _Decoder, at: int) -> tuple[T, int]:
+    """A struct whose lazy lists are divided into their elements, and no more."""
+    lists, data, start = _lists_of(cls), decoder.data, at
+    found: dict[str, Any] = {}
+    others = []
+    number = 0
+    while True:
+        number, kind, at = _field_header(data, at, number)
+        if kind == 0:
+            break
+        if number in lists and kind == _LIST:
+            name, element = lists[number]
+            found[name], stop = _structs(element, decoder, at)
+        else:
+            stop = decoder.bounds(at)[-1] if kind == _LIST else _skip_field(data, at, kind, 1)
+            others.append(Span(number, kind, data[at:stop]))
+        at = stop
+    known, _ = _Decoder(replace_fields(others, [])).read(SimpleNamespace, _spec_of(cls), 0)
+    value = cls(**vars(known), **found)
+    object.__setattr__(value, "_encoded", data[start:at])
+    return value, at
+
+
+def _structs(cls: type[T], decoder: _Decoder, at: int) -> tuple[Structs[T], int]:
+    """The list of structs at ``at`` and the offset behind it."""
+    if not _lists_of(cls):
+        bounds = decoder.bounds(at)
+        return Structs(cls, decoder.data, bounds), bounds[-1]
+    # To find where each ends, its own lists have to be divided: then it is as good as decoded.
+    size, _, at = _list_header(decoder.data, at)
+    bounds, known = [at], {}
+    for position in range(size):
+        known[position], at = _decode_with_lists(cls, decoder, at)
+        bounds.append(at)
+    return Structs(cls, decoder.data, bounds, known), at
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a struct declared with ``struct``."""
+    """The bytes of a struct declared with ``struct``: those it was decoded from, if it was."""
+    if value._encoded is not None:
+        return bytes(value._encoded)
+    lists = _lists_of(type(value))
+    encoded = _encoded_fields(type(value), value)
+    if not lists:
+        return encoded
+    held = ((number, getattr(value, name)) for number, (name, _) in lists.items())
+    return replace_fields(
+        spans(encoded)[0], [_list_of_structs(number, v) for number, v in held if v is not None]
+    )
+
+
+def _encoded_fields(cls: Any, value: Any) -> bytes:
+    """A struct of the fields of ``value`` that are not None and not lazy lists."""
     transport = TMemoryBuffer()
     protocol = TCompactProtocolAccelerated(transport)
     if protocol._fast_encode is not None:
-        return bytes(protocol._fast_encode(value, [type(value), value.thrift_spec]))
-    TCompactProtocol(transport).writeStruct(value, value.thrift_spec)
+        return bytes(protocol._fast_encode(value, [cls, _spec_of(cls)]))
+    TCompactProtocol(transport).writeStruct(value, _spec_of(cls))
     return bytes(transport.getvalue())
+
+
+def _list_of_structs(number: int, values: Sequence[Any]) -> Span:
+    return list_span(number, [encode(value) for value in values])
+
+
+def amended(value: T, **changes: Any) -> T:
+    """``value`` with fields set, or removed where a change is None.
+
+    A mapping amends a struct in its place. All other fields keep their bytes at every depth, those
+    that nobody knows included; ``dataclasses.replace`` would lose these.
+    """
+    cls = type(value)
+    data = _amended(cls, encode(value), changes)
+    return decode(cls, data)[0]
+
+
+def _amended(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
+    fields, _ = spans(data)
+    current = {span.number: span for span in fields}
+    numbers: dict[str, int] = cls.thrift_numbers
+    new = []
+    for name, change in changes.items():
+        number = numbers[name]
+        if isinstance(change, Mapping):
+            inner = cls.thrift_spec[number][3][0]
+            old = current[number].value if number in current else b"\0"
+            new.append(Span(number, _STRUCT, _amended(inner, old, change)))
+        elif change is None:
+            fields = [span for span in fields if span.number != number]
+        elif dataclasses.is_dataclass(change):
+            new.append(Span(number, _STRUCT, encode(change)))
+        elif isinstance(change, Sequence) and change and dataclasses.is_dataclass(change[0]):
+            new.append(_list_of_structs(number, change))
+        else:
+            alone = SimpleNamespace(**(dict.fromkeys(numbers) | {name: change}))
+            new += spans(_encoded_fields(cls, alone))[0]
+    return replace_fields(fields, new)
 
 
 # --- lossless edits -----------------------------------------------------------------------------
@@ -220,19 +429,28 @@ def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int
     """``(number, kind, start, stop)`` of each field's value; last ``(0, 0, stop, stop)``."""
     number = 0
     while True:
-        header, at = _byte(data, at), at + 1
-        kind, delta = header & 0x0F, header >> 4
+        number, kind, at = _field_header(data, at, number)
         if kind == 0:
             yield 0, 0, at, at
             return
-        if delta:
-            number += delta
-        else:
-            unsigned, at = _varint(data, at)
-            number = (unsigned >> 1) ^ -(unsigned & 1)
-        stop = at if kind in (_TRUE, _FALSE) else _skip(data, at, kind, depth + 1)
+        stop = _skip_field(data, at, kind, depth + 1)
         yield number, kind, at, stop
         at = stop
+
+
+def _field_header(data: bytes, at: int, number: int) -> tuple[int, int, int]:
+    """A field's number and kind, and where its value starts; ``number`` is the one before it."""
+    header, at = _byte(data, at), at + 1
+    kind, delta = header & 0x0F, header >> 4
+    if kind and not delta:
+        unsigned, at = _varint(data, at)
+        return (unsigned >> 1) ^ -(unsigned & 1), kind, at
+    return number + delta, kind, at
+
+
+def _skip_field(data: bytes, at: int, kind: int, depth: int) -> int:
+    """The end of a field's value; a Boolean's is in the field's header."""
+    return at if kind in (_TRUE, _FALSE) else _skip(data, at, kind, depth)
 
 
 def _skip(data: bytes, at: int, kind: int, depth: int) -> int:

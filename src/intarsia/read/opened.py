@@ -122,9 +122,22 @@ class OpenedFile:
         # pyarrow's schema has groups without leaves, which its tables leave out.
         return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
 
+    def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
+        """What the footer says of one chunk.
+
+        Raises ``FormatError`` where it is not decodable, or contradicts the row group.
+        """
+        where = Where(self.name, row_group, self.schema.leaves[leaf].name)
+        try:
+            column = self.metadata.row_groups[row_group].columns[leaf]
+            self._check_row_count(row_group, leaf, column.meta_data)
+        except FormatError as error:
+            raise error.at(where) from error
+        return column
+
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
-        column = self.metadata.row_groups[row_group].columns[leaf]
+        column = self.column_chunk(row_group, leaf)
         where = Where(self.name, row_group, self.schema.leaves[leaf].name)
         if column.meta_data is None:
             raise FormatError("the chunk has no metadata", where)
@@ -183,7 +196,7 @@ class OpenedFile:
 
     def _index_range(self, id_: ChunkId, kind: str) -> ByteRange:
         """Where an index is; no bytes at all where there is none."""
-        column: ColumnChunk = self.metadata.row_groups[id_[0]].columns[id_[1]]
+        column = self.column_chunk(*id_)
         offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
         return (offset, length) if offset is not None and length else (0, 0)
 
@@ -288,6 +301,7 @@ class OpenedFile:
 
     def _check_chunks(self) -> None:
         leaves = len(self.schema.leaves)
+        flat = next((leaf.index for leaf in self.schema.leaves if leaf.is_flat), None)
         if sum(group.num_rows for group in self.metadata.row_groups) >= 2**63:
             raise FormatError("more rows than can be counted")
         for i, group in enumerate(self.metadata.row_groups):
@@ -295,15 +309,12 @@ class OpenedFile:
                 raise FormatError(
                     f"{len(group.columns)} chunks for {leaves} columns", Where(row_group=i)
                 )
-            self._check_row_count(i)
 
-    def _check_row_count(self, row_group: int) -> None:
+            if flat is not None:
+                self.column_chunk(i, flat)
+
+    def _check_row_count(self, row_group: int, leaf: int, chunk: ColumnMetaData | None) -> None:
         """A flat column has a value a row; rows that only the footer claims are not believed."""
-        group = self.metadata.row_groups[row_group]
-        for leaf, column in zip(self.schema.leaves, group.columns, strict=True):
-            chunk = column.meta_data
-            if leaf.is_flat and chunk is not None and chunk.num_values != group.num_rows:
-                raise FormatError(
-                    f"{chunk.num_values:,} values for {group.num_rows:,} rows",
-                    Where(row_group=row_group, column=leaf.name),
-                )
+        rows = self.num_rows_in(row_group)
+        if self.schema.leaves[leaf].is_flat and chunk is not None and chunk.num_values != rows:
+            raise FormatError(f"{chunk.num_values:,} values for {rows:,} rows")
