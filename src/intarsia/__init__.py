@@ -15,6 +15,7 @@ from intarsia.errors import (
     UnsupportedError,
 )
 from intarsia.index.lookup import Lookup
+from intarsia.index.standard import Bloom, PageIndex
 from intarsia.ranges import RowRanges
 from intarsia.read.dataset import Dataset, dataset
 from intarsia.read.file import ParquetFile
@@ -23,6 +24,7 @@ from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.writer import write_table
 
 __all__ = [
+    "Bloom",
     "Dataset",
     "FormatError",
     "IndexSpecError",
@@ -30,6 +32,7 @@ __all__ = [
     "IntarsiaWarning",
     "Lookup",
     "MissingDependencyError",
+    "PageIndex",
     "ParquetFile",
     "PathError",
     "PredicateError",

@@ -62,12 +62,11 @@ class WindowSource:
         return self._inner.read([(self._offset + offset, length) for offset, length in ranges])
 
 
-class TailSource:
-    """A source whose last bytes are held in memory: reads that fall into them cost no request."""
+class HeldSource:
+    """A source of which one range is held in memory: reads inside it cost no request."""
 
-    def __init__(self, inner: Source, tail: memoryview) -> None:
-        self._inner, self._tail = inner, tail
-        self._start = inner.size - tail.nbytes
+    def __init__(self, inner: Source, offset: int, data: memoryview) -> None:
+        self._inner, self._start, self._data = inner, offset, data
 
     @property
     def size(self) -> int:
@@ -76,14 +75,17 @@ class TailSource:
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
-        outside = [range_ for range_ in ranges if range_[0] < self._start]
-        fetched = iter(self._inner.read(outside) if outside else ())
+        fetched = iter(self._inner.read([r for r in ranges if not self._holds(r)]))
         return [
-            next(fetched)
-            if offset < self._start
-            else self._tail[offset - self._start : offset - self._start + length]
-            for offset, length in ranges
+            self._data[range_[0] - self._start :][: range_[1]]
+            if self._holds(range_)
+            else next(fetched)
+            for range_ in ranges
         ]
+
+    def _holds(self, range_: ByteRange) -> bool:
+        offset, length = range_
+        return self._start <= offset and offset + length <= self._start + self._data.nbytes
 
 
 def check_range(range_: ByteRange, size: int) -> None:

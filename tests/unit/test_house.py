@@ -75,6 +75,7 @@ def test_every_room_has_a_layer():
 def test_the_public_names_are_these():
     assert intarsia.__all__ == sorted(
         [
+            "Bloom",
             "Dataset",
             "FormatError",
             "IndexSpecError",
@@ -82,6 +83,7 @@ def test_the_public_names_are_these():
             "IntarsiaWarning",
             "Lookup",
             "MissingDependencyError",
+            "PageIndex",
             "ParquetFile",
             "PathError",
             "PredicateError",

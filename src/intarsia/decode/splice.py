@@ -29,7 +29,7 @@ from intarsia.format.metadata import (
     RowGroup,
     SchemaElement,
 )
-from intarsia.format.schema import Root
+from intarsia.format.schema import Leaf, Root, Schema
 from intarsia.format.thrift import (
     Span,
     encode,
@@ -104,16 +104,23 @@ class SchemaTemplates:
                 stored = pa.schema([self._arrow_schema.field(at)])
         return RootTemplate(root.name, self._head(elements, self._key_values(stored), orders))
 
-    def physical(self, root: Root, leaf: SchemaElement) -> RootTemplate:
-        """Decodes a flat root to its physical type: the values that PLAIN encoding would hold."""
-        bare = SchemaElement(
-            type=leaf.type,
-            type_length=leaf.type_length,
-            repetition_type=leaf.repetition_type,
-            name=leaf.name,
-        )
-        elements = [_one_child(self._elements[0]), encode(bare)]
-        return RootTemplate(root.name, self._head(elements, [], []))
+    def physical(self, schema: Schema, leaf: Leaf) -> RootTemplate:
+        """Decodes one leaf, without its siblings, to the values that PLAIN encoding would hold:
+        within plain lists and structs, where it is nested.
+        """
+        path = [schema.elements[at] for at in leaf.elements]
+        bare = [
+            SchemaElement(
+                type=element.type,
+                type_length=element.type_length,
+                repetition_type=element.repetition_type,
+                name=element.name,
+                num_children=None if element is path[-1] else 1,
+            )
+            for element in path
+        ]
+        elements = [_one_child(self._elements[0]), *map(encode, bare)]
+        return RootTemplate(path[0].name, self._head(elements, [], []))
 
     def _head(
         self, elements: list[bytes], key_values: list[Span], orders: list[Span]
@@ -146,6 +153,18 @@ def decode_root(
     if table.num_rows != expected or table.num_columns != 1:
         raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
     return table.column(0)
+
+
+def leaf_values(values: pa.ChunkedArray) -> pa.Array:
+    """The values of a physically decoded leaf, one after the other, without NULLs."""
+    parts = []
+    for part in values.chunks:
+        while pa.types.is_nested(part.type):
+            part = part.flatten()[0] if pa.types.is_struct(part.type) else part.flatten()
+        parts.append(part.drop_null())
+    if not parts:
+        return pa.array([], values.type)
+    return pa.concat_arrays(parts)
 
 
 def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:

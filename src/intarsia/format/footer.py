@@ -9,11 +9,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import FileMetaData, KeyValue
-from intarsia.format.thrift import decode, encode, list_elements, list_span, replace_fields, spans
-from intarsia.source import Source, TailSource
+from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
+from intarsia.format.thrift import (
+    amended,
+    decode,
+    encode,
+    list_elements,
+    list_span,
+    replace_fields,
+    spans,
+)
+from intarsia.source import HeldSource, Source
 
 MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
@@ -62,7 +71,7 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
     except FormatError as error:
         raise error.at(Where(offset=offset)) from error
     _check_counts(metadata, offset)
-    return Footer(metadata, raw, offset, TailSource(source, tail))
+    return Footer(metadata, raw, offset, HeldSource(source, size - tail.nbytes, tail))
 
 
 def _check_magic(magic: bytes, size: int) -> None:
@@ -114,6 +123,47 @@ def with_key_values(raw: bytes, entries: Mapping[str, str | None]) -> bytes:
     if not kept and not added:
         return replace_fields([s for s in fields if s.number != _KEY_VALUE_METADATA], [])
     return replace_fields(fields, [list_span(_KEY_VALUE_METADATA, kept + added)])
+
+
+def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]) -> bytes:
+    """The footer ``raw`` with fields of chunks, by row group and column, set as in ``amended``.
+
+    Every other field keeps its bytes. Raises ``FormatError`` for a chunk that cannot be decoded.
+    """
+    check_editable(raw)
+    metadata, _ = decode(FileMetaData, raw)
+    groups = []
+    for i, group in enumerate(metadata.row_groups):
+        mine = {column: fields for (at, column), fields in changes.items() if at == i}
+        if mine:
+            columns = list(group.columns)
+            for column, fields in mine.items():
+                columns[column] = amended(columns[column], **fields)
+            group = amended(group, columns=columns)
+        groups.append(group)
+    return encode(amended(metadata, row_groups=groups))
+
+
+def with_column_orders(raw: bytes) -> bytes:
+    """The footer ``raw`` with each column's order declared as its type's, where none is declared.
+
+    Left as it is where statistics exist whose order was never declared: they would gain a meaning
+    that nobody vouches for.
+    """
+    metadata, _ = decode(FileMetaData, raw)
+    if metadata.column_orders is not None or _has_unordered_bounds(metadata):
+        return raw
+    leaves = sum(element.type is not None for element in metadata.schema)
+    return encode(amended(metadata, column_orders=[ColumnOrder(TYPE_ORDER=Empty())] * leaves))
+
+
+def _has_unordered_bounds(metadata: FileMetaData) -> bool:
+    for group in metadata.row_groups:
+        for chunk in group.columns:
+            stats = chunk.meta_data.statistics if chunk.meta_data else None
+            if stats and (stats.min_value is not None or stats.max_value is not None):
+                return True
+    return False
 
 
 def framed(raw: bytes) -> bytes:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct
-from intarsia.format.thrift import decode
+from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
+from intarsia.format.thrift import decode, encode
 
 Int64Array = NDArray[np.int64]
 
@@ -72,6 +72,9 @@ class ColumnIndex:
     boundary_order: int
     null_counts: Int64Array | None
     nan_counts: Int64Array | None
+    repetition_level_histograms: Int64Array | None = None
+    """One page's after the other's, each of ``max_repetition_level + 1`` counts."""
+    definition_level_histograms: Int64Array | None = None
 
     def __len__(self) -> int:
         return len(self.null_pages)
@@ -96,7 +99,38 @@ def read_column_index(data: memoryview) -> ColumnIndex:
         stored.boundary_order,
         _counts(stored.null_counts),
         _counts(stored.nan_counts),
+        _counts(stored.repetition_level_histograms),
+        _counts(stored.definition_level_histograms),
     )
+
+
+def encode_offset_index(index: OffsetIndex) -> bytes:
+    """The bytes of an OffsetIndex."""
+    columns = (index.offset, index.compressed_page_size, index.first_row_index)
+    locations = [
+        PageLocation(offset=offset, compressed_page_size=size, first_row_index=row)
+        for offset, size, row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    return encode(OffsetIndexStruct(page_locations=locations))
+
+
+def encode_column_index(index: ColumnIndex) -> bytes:
+    """The bytes of a ColumnIndex."""
+    stored = ColumnIndexStruct(
+        null_pages=index.null_pages.tolist(),
+        min_values=index.min_values,
+        max_values=index.max_values,
+        boundary_order=index.boundary_order,
+        null_counts=_listed(index.null_counts),
+        repetition_level_histograms=_listed(index.repetition_level_histograms),
+        definition_level_histograms=_listed(index.definition_level_histograms),
+        nan_counts=_listed(index.nan_counts),
+    )
+    return encode(stored)
+
+
+def _listed(values: Int64Array | None) -> list[int] | None:
+    return None if values is None else [int(value) for value in values]
 
 
 def _counts(values: list[int] | None) -> Int64Array | None:

@@ -25,6 +25,8 @@ class Leaf:
     """Position of its root among the schema's top-level fields."""
     path: tuple[str, ...]
     element: SchemaElement
+    elements: tuple[int, ...]
+    """Positions, among all the schema's elements, of those on its path; its own comes last."""
     max_definition_level: int
     max_repetition_level: int
 
@@ -82,7 +84,7 @@ def read_schema(elements: list[SchemaElement]) -> Schema:
     at = 1
     for _ in range(elements[0].num_children or 0):
         start, first_leaf = at, len(leaves)
-        at = _walk(elements, at, (), (0, 0), len(roots), leaves)
+        at = _walk(elements, at, (), (), (0, 0), len(roots), leaves)
         name = elements[start].name
         roots.append(Root(name, range(start, at), range(first_leaf, len(leaves))))
     if at != len(elements):
@@ -94,6 +96,7 @@ def _walk(
     elements: list[SchemaElement],
     at: int,
     parents: tuple[str, ...],
+    above: tuple[int, ...],
     levels: tuple[int, int],
     root: int,
     leaves: list[Leaf],
@@ -103,7 +106,7 @@ def _walk(
     if len(parents) > _MAX_DEPTH:
         raise FormatError(f"the schema nests deeper than {_MAX_DEPTH} levels")
     element = elements[at]
-    path = (*parents, element.name)
+    path, here = (*parents, element.name), (*above, at)
     repetition = element.repetition_type
     definition_level = levels[0] + (repetition != FieldRepetitionType.REQUIRED)
     repetition_level = levels[1] + (repetition == FieldRepetitionType.REPEATED)
@@ -111,8 +114,9 @@ def _walk(
     if element.type is not None and children:
         raise FormatError(f"column {'.'.join(path)} has both a type and children")
     if element.type is not None:
-        leaves.append(Leaf(len(leaves), root, path, element, definition_level, repetition_level))
+        leaf = Leaf(len(leaves), root, path, element, here, definition_level, repetition_level)
+        leaves.append(leaf)
     at += 1
     for _ in range(children):
-        at = _walk(elements, at, path, (definition_level, repetition_level), root, leaves)
+        at = _walk(elements, at, path, here, (definition_level, repetition_level), root, leaves)
     return at

@@ -295,6 +295,10 @@ def amended(value: T, **changes: Any) -> T:
     return decode(cls, data)[0]
 
 
+def _are_structs(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and dataclasses.is_dataclass(value[0])
+
+
 def _amended(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
     fields, _ = spans(data)
     current = {span.number: span for span in fields}
@@ -310,7 +314,7 @@ def _amended(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
             fields = [span for span in fields if span.number != number]
         elif dataclasses.is_dataclass(change):
             new.append(Span(number, _STRUCT, encode(change)))
-        elif isinstance(change, Sequence) and change and dataclasses.is_dataclass(change[0]):
+        elif number in cls.thrift_lists or _are_structs(change):
             new.append(_list_of_structs(number, change))
         else:
             alone = SimpleNamespace(**(dict.fromkeys(numbers) | {name: change}))

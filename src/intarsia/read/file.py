@@ -21,7 +21,7 @@ from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
 
 
-class PageIndex(NamedTuple):
+class ChunkPageIndex(NamedTuple):
     """Both page indexes of a chunk, each None where there is none that can be trusted."""
 
     column_index: ColumnIndex | None
@@ -64,7 +64,7 @@ class ParquetFile:
         directory = self._opened.directory
         return directory.indexes if directory else ()
 
-    def page_index(self, row_group: int, column: int | str) -> PageIndex:
+    def page_index(self, row_group: int, column: int | str) -> ChunkPageIndex:
         """The page indexes of a chunk. ``column`` is a leaf's position or path.
 
         Raises ``IndexError`` for a row group or column that is not there.
@@ -72,7 +72,7 @@ class ParquetFile:
         leaf = self._leaf(column)
         if not 0 <= row_group < len(self.metadata.row_groups):
             raise IndexError(f"there are {len(self.metadata.row_groups)} row groups")
-        return PageIndex(
+        return ChunkPageIndex(
             self._opened.column_index(row_group, leaf), self._opened.offset_index(row_group, leaf)
         )
 

@@ -95,7 +95,7 @@ def read_rows(
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
     if physical:
-        return file.templates.physical(root, file.schema.leaves[root.leaves[0]].element)
+        return file.templates.physical(file.schema, file.schema.leaves[root.leaves[0]])
     return file.templates.logical(root)
 
 

@@ -28,8 +28,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
-from intarsia.index.kind import InvertedKind, index_name
-from intarsia.index.registry import kinds_of
+from intarsia.index.registry import IndexSpec, kinds_of, spec_name
+from intarsia.index.standard import PageIndex
 from intarsia.read.folders import NULL_FOLDER
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, nullable
@@ -65,7 +65,7 @@ class _Job:
     folder: str
     schema: pa.Schema
     """Of the files: without the columns that folders fix."""
-    indexes: tuple[InvertedKind, ...]
+    indexes: tuple[IndexSpec, ...]
     partition_by: tuple[str, ...]
     cluster_by: tuple[str, ...]
     rows_per_page: int
@@ -77,7 +77,7 @@ def write(
     df: DataFrame,
     path: PathLike,
     *,
-    indexes: Sequence[InvertedKind | str] = (),
+    indexes: Sequence[IndexSpec | str] = (),
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     rows_per_page: int = PAGE_ROWS,
@@ -150,7 +150,7 @@ def _names(columns: Sequence[str]) -> list[str]:
 def _job(
     df: DataFrame,
     path: PathLike,
-    indexes: Sequence[InvertedKind | str],
+    indexes: Sequence[IndexSpec | str],
     partition_by: Sequence[str],
     cluster_by: Sequence[str],
     rows_per_page: int,
@@ -167,9 +167,10 @@ def _job(
     if not len(schema):
         raise PredicateError("every column is in partition_by; nothing is left to write")
     kinds = kinds_of(indexes)
-    for kind in kinds:
-        if kind.on in partition_by:
-            name = index_name(kind.on, kind.kind)
+    for index in kinds:
+        columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
+        if not set(columns).isdisjoint(partition_by):
+            name = spec_name(index)
             raise IndexSpecError(f"{path}: no index {name}: folders fix its column already")
     check_fit(schema, kinds, str(path))
     filesystem, where = resolve(path)

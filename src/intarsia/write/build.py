@@ -14,10 +14,13 @@ from intarsia.errors import IndexSpecError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import InvertedKind, KeyArray, index_name
+from intarsia.index.registry import IndexSpec
 from intarsia.index.section import BuiltSection, build_section
+from intarsia.index.standard import Standard
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import PageIndexMistrust, read_rows
+from intarsia.write.standard import check_standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,13 @@ def check_index(file: OpenedFile, kind: InvertedKind) -> Leaf:
     return leaf
 
 
-def check_indexes(file: OpenedFile, kinds: Sequence[InvertedKind]) -> None:
-    """Raise ``IndexSpecError`` unless ``file`` can be given all of ``kinds``."""
-    names = [index_name(kind.on, kind.kind) for kind in kinds]
-    for name in names:
-        if names.count(name) > 1:
-            raise IndexSpecError(f"index {name} is asked for twice")
-    for kind in kinds:
-        check_index(file, kind)
+def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
+    """Raise ``IndexSpecError`` unless ``file`` can be given all of ``indexes``."""
+    for index in indexes:
+        if isinstance(index, Standard):
+            check_standard(file, index)
+        else:
+            check_index(file, index)
 
 
 def build(file: OpenedFile, kind: InvertedKind, file_id: str) -> Built:

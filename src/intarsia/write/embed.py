@@ -3,7 +3,7 @@
 ::
 
     before    PAR1 … row groups … footer
-    after     PAR1 … row groups … footer | sections | directory | footer'
+    after     PAR1 … row groups … footer | sections, page indexes, filters | directory | footer'
               └──── not a byte moved ───┘
 """
 
@@ -14,7 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
-from intarsia.format.footer import check_editable, framed, with_key_values
+from intarsia.format.footer import (
+    check_editable,
+    framed,
+    with_chunks,
+    with_column_orders,
+    with_key_values,
+)
 from intarsia.index.directory import (
     FOOTER_KEY,
     Directory,
@@ -22,15 +28,26 @@ from intarsia.index.directory import (
     binding_of,
     encode_directory,
 )
-from intarsia.index.kind import InvertedKind
-from intarsia.index.registry import kinds_of
+from intarsia.index.kind import index_name
+from intarsia.index.registry import IndexSpec, kinds_of, spec_name
+from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.storage import PathLike, copy_into, list_files, replacing, version_of
-from intarsia.write.build import Built, build, check_indexes, new_file_id
+from intarsia.write.build import build, check_indexes, new_file_id
+from intarsia.write.standard import build_standard
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StandardReport:
+    """The format's own indexes of a name: on how many chunks, and their length in bytes."""
+
+    name: str
+    chunks: int
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,18 +58,22 @@ class IndexReport:
     rows: int
     file_bytes: int
     indexes: tuple[IndexEntry, ...]
+    standard: tuple[StandardReport, ...]
 
 
 def add_indexes(
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[InvertedKind | str],
+    indexes: Sequence[IndexSpec | str],
     *,
     filesystem: Any = None,
     progress: Progress | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
 
-    An index is an object, ``Lookup("trace_id")``, or text, ``"trace_id:lookup"``.
+    An index is an object, ``Lookup("trace_id")``, ``Bloom("user_id")``, ``PageIndex()``, or text,
+    ``"trace_id:lookup"``. Page indexes and bloom filters are the format's own: other readers use
+    them as well. A chunk that has a page index keeps it; one with pages that begin within a row can
+    have none, nor bounds where its values have no order, or a NaN among them.
 
     A file keeps all its bytes; what is new is appended to a copy that then takes its place at once.
     An index of the same name is replaced. Every file is checked before the first one is changed.
@@ -83,7 +104,7 @@ def list_indexes(
     return [_report(open_file(file, found)) for file in files]
 
 
-def _check(file: OpenedFile, indexes: Sequence[InvertedKind]) -> None:
+def _check(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
     try:
         check_editable(file.footer)
     except FormatError as error:
@@ -91,11 +112,10 @@ def _check(file: OpenedFile, indexes: Sequence[InvertedKind]) -> None:
     check_indexes(file, indexes)
 
 
-def _add_to_file(path: str, indexes: Sequence[InvertedKind], filesystem: Any) -> IndexReport:
+def _add_to_file(path: str, indexes: Sequence[IndexSpec], filesystem: Any) -> IndexReport:
     version = version_of(path, filesystem)
     file = open_file(path, filesystem)
-    file_id = file.directory.file_id if file.directory else new_file_id()
-    tail = appended(file, [build(file, kind, file_id) for kind in indexes], file_id)
+    tail = appended(file, indexes)
     # The bytes come from the handle the footer came from: the file may be another one by now.
     with replacing(path, filesystem, unless_changed_since=version) as create, create() as out:
         copy_into(file.source, out)
@@ -103,29 +123,49 @@ def _add_to_file(path: str, indexes: Sequence[InvertedKind], filesystem: Any) ->
     return _report(open_file(path, filesystem))
 
 
-def appended(file: OpenedFile, built: Sequence[Built], file_id: str) -> bytes:
-    """What to write behind ``file`` to give it the ``built`` sections, up to the closing magic."""
+def appended(file: OpenedFile, indexes: Sequence[IndexSpec]) -> bytes:
+    """What to write behind ``file`` to give it ``indexes``, up to the closing magic."""
     old = file.directory
     size = file.source.size
-    replaced = {made.entry(0).name for made in built}
-    kept = [entry for entry in (old.indexes if old else ()) if entry.name not in replaced]
-    sections = bytearray()
-    entries = list(kept)
-    for made in built:
-        entries.append(made.entry(size + len(sections)))
-        sections += made.section.data
-    directory = Directory(
-        file_id,
-        binding_of(file.metadata),
-        old.base_length if old else size,
-        tuple(entries),
-    )
-    document, pointer = encode_directory(directory, size + len(sections))
-    footer = framed(with_key_values(file.footer, {FOOTER_KEY: pointer}))
-    return bytes(sections) + document + footer
+    file_id = old.file_id if old else new_file_id()
+    names = {spec_name(index) for index in indexes}
+    entries = [entry for entry in (old.indexes if old else ()) if entry.name not in names]
+    body = bytearray()
+    changes: dict[ChunkId, dict[str, Any]] = {}
+    for index in indexes:
+        if isinstance(index, Standard):
+            for part in build_standard(file, index):
+                changes.setdefault(part.chunk, {}).update(part.fields(size + len(body)))
+                body += part.data
+        else:
+            made = build(file, index, file_id)
+            entries.append(made.entry(size + len(body)))
+            body += made.section.data
+    base_length = old.base_length if old else size
+    directory = Directory(file_id, binding_of(file.metadata), base_length, tuple(entries))
+    document, pointer = encode_directory(directory, size + len(body))
+    footer = file.footer
+    if changes:
+        footer = with_chunks(with_column_orders(footer), changes)
+    return bytes(body) + document + framed(with_key_values(footer, {FOOTER_KEY: pointer}))
 
 
 def _report(file: OpenedFile) -> IndexReport:
     directory = file.directory
     entries = directory.indexes if directory else ()
-    return IndexReport(file.name, file.num_rows, file.source.size, entries)
+    return IndexReport(file.name, file.num_rows, file.source.size, entries, _standard(file))
+
+
+def _standard(file: OpenedFile) -> tuple[StandardReport, ...]:
+    groups = range(len(file.metadata.row_groups))
+    found: dict[str, list[int]] = {}
+    for leaf in file.schema.leaves:
+        for group in groups:
+            chunk = file.column_chunk(group, leaf.index)
+            if chunk.offset_index_offset is not None:
+                lengths = (chunk.offset_index_length or 0) + (chunk.column_index_length or 0)
+                found.setdefault(PageIndex.kind, []).append(lengths)
+            if chunk.meta_data and chunk.meta_data.bloom_filter_offset is not None:
+                name = index_name(leaf.name, Bloom.kind)
+                found.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
+    return tuple(StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items())

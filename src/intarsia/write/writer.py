@@ -12,13 +12,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError
-from intarsia.index.kind import InvertedKind
-from intarsia.index.registry import kinds_of
+from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.storage import PathLike, replacing, resolve
-from intarsia.write.build import build, check_indexes, new_file_id
+from intarsia.write.build import check_indexes
 from intarsia.write.embed import appended
 
 PAGE_ROWS = 8192
@@ -40,7 +39,7 @@ def write_table(
     table: pa.Table,
     where: PathLike,
     *,
-    indexes: Sequence[InvertedKind | str] = (),
+    indexes: Sequence[IndexSpec | str] = (),
     filesystem: Any = None,
     **options: Any,
 ) -> None:
@@ -59,7 +58,7 @@ def write_table(
 def open_writer(
     schema: pa.Schema,
     where: PathLike,
-    indexes: Sequence[InvertedKind | str] = (),
+    indexes: Sequence[IndexSpec | str] = (),
     *,
     filesystem: Any = None,
     **options: Any,
@@ -92,14 +91,12 @@ def open_writer(
         ):
             yield writer
         if kinds:
-            file = open_file(temporary, found)
-            file_id = new_file_id()
-            tail = appended(file, [build(file, kind, file_id) for kind in kinds], file_id)
+            tail = appended(open_file(temporary, found), kinds)
             with open(temporary, "ab") as append:
                 append.write(tail)
 
 
-def check_fit(schema: pa.Schema, indexes: Sequence[InvertedKind], name: str) -> None:
+def check_fit(schema: pa.Schema, indexes: Sequence[IndexSpec], name: str) -> None:
     """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``."""
     if indexes:
         sink = pa.BufferOutputStream()

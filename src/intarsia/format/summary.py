@@ -1,0 +1,180 @@
+"""What pages hold: their smallest and largest values, and how many NaN.
+
+The bounds come out encoded, as page indexes store them, and shortened where that is allowed: a
+shortened upper bound is raised to the next value of that length, so that it still bounds.
+
+Source: ``ColumnIndex`` and ``ColumnOrder`` in the specification's ``parquet.thrift``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from intarsia.format.metadata import BoundaryOrder, ConvertedType, SchemaElement, Type
+from intarsia.format.order import Domain, ValueOrder
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageSummaries:
+    """Bounds of ``n`` pages: lists of length ``n``; None where all values are NULL or NaN.
+
+    ``nan_counts``, of shape ``(n,)``, is None where the type has no NaN.
+    """
+
+    min_values: list[bytes | None]
+    max_values: list[bytes | None]
+    nan_counts: Int64Array | None
+
+
+def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
+    """Bounds of pages that hold ``counts`` of the ``values``, one page after the other.
+
+    ``values`` are physical, without NULLs; ``order`` must be defined.
+    """
+    if order.stored is not None:
+        return _of_numbers(order, values, counts)
+    stops = np.cumsum(counts)
+    lows: list[bytes | None] = []
+    highs: list[bytes | None] = []
+    find = _decimal_extremes if order.domain is Domain.DECIMAL else _byte_extremes
+    for stop, count in zip(stops.tolist(), counts.tolist(), strict=True):
+        low, high = find(values.slice(stop - count, count)) if count else (None, None)
+        lows.append(low)
+        highs.append(high)
+    return PageSummaries(lows, highs, None)
+
+
+def _of_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
+    assert order.stored is not None
+    numbers = _numbers(order, values)
+    lows: list[bytes | None] = [None] * len(counts)
+    highs: list[bytes | None] = [None] * len(counts)
+    nan_counts = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
+    filled = np.flatnonzero(counts)
+    if not len(filled):
+        return PageSummaries(lows, highs, nan_counts)
+    starts = (np.cumsum(counts) - counts)[filled]
+    # fmin and fmax pass over NaN as long as there is anything else.
+    low, high = np.fmin.reduceat(numbers, starts), np.fmax.reduceat(numbers, starts)
+    if nan_counts is not None:
+        nan_counts[filled] = np.add.reduceat(np.isnan(numbers), starts, dtype=np.int64)
+        # Both zeros are one value, and readers may tell them apart: bounds take in both.
+        low = np.where(low == 0, -np.zeros_like(low), low)
+        high = np.where(high == 0, np.zeros_like(high), high)
+    known = low == low  # NaN alone differs from itself
+    for page, ok, least, most in zip(filled.tolist(), known.tolist(), low, high, strict=True):
+        if ok:
+            lows[page] = least.astype(order.stored).tobytes()
+            highs[page] = most.astype(order.stored).tobytes()
+    return PageSummaries(lows, highs, nan_counts)
+
+
+def _numbers(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
+    """The values as numbers that compare by ``order``."""
+    assert order.stored is not None
+    if pa.types.is_fixed_size_binary(values.type):
+        data = values.buffers()[1]
+        raw = np.frombuffer(data or b"", dtype=order.stored, count=len(values) + values.offset)
+        return raw[values.offset :]
+    numbers: NDArray[np.generic] = values.to_numpy(zero_copy_only=False)
+    if numbers.dtype == np.bool_:
+        return numbers.astype(np.uint8)
+    return numbers.view(order.stored)
+
+
+def _byte_extremes(values: pa.Array) -> tuple[bytes, bytes]:
+    found = pc.min_max(values)
+    return found["min"].as_py(), found["max"].as_py()
+
+
+def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:
+    """By signed big-endian value."""
+    distinct = values.unique().to_pylist()
+
+    def value(encoded: bytes) -> int:
+        return int.from_bytes(encoded, "big", signed=True)
+
+    return min(distinct, key=value), max(distinct, key=value)
+
+
+def boundary_order(order: ValueOrder, lows: Sequence[bytes], highs: Sequence[bytes]) -> int:
+    """How the bounds of the pages that have any are sorted, as ``ColumnIndex`` says it."""
+    low, high = order.keys(lows)[0], order.keys(highs)[0]
+    if (low[:-1] <= low[1:]).all() and (high[:-1] <= high[1:]).all():
+        return BoundaryOrder.ASCENDING
+    if (low[:-1] >= low[1:]).all() and (high[:-1] >= high[1:]).all():
+        return BoundaryOrder.DESCENDING
+    return BoundaryOrder.UNORDERED
+
+
+# --- shortening ---------------------------------------------------------------------------------
+
+_TEXT = {ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON}
+
+
+def may_shorten(element: SchemaElement, order: ValueOrder) -> bool:
+    """May bounds of this column be shortened? Byte strings of any length only, not decimals."""
+    return element.type == Type.BYTE_ARRAY and order.domain is Domain.BYTES
+
+
+def is_text(element: SchemaElement) -> bool:
+    """Are values UTF-8, so that bounds must be as well?"""
+    logical = element.logicalType
+    if logical is not None:
+        return any(m is not None for m in (logical.STRING, logical.ENUM, logical.JSON))
+    return element.converted_type in _TEXT
+
+
+def shortened_low(value: bytes, length: int, *, text: bool) -> bytes:
+    """A lower bound of at most ``length`` bytes, cut between characters where it is text."""
+    return value if len(value) <= length else _cut(value, length, text)
+
+
+def shortened_high(value: bytes, length: int, *, text: bool) -> bytes:
+    """An upper bound of about ``length`` bytes: cut, and raised; whole where nothing shorter is.
+
+    Text that is not UTF-8 is left whole.
+    """
+    if len(value) <= length:
+        return value
+    raised = (_raised_text if text else _raised_bytes)(_cut(value, length, text))
+    return value if raised is None else raised
+
+
+def _cut(value: bytes, length: int, text: bool) -> bytes:
+    if text:
+        while length and value[length] & 0xC0 == 0x80:  # within a character
+            length -= 1
+    return value[:length]
+
+
+def _raised_bytes(value: bytes) -> bytes | None:
+    kept = value.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+_LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def _raised_text(value: bytes) -> bytes | None:
+    try:
+        characters = [ord(c) for c in value.decode()]
+    except UnicodeDecodeError:
+        return None
+    while characters and characters[-1] == _LAST:
+        characters.pop()
+    if not characters:
+        return None
+    characters[-1] += 1
+    if characters[-1] in _SURROGATES:
+        characters[-1] = _SURROGATES.stop
+    return "".join(map(chr, characters)).encode()

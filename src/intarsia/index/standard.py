@@ -1,0 +1,60 @@
+"""The format's own indexes, as they are asked for: page indexes and bloom filters.
+
+They are written where the specification puts them, so that other readers use them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intarsia.errors import IndexSpecError
+
+
+@dataclass(frozen=True, slots=True)
+class PageIndex:
+    """ColumnIndex and OffsetIndex for the chunks that have none.
+
+    ``columns`` are column paths, all by default. Bounds of byte strings are shortened to
+    ``truncate_length`` bytes, 64 by default as in parquet-java. Raises ``IndexSpecError`` for a
+    length below 1.
+    """
+
+    kind: ClassVar[str] = "page_index"
+
+    columns: Sequence[str] | None = None
+    truncate_length: int = 64
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            object.__setattr__(self, "columns", (self.columns,))
+        if not isinstance(self.truncate_length, int) or self.truncate_length < 1:
+            raise IndexSpecError(f"truncate_length must be 1 or more, not {self.truncate_length!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bloom:
+    """A split-block bloom filter for each chunk of a column: "is this value not here?", for ``=``.
+
+    ``on`` is a column path. A filter is sized for the chunk's distinct values, or for ``ndv`` of
+    them, and a share ``fpp`` of false positives, 0.01 by default; a filter takes a power of two of
+    bytes, 32 to 128 MiB. Raises ``IndexSpecError`` for values outside.
+    """
+
+    kind: ClassVar[str] = "bloom"
+
+    on: str
+    fpp: float = 0.01
+    ndv: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.on, str) or not self.on:
+            raise IndexSpecError("a bloom filter needs the name of a column")
+        if not isinstance(self.fpp, int | float) or not 0 < self.fpp < 1:
+            raise IndexSpecError(f"fpp must be between 0 and 1, not {self.fpp!r}")
+        if self.ndv is not None and (not isinstance(self.ndv, int) or self.ndv < 1):
+            raise IndexSpecError(f"ndv must be 1 or more, not {self.ndv!r}")
+
+
+Standard = PageIndex | Bloom

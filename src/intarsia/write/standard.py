@@ -1,0 +1,238 @@
+"""Building the format's own indexes, page indexes and bloom filters, from a file's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import FormatError, IndexSpecError
+from intarsia.format.bloom import BloomFilter
+from intarsia.format.hashing import hash_values
+from intarsia.format.levels import PageLevels, histogram
+from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.page_header import PageAt
+from intarsia.format.page_index import (
+    ColumnIndex,
+    OffsetIndex,
+    encode_column_index,
+    encode_offset_index,
+)
+from intarsia.format.schema import Leaf
+from intarsia.format.summary import (
+    PageSummaries,
+    boundary_order,
+    is_text,
+    may_shorten,
+    shortened_high,
+    shortened_low,
+    summarize,
+)
+from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.ranges import Int64Array
+from intarsia.read.chunk import Chunk
+from intarsia.read.opened import ChunkId, OpenedFile
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPart:
+    """Bytes to be placed in a file, and the fields of its chunk's metadata that point at them."""
+
+    chunk: ChunkId
+    data: bytes
+    name: str
+    """``column_index``, ``offset_index`` or ``bloom_filter``: fields are named after it."""
+
+    def fields(self, offset: int) -> Mapping[str, Any]:
+        """The changes to the ``ColumnChunk`` when ``data`` is placed at ``offset``."""
+        place = {f"{self.name}_offset": offset, f"{self.name}_length": len(self.data)}
+        return {"meta_data": place} if self.name == "bloom_filter" else place
+
+
+def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
+    """The columns that are to have ``index``. Raises ``IndexSpecError`` where one cannot."""
+    names = index.columns if isinstance(index, PageIndex) else [index.on]
+    if names is None:
+        return list(file.schema.leaves)
+    leaves = []
+    for name in names:
+        leaf = file.schema.leaf(name)
+        if leaf is None:
+            known = ", ".join(leaf.name for leaf in file.schema.leaves[:20])
+            raise IndexSpecError(
+                f"{file.name}: no index {name}:{index.kind}: there is no column {name!r}; "
+                f"there are: {known}"
+            )
+        if isinstance(index, Bloom):
+            reason = _unfit_for_bloom(file.order(leaf.index))
+            if reason:
+                raise IndexSpecError(f"{file.name}: no index {name}:{index.kind}: {reason}")
+        leaves.append(leaf)
+    return leaves
+
+
+def _unfit_for_bloom(order: ValueOrder) -> str | None:
+    if order.domain is Domain.UNDEFINED:
+        return "its type has no defined equality in Parquet"
+    if order.domain is Domain.BOOLEAN:
+        return "booleans have two values only"
+    if order.has_nan and order.width == 2:
+        return "half floats have two encodings of zero, and NaN, among their bytes"
+    if order.domain is Domain.DECIMAL and order.width is None:
+        return "decimals of varying width have several encodings of one value"
+    return None
+
+
+def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
+    """What ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
+
+    Raises ``FormatError`` for a chunk that cannot be decoded.
+    """
+    leaves = check_standard(file, index)
+    for group in range(len(file.metadata.row_groups)):
+        if not file.num_rows_in(group):
+            continue
+        for leaf in leaves:
+            chunk = Chunk(file, group, leaf.index)
+            if isinstance(index, Bloom):
+                yield ChunkPart((group, leaf.index), _bloom_filter(chunk, index), "bloom_filter")
+            else:
+                yield from _page_index(chunk, index)
+
+
+# --- page index ---------------------------------------------------------------------------------
+
+
+def _page_index(chunk: Chunk, index: PageIndex) -> Iterator[ChunkPart]:
+    id_ = (chunk.row_group, chunk.leaf.index)
+    has_offsets = chunk.file.offset_index(*id_) is not None
+    if has_offsets and chunk.file.column_index(*id_) is not None:
+        return
+    chunk.load()
+    pages = list(chunk.pages())
+    data = [page for page in pages if page.is_data]
+    levels = [chunk.levels(page) for page in data]
+    offsets = offset_index_of(chunk, data, levels)
+    if offsets is None:
+        return  # a page that begins within a row has no first row
+    bounds = column_index_of(chunk, pages, levels, index.truncate_length)
+    if bounds is not None:
+        yield ChunkPart(id_, encode_column_index(bounds), "column_index")
+    if not has_offsets:
+        yield ChunkPart(id_, encode_offset_index(offsets), "offset_index")
+
+
+def offset_index_of(
+    chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels]
+) -> OffsetIndex | None:
+    """The OffsetIndex of a chunk's data pages; None where a page begins within a row, or has none.
+
+    Raises ``FormatError`` where the pages do not hold the chunk's rows.
+    """
+    rows = np.array([page.num_rows() for page in levels], dtype=np.int64)
+    if int(rows.sum()) != chunk.num_rows:
+        raise FormatError(
+            f"pages hold {int(rows.sum()):,} rows, not {chunk.num_rows:,}", chunk.where
+        )
+    if not all(page.begins_a_row for page in levels) or (rows == 0).any():
+        return None
+    return OffsetIndex(
+        np.array([page.offset for page in pages], dtype=np.int64),
+        np.array([page.size for page in pages], dtype=np.int64),
+        np.cumsum(rows) - rows,
+    )
+
+
+def column_index_of(
+    chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels], truncate_length: int
+) -> ColumnIndex | None:
+    """The ColumnIndex of a chunk; None where its type has no order, or it holds a NaN.
+
+    Bounds leave NaN out, and some readers count NaN as the greatest value: they would lose rows.
+    """
+    leaf, order = chunk.leaf, chunk.file.order(chunk.leaf.index)
+    if not order.is_defined:
+        return None
+    present = present_counts(leaf, levels)
+    summaries = summarize(order, chunk.values(list(pages)), present)
+    nan_counts = summaries.nan_counts
+    if nan_counts is not None and nan_counts.any():
+        return None
+    null_pages = present == 0
+    lows, highs = _shortened(leaf, order, summaries, truncate_length)
+    bounded = np.flatnonzero(~null_pages).tolist()
+    return ColumnIndex(
+        null_pages,
+        lows,
+        highs,
+        boundary_order(order, [lows[i] for i in bounded], [highs[i] for i in bounded]),
+        np.array([page.num_values for page in levels], dtype=np.int64) - present,
+        nan_counts,
+        _histograms(levels, leaf, repetition=True) if leaf.max_repetition_level else None,
+        _histograms(levels, leaf, repetition=False) if leaf.max_definition_level else None,
+    )
+
+
+def present_counts(leaf: Leaf, levels: Sequence[PageLevels]) -> Int64Array:
+    """How many values each page stores: shape ``(pages,)``."""
+    counts = [page.num_present(leaf.max_definition_level) for page in levels]
+    return np.array(counts, dtype=np.int64)
+
+
+def _shortened(
+    leaf: Leaf, order: ValueOrder, summaries: PageSummaries, length: int
+) -> tuple[list[bytes], list[bytes]]:
+    lows = [value or b"" for value in summaries.min_values]
+    highs = [value or b"" for value in summaries.max_values]
+    if not may_shorten(leaf.element, order):
+        return lows, highs
+    text = is_text(leaf.element)
+    return (
+        [shortened_low(value, length, text=text) for value in lows],
+        [shortened_high(value, length, text=text) for value in highs],
+    )
+
+
+def _histograms(levels: Sequence[PageLevels], leaf: Leaf, *, repetition: bool) -> Int64Array:
+    highest = leaf.max_repetition_level if repetition else leaf.max_definition_level
+    return np.concatenate(
+        [
+            histogram(page.repetition if repetition else page.definition, highest, page.num_values)
+            for page in levels
+        ]
+    )
+
+
+# --- bloom filter -------------------------------------------------------------------------------
+
+
+def _bloom_filter(chunk: Chunk, index: Bloom) -> bytes:
+    chunk.load()
+    hashes = bloom_hashes(chunk.values(list(chunk.pages())))
+    hashes = np.sort(hashes)
+    distinct = 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
+    made = BloomFilter.sized(index.ndv or distinct, index.fpp)
+    made.add(hashes)
+    return made.encode()
+
+
+def bloom_hashes(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Hashes of values over their bytes as stored, as readers look for them.
+
+    Where there is a zero, both zeros are in; where there is a NaN, the usual one is in as well:
+    a reader looks for one encoding, and others are equal to it.
+    """
+    if not pa.types.is_floating(values.type):
+        return hash_values(values)
+    numbers = values.to_numpy(zero_copy_only=False)
+    also = []
+    if (numbers == 0).any():
+        also += [0.0, -0.0]
+    if np.isnan(numbers).any():
+        also.append(np.nan)
+    bits = np.dtype(f"i{numbers.itemsize}")
+    stored = np.concatenate([numbers, np.array(also, dtype=numbers.dtype)]).view(bits)
+    return hash_values(pa.array(stored))
