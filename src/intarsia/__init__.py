@@ -19,6 +19,8 @@ from intarsia.index.standard import Bloom, PageIndex
 from intarsia.ranges import RowRanges
 from intarsia.read.dataset import Dataset, dataset
 from intarsia.read.file import ParquetFile
+from intarsia.verify.file import verify
+from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.writer import write_table
@@ -26,6 +28,7 @@ from intarsia.write.writer import write_table
 __all__ = [
     "Bloom",
     "Dataset",
+    "Finding",
     "FormatError",
     "IndexSpecError",
     "IntarsiaError",
@@ -37,10 +40,12 @@ __all__ = [
     "PathError",
     "PredicateError",
     "RowRanges",
+    "Severity",
     "UnsupportedError",
     "__version__",
     "add_indexes",
     "dataset",
     "list_indexes",
+    "verify",
     "write_table",
 ]

@@ -250,6 +250,12 @@ def test_a_page_of_nulls_that_counts_none_is_not_believed():
     assert might(X == 3, bounds) == might(X.is_null(), bounds) == [True]
 
 
+def test_a_page_of_nulls_that_counts_fewer_than_none_might_hold_anything():
+    # parquet-java has written null_pages = true and null_counts = -1 for pages without a NULL.
+    bounds = of_pages(INT64, [b""], [b""], null_pages=[True], nulls=[-1])
+    assert might(X == 3, bounds) == might(X.is_valid(), bounds) == [True]
+
+
 def test_a_page_of_nulls_is_skipped_by_comparisons():
     for nulls in (None, [10]):
         bounds = of_pages(INT64, [b""], [b""], null_pages=[True], nulls=nulls)

@@ -19,6 +19,7 @@ LAYERS = (
     ("storage",),
     ("read",),
     ("write",),
+    ("verify",),
     ("spark", "cli"),
     ("__main__",),
 )
@@ -77,6 +78,7 @@ def test_the_public_names_are_these():
         [
             "Bloom",
             "Dataset",
+            "Finding",
             "FormatError",
             "IndexSpecError",
             "IntarsiaError",
@@ -88,11 +90,13 @@ def test_the_public_names_are_these():
             "PathError",
             "PredicateError",
             "RowRanges",
+            "Severity",
             "UnsupportedError",
             "__version__",
             "add_indexes",
             "dataset",
             "list_indexes",
+            "verify",
             "write_table",
         ]
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.footer import MAGIC, framed
 from intarsia.format.metadata import (
     ColumnChunk,
@@ -148,11 +148,17 @@ def decode_root(
         file = _open(splice(template, groups), verify_checksums)
         table = file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise FormatError(f"cannot decode: {error}") from error
+        kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
+        raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)
     if table.num_rows != expected or table.num_columns != 1:
         raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
     return table.column(0)
+
+
+def _is_beyond_pyarrow(error: Exception) -> bool:
+    """Is the file sound, as far as this tells, and pyarrow not up to it?"""
+    return isinstance(error, pa.ArrowNotImplementedError) or "too deeply nested" in str(error)
 
 
 def leaf_values(values: pa.ChunkedArray) -> pa.Array:

@@ -4,7 +4,8 @@ Statistics of old or careless writers are weeded out here, so that what is left 
 
 - the deprecated ``min``/``max`` count only for numbers of signed order, or where both are equal;
 - ``min_value``/``max_value`` count only where the file declares the column's order;
-- a count that is missing is unknown, not 0; a page of NULLs only that counts none is unknown too.
+- a count that is missing is unknown, not 0; a page of NULLs only whose count is none, or negative,
+  is unknown too.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
     nan_counts = unknown if index.nan_counts is None else index.nan_counts
     nothing: list[bytes | None] = [None] * pages
     usable = declared and order.is_defined
-    # A page of NULLs only that has none contradicts itself: nothing is known of it.
-    all_null = index.null_pages & (null_counts != 0)
+    # A page of NULLs only that counts none, or fewer than none, contradicts itself: nothing is
+    # known of it. parquet-java has written such indexes for whole columns without a NULL.
+    believed = index.null_counts is None or null_counts > 0
+    all_null = index.null_pages & believed
     bounds = _bounds(
         order,
         index.min_values if usable else nothing,
@@ -94,7 +97,7 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
         bounds.high,
         bounds.bounded & ~index.null_pages,
         all_null,
-        np.where(index.null_pages & (null_counts == 0), UNKNOWN, null_counts),
+        np.where(index.null_pages & ~all_null, UNKNOWN, null_counts),
         nan_counts,
     )
 

@@ -88,7 +88,7 @@ def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> It
     at = chunk.start
     stop = min(at + chunk.total_compressed_size, source.size)
     values = number = 0
-    while at < stop and (values < chunk.num_values or number == 0):
+    while at < stop and values < chunk.num_values:
         where = Where(page=number, offset=at)
         if at < 0:
             raise FormatError("a chunk starts before its file", where)

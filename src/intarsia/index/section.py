@@ -74,11 +74,7 @@ def build_section(
     ``granule_starts`` has shape ``(granules + 1,)``: the first row of each granule, counted from
     the start of the file, and the number of rows at the end.
     """
-    packed = [
-        _distinct(keys.astype(np.uint64) << np.uint64(32) | granules.astype(np.uint64))
-        for keys, granules in entries
-    ]
-    merged = _distinct(np.concatenate(packed)) if packed else np.empty(0, np.uint64)
+    merged = packed(entries)
     keys = (merged >> np.uint64(32)).astype(np.uint32)
     table = pa.table([pa.array(keys), pa.array(merged.astype(np.uint32))], schema=_ENTRY_SCHEMA)
     info = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
@@ -99,6 +95,15 @@ def build_section(
         writer.write_table(table, row_group_size=max(len(table), 1))
     data = memoryview(out.getvalue())[: -len(MAGIC)]
     return BuiltSection(data, len(data) - _metadata_start(data))
+
+
+def packed(entries: Iterable[tuple[KeyArray, KeyArray]]) -> UInt64Array:
+    """Pairs of key and granule, as one number each with the key above: sorted, distinct."""
+    parts = [
+        _distinct(keys.astype(np.uint64) << np.uint64(32) | granules.astype(np.uint64))
+        for keys, granules in entries
+    ]
+    return _distinct(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
 def _distinct(values: UInt64Array) -> UInt64Array:
@@ -243,6 +248,12 @@ class Section:
         if len(hits) and hits[-1] >= len(self.granule_starts) - 1:
             raise FormatError(f"granule {hits[-1]} does not exist")
         return RowRanges(self.granule_starts[hits], self.granule_starts[hits + 1])
+
+    def entries(self) -> UInt64Array:
+        """All entries, as ``packed``. Raises ``FormatError`` where a page is damaged."""
+        if not self.num_entries:
+            return packed([])
+        return packed([self._read(np.arange(len(self._key.pages)))])
 
     def _read(self, pages: Int64Array) -> tuple[KeyArray, KeyArray]:
         columns = (self._key, self._granule)

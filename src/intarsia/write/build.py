@@ -79,7 +79,7 @@ def build(file: OpenedFile, kind: InvertedKind, file_id: str) -> Built:
     """Read the indexed column, row group by row group, and make the section of ``kind``."""
     leaf = check_index(file, kind)
     starts = granule_starts(file, leaf, kind.granule_rows)
-    return Built(kind, build_section(_entries(file, leaf, kind, starts), starts, file_id))
+    return Built(kind, build_section(entries_of(file, leaf, kind, starts), starts, file_id))
 
 
 def granule_starts(file: OpenedFile, leaf: Leaf, granule_rows: int) -> Int64Array:
@@ -101,9 +101,12 @@ def granule_starts(file: OpenedFile, leaf: Leaf, granule_rows: int) -> Int64Arra
     return np.concatenate(parts)
 
 
-def _entries(
+def entries_of(
     file: OpenedFile, leaf: Leaf, kind: InvertedKind, starts: Int64Array
 ) -> Iterator[tuple[KeyArray, KeyArray]]:
+    """Keys of a column's values, and the granules, of which ``starts`` are the first rows, that
+    hold them: arrays of one length, row group by row group.
+    """
     root = file.schema.roots[leaf.root]
     for group in range(len(file.metadata.row_groups)):
         first, stop = file.row_group_starts[group : group + 2].tolist()

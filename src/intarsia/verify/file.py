@@ -1,0 +1,107 @@
+"""``verify``: a whole file, from its first bytes to its last."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from intarsia.errors import FormatError, IntarsiaWarning, Where
+from intarsia.format.footer import MAGIC
+from intarsia.format.thrift import spans
+from intarsia.read.chunk import Chunk
+from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
+from intarsia.storage import PathLike, list_files
+from intarsia.verify.claims import check_claims
+from intarsia.verify.findings import Finding, error, of_exception, warning
+from intarsia.verify.pages import PageChecks
+from intarsia.verify.sections import check_sections
+
+Progress = Callable[[str, int, int], None]
+"""Called with a file's path, how many files are done, and how many there are."""
+
+
+def verify(
+    path: PathLike | Sequence[PathLike],
+    *,
+    filesystem: Any = None,
+    progress: Progress | None = None,
+) -> list[Finding]:
+    """Check every Parquet file under ``path``: a file, folder, glob or URI.
+
+    Reads everything: header, footer, every page's header and checksum, and compares offset indexes
+    with the pages, column indexes, statistics and bloom filters with the decoded values, embedded
+    indexes with the values they index. Gives the findings in the order of the file; none where all
+    is well. A file that is not Parquet is a finding; ``PathError`` is raised where there is no
+    file.
+    """
+    found, files = list_files(path, filesystem)
+    findings: list[Finding] = []
+    for done, file in enumerate(files):
+        if progress:
+            progress(file, done, len(files))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IntarsiaWarning)  # what it would say is found here
+            findings += _of_file(file, found)
+    return findings
+
+
+def _of_file(path: str, filesystem: Any) -> Iterator[Finding]:
+    try:
+        file = open_file(path, filesystem)
+    except FormatError as problem:
+        yield of_exception(problem, Where(path))
+        return
+    yield from _of_frame(file)
+    for group in range(len(file.metadata.row_groups)):
+        yield from _of_row_group(file, group)
+    yield from check_sections(file)
+
+
+def _of_frame(file: OpenedFile) -> Iterator[Finding]:
+    """What surrounds the row groups."""
+    where, metadata = Where(file.name), file.metadata
+    if bytes(file.source.read([(0, len(MAGIC))])[0]) != MAGIC:
+        yield error(Where(file.name, offset=0), "the file does not begin with PAR1")
+    if metadata.num_rows != file.num_rows:
+        claim = f"the footer says {metadata.num_rows:,} rows, its row groups {file.num_rows:,}"
+        yield error(where, claim)
+    _, length = spans(file.footer)
+    if length < len(file.footer) and metadata.encryption_algorithm is None:
+        yield warning(where, f"{len(file.footer) - length:,} bytes follow the footer's last field")
+    if metadata.column_orders and len(metadata.column_orders) != len(file.schema.leaves):
+        claim = f"{len(metadata.column_orders)} column orders for {len(file.schema.leaves)} columns"
+        yield error(where, claim)
+
+
+def _of_row_group(file: OpenedFile, group: int) -> Iterator[Finding]:
+    metadata = file.metadata.row_groups[group]
+    where = Where(file.name, group)
+    ordinals = [other.ordinal for other in file.metadata.row_groups]
+    if metadata.ordinal is not None and metadata.ordinal != group:
+        yield warning(where, f"its ordinal is {metadata.ordinal}; some readers refuse the file")
+    elif metadata.ordinal is None and any(ordinal is not None for ordinal in ordinals):
+        yield warning(where, "it has no ordinal, others have; some readers refuse the file")
+    for leaf in file.schema.leaves:
+        yield from _of_chunk(file, group, leaf.index)
+
+
+def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:
+    column = file.schema.leaves[leaf]
+    try:
+        chunk = Chunk(file, group, leaf)
+    except FormatError as problem:
+        yield of_exception(problem, Where(file.name, group, column.name))
+        return
+    if chunk.metadata.type != column.element.type:
+        claim = f"chunk of type {chunk.metadata.type} in a column of type {column.element.type}"
+        yield error(chunk.where, claim)
+        return
+    if tuple(chunk.metadata.path_in_schema) != column.path:
+        claim = f"the chunk is of column {'.'.join(chunk.metadata.path_in_schema)!r}"
+        yield error(chunk.where, claim)
+    checks = PageChecks(chunk)
+    yield from checks.findings
+    if checks.facts is not None:
+        yield from check_claims(checks.facts)

@@ -1,0 +1,141 @@
+"""The pages of a chunk: headers, checksums, levels, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import FormatError, Where
+from intarsia.format.levels import PageLevels
+from intarsia.format.metadata import Encoding
+from intarsia.format.order import ValueOrder
+from intarsia.format.page_header import PageAt, checksum_problem
+from intarsia.format.summary import PageSummaries, summarize
+from intarsia.ranges import Int64Array
+from intarsia.read.chunk import Chunk
+from intarsia.verify.findings import Finding, error, of_exception, warning
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkFacts:
+    """What the pages of a chunk really hold; arrays are of shape ``(data pages,)``."""
+
+    chunk: Chunk
+    order: ValueOrder
+    pages: list[PageAt]
+    """Data pages only."""
+    levels: list[PageLevels]
+    present: Int64Array
+    """Values stored in each page: neither NULL nor within something NULL or empty."""
+    values: pa.Array | None
+    """All of them, physical; None where they cannot be decoded."""
+    bounds: PageSummaries | None
+    """None where the type has no order, or values cannot be decoded."""
+
+    @property
+    def rows(self) -> Int64Array:
+        return np.array([page.num_rows() for page in self.levels], dtype=np.int64)
+
+    @property
+    def null_counts(self) -> Int64Array:
+        counts = np.array([page.num_values for page in self.levels], dtype=np.int64)
+        return counts - self.present
+
+    def page(self, number: int) -> Where:
+        """The place of a data page."""
+        return self.chunk.at(self.pages[number])
+
+
+class PageChecks:
+    """Walks a chunk; collects findings and, where all headers can be read, facts."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.findings: list[Finding] = []
+        self.facts: ChunkFacts | None = None
+        try:
+            chunk.load()
+            pages = list(self._pages())
+            self._check_chunk(pages)
+            self._decode(pages)
+        except FormatError as problem:
+            self.findings.append(of_exception(problem, chunk.where))
+
+    def _pages(self) -> Iterator[PageAt]:
+        for page in self.chunk.pages():
+            problem = checksum_problem(page.header, self.chunk.body(page))
+            if problem:
+                self.findings.append(error(self.chunk.at(page), problem))
+            yield page
+
+    def _check_chunk(self, pages: list[PageAt]) -> None:
+        metadata, where = self.chunk.metadata, self.chunk.where
+        values = sum(page.num_values or 0 for page in pages)
+        if values != metadata.num_values:
+            claim = f"pages hold {values:,} values, the footer says {metadata.num_values:,}"
+            self.findings.append(error(where, claim))
+        claimed = self.chunk.file.column_chunk(self.chunk.row_group, self.chunk.leaf.index)
+        size = claimed.meta_data.total_compressed_size if claimed.meta_data else 0
+        held = sum(page.size for page in pages)
+        if held != size and values:
+            claim = f"pages take {held:,} bytes, the footer says {size:,}"
+            self.findings.append(warning(where, claim))
+        for page in pages[1:]:
+            if page.is_dictionary:
+                message = "a dictionary page that is not the first page"
+                self.findings.append(error(self.chunk.at(page), message))
+        for page in pages:
+            self._check_encoding(page)
+
+    def _check_encoding(self, page: PageAt) -> None:
+        header = page.header
+        data = header.data_page_header or header.data_page_header_v2
+        if data is None or data.encoding in self.chunk.metadata.encodings:
+            return
+        # Both names stand for indexes into a dictionary.
+        same = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
+        if data.encoding in same and not same.isdisjoint(self.chunk.metadata.encodings):
+            return
+        message = f"encoding {data.encoding} is not among those the footer lists"
+        self.findings.append(warning(self.chunk.at(page), message))
+
+    def _decode(self, pages: list[PageAt]) -> None:
+        chunk, leaf = self.chunk, self.chunk.leaf
+        data = [page for page in pages if page.is_data]
+        levels = [chunk.levels(page) for page in data]
+        for page, found in zip(data, levels, strict=True):
+            self._check_v2(page, found)
+        counts = [page.num_present(leaf.max_definition_level) for page in levels]
+        order = chunk.file.order(leaf.index)
+        facts = ChunkFacts(chunk, order, data, levels, np.array(counts, dtype=np.int64), None, None)
+        self.facts = facts
+        rows = int(facts.rows.sum())
+        if rows != chunk.num_rows:
+            claim = f"pages hold {rows:,} rows, the footer says {chunk.num_rows:,}"
+            self.findings.append(error(chunk.where, claim))
+            return
+        if not any(counts):
+            return
+        values = chunk.values(pages)
+        if len(values) != sum(counts):
+            claim = f"{len(values):,} values were decoded where levels say {sum(counts):,}"
+            self.findings.append(error(chunk.where, claim))
+            return
+        bounds = summarize(order, values, facts.present) if order.is_defined else None
+        self.facts = replace(facts, values=values, bounds=bounds)
+
+    def _check_v2(self, page: PageAt, levels: PageLevels) -> None:
+        header = page.header.data_page_header_v2
+        if header is None:
+            return
+        nulls = levels.num_values - levels.num_present(self.chunk.leaf.max_definition_level)
+        for name, claim, found in (
+            ("rows", header.num_rows, levels.num_rows()),
+            ("nulls", header.num_nulls, nulls),
+        ):
+            if claim != found:
+                message = f"the header says {claim:,} {name}, levels say {found:,}"
+                self.findings.append(error(self.chunk.at(page), message))
