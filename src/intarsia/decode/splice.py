@@ -24,6 +24,7 @@ from intarsia.format.footer import MAGIC, framed
 from intarsia.format.metadata import (
     ColumnChunk,
     ColumnMetaData,
+    FieldRepetitionType,
     FileMetaData,
     KeyValue,
     RowGroup,
@@ -121,6 +122,13 @@ class SchemaTemplates:
         ]
         elements = [_one_child(self._elements[0]), *map(encode, bare)]
         return RootTemplate(path[0].name, self._head(elements, [], []))
+
+    def required(self, leaf: Leaf) -> RootTemplate:
+        """Decodes values of one leaf that stand alone, without levels, to their Arrow type."""
+        element = spans(self._elements[leaf.elements[-1]])[0]
+        alone = replace_fields(element, [Span(3, _I32, zigzag(FieldRepetitionType.REQUIRED))])
+        elements = [_one_child(self._elements[0]), alone]
+        return RootTemplate(leaf.path[-1], self._head(elements, [], []))
 
     def _head(
         self, elements: list[bytes], key_values: list[Span], orders: list[Span]

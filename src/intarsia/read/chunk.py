@@ -10,9 +10,16 @@ from intarsia.decode.page_body import check_size, page_levels
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_values
 from intarsia.errors import FormatError, Where
 from intarsia.format.levels import PageLevels
-from intarsia.format.metadata import ColumnMetaData
+from intarsia.format.metadata import (
+    ColumnMetaData,
+    DataPageHeader,
+    Encoding,
+    PageHeader,
+    PageType,
+)
 from intarsia.format.page_header import PageAt, walk_pages
 from intarsia.format.schema import Leaf
+from intarsia.format.thrift import encode
 from intarsia.read.opened import OpenedFile
 from intarsia.source import HeldSource, Source
 
@@ -82,6 +89,37 @@ class Chunk:
             return leaf_values(decode_root(template, [RowGroupBytes(self.num_rows, [chunk])]))
         except FormatError as error:
             raise error.at(self.where) from error
+
+    def dictionary(self) -> pa.Array | None:
+        """The entries of its dictionary, in the column's Arrow type; None where it has none.
+
+        Raises ``FormatError`` where they cannot be decoded.
+        """
+        first = next(self.pages(), None)
+        if first is None or first.header.dictionary_page_header is None:
+            return None
+        try:
+            check_size(first.header, self.metadata.codec)
+            # A dictionary is PLAIN values, as a data page of a required column holds them.
+            count = first.header.dictionary_page_header.num_values
+            values = DataPageHeader(
+                num_values=count,
+                encoding=Encoding.PLAIN,
+                definition_level_encoding=Encoding.RLE,
+                repetition_level_encoding=Encoding.RLE,
+            )
+            header = PageHeader(
+                type=PageType.DATA_PAGE,
+                uncompressed_page_size=first.header.uncompressed_page_size,
+                compressed_page_size=first.header.compressed_page_size,
+                data_page_header=values,
+            )
+            page = memoryview(encode(header) + bytes(self.body(first)))
+            chunk = ChunkBytes(self.metadata, None, [page], count)
+            template = self.file.templates.required(self.leaf)
+            return decode_root(template, [RowGroupBytes(count, [chunk])]).combine_chunks()
+        except FormatError as error:
+            raise error.at(self.at(first)) from error
 
     def at(self, page: PageAt) -> Where:
         """The place of one of its pages."""

@@ -15,7 +15,9 @@ from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.ranges import RowRanges
-from intarsia.read.opened import OpenedFile
+from intarsia.read.chunk import Chunk
+from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.scan import Filter, Request, scan_file, without_columns
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
@@ -59,6 +61,16 @@ class ParquetFile:
         return self._opened.num_rows
 
     @property
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        return self._opened.source.size
+
+    @property
+    def footer(self) -> bytes:
+        """The footer's thrift bytes, without length and magic."""
+        return self._opened.footer
+
+    @property
     def indexes(self) -> tuple[IndexEntry, ...]:
         """Embedded indexes, of known and unknown kinds."""
         directory = self._opened.directory
@@ -69,12 +81,23 @@ class ParquetFile:
 
         Raises ``IndexError`` for a row group or column that is not there.
         """
-        leaf = self._leaf(column)
-        if not 0 <= row_group < len(self.metadata.row_groups):
-            raise IndexError(f"there are {len(self.metadata.row_groups)} row groups")
-        return ChunkPageIndex(
-            self._opened.column_index(row_group, leaf), self._opened.offset_index(row_group, leaf)
-        )
+        id_ = self._chunk_id(row_group, column)
+        return ChunkPageIndex(self._opened.column_index(*id_), self._opened.offset_index(*id_))
+
+    def pages(self, row_group: int, column: int | str) -> list[PageInfo]:
+        """Every page of a chunk, as its header, its levels and the column index describe it.
+
+        Raises ``IndexError`` as ``page_index`` does, ``FormatError`` for a page that cannot be
+        decoded.
+        """
+        return list(describe_pages(self._opened, *self._chunk_id(row_group, column)))
+
+    def dictionary(self, row_group: int, column: int | str) -> pa.Array | None:
+        """The entries of a chunk's dictionary, in the column's Arrow type; None where it has none.
+
+        Raises as ``pages`` does.
+        """
+        return Chunk(self._opened, *self._chunk_id(row_group, column)).dictionary()
 
     def read(
         self,
@@ -104,6 +127,12 @@ class ParquetFile:
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables(tables) if tables else request.output.empty_table()
+
+    def _chunk_id(self, row_group: int, column: int | str) -> ChunkId:
+        leaf = self._leaf(column)
+        if not 0 <= row_group < len(self.metadata.row_groups):
+            raise IndexError(f"there are {len(self.metadata.row_groups)} row groups")
+        return row_group, leaf
 
     def _leaf(self, column: int | str) -> int:
         if isinstance(column, int):

@@ -1,0 +1,70 @@
+"""Encoded values as Python values a person can read."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+from intarsia.format.metadata import SchemaElement
+from intarsia.format.order import Domain, ValueOrder, order_of
+from intarsia.format.summary import is_text
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def readable(element: SchemaElement, value: bytes | None) -> Any:
+    """An encoded bound as bool, int, float, ``Decimal``, date, time, timestamp or text.
+
+    Timestamps come as ISO 8601 text, all their digits kept. Bytes that are no text, and values of
+    types without an order, come as ``0x`` and hexadecimal digits.
+    """
+    if value is None:
+        return None
+    order = order_of(element)
+    if not order.is_defined:
+        return _hex(value)
+    if order.domain is Domain.BYTES:
+        return _text(value) if is_text(element) else _hex(value)
+    keys, usable = order.keys([value])
+    key = keys[0]
+    if not usable[0] and not order.has_nan:
+        return _hex(value)
+    match order.domain:
+        case Domain.BOOLEAN:
+            return bool(key)
+        case Domain.FLOAT:
+            return float(key)
+        case Domain.DECIMAL:
+            with decimal.localcontext(prec=200):
+                return decimal.Decimal(int(key)).scaleb(-order.scale)
+        case Domain.INTEGER:
+            return int(key)
+        case _:
+            return _moment(order, int(key))
+
+
+def _moment(order: ValueOrder, key: int) -> Any:
+    try:
+        if order.domain is Domain.DATE:
+            return _EPOCH.date() + datetime.timedelta(days=key)
+        seconds, ticks = divmod(key, order.per_second)
+        whole = _EPOCH + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return key
+    digits = len(str(order.per_second)) - 1
+    fraction = f".{ticks:0{digits}d}" if ticks else ""
+    if order.domain is Domain.TIME:
+        return f"{whole:%H:%M:%S}{fraction}"
+    return f"{whole.isoformat()}{fraction}{'Z' if order.utc else ''}"
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _hex(value)
+
+
+def _hex(value: bytes) -> str:
+    return "0x" + value.hex()
