@@ -97,8 +97,9 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
     width = bit_width(max_level)
     value_bytes = -(-width // 8)
     parts: list[Levels] = []
-    at = done = 0
+    at, done, window = 0, 0, _FEW
     while done < count:
+        start = at
         header, at = _varint(data, at)
         if header & 1:
             length = (header >> 1) * width
@@ -106,13 +107,14 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
                 raise FormatError("levels end early")
             part = _unpacked(data[at : at + length], width, "little")[: count - done]
             at += length
+        elif header <= _SHORT and value_bytes == 1:
+            part, at = _short_runs(data, start, count - done, window)
+            window = _MANY if at - start == 2 * window else _FEW
         else:
             if at + value_bytes > data.nbytes:
                 raise FormatError("levels end early")
             value = int.from_bytes(data[at : at + value_bytes], "little")
-            if value > max_level:
-                raise FormatError(f"level {value} in a column whose highest is {max_level}")
-            part = np.full(min(header >> 1, count - done), value, dtype=_dtype(width))
+            part = np.full(min(header >> 1, count - done), min(value, 0xFFFF), _dtype(width))
             at += value_bytes
         if not len(part):
             raise FormatError("a run of levels is empty")
@@ -120,6 +122,24 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
         done += len(part)
     levels = np.concatenate(parts) if parts else np.empty(0, dtype=_dtype(width))
     return _checked(levels, max_level)
+
+
+_SHORT = 0x7E
+"""The header, one byte long, of a run of 63."""
+_FEW, _MANY = 16, 4096
+"""Runs looked at together: many, where the last few were all short."""
+
+
+def _short_runs(data: memoryview, at: int, count: int, window: int) -> tuple[Levels, int]:
+    """Short runs that follow each other, of one byte of header and one of value, at once."""
+    size = min(2 * window, (data.nbytes - at) // 2 * 2)
+    runs = np.frombuffer(data[at : at + size], dtype=np.uint8).reshape(-1, 2)
+    headers = runs[:, 0]
+    short = (headers & 1 == 0) & (headers <= _SHORT) & (headers > 0)
+    runs = runs[: len(runs) if short.all() else int(np.argmin(short))]
+    ends = np.cumsum(runs[:, 0] >> 1, dtype=np.int64)
+    needed = min(int(np.searchsorted(ends, count)) + 1, len(runs))
+    return np.repeat(runs[:needed, 1], runs[:needed, 0] >> 1)[:count], at + 2 * needed
 
 
 def _dtype(width: int) -> np.dtype[Any]:

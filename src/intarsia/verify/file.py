@@ -22,6 +22,10 @@ Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""
 
 
+_ORDINALS = 1 << 15
+"""Those of further row groups do not fit the field."""
+
+
 def verify(
     path: PathLike | Sequence[PathLike],
     *,
@@ -53,9 +57,16 @@ def _of_file(path: str, filesystem: Any) -> Iterator[Finding]:
     except FormatError as problem:
         yield of_exception(problem, Where(path))
         return
+    yield from findings_of(file)
+
+
+def findings_of(file: OpenedFile) -> Iterator[Finding]:
+    """What is wrong with an opened file."""
     yield from _of_frame(file)
+    yield from _of_ordinals(file)
     for group in range(len(file.metadata.row_groups)):
-        yield from _of_row_group(file, group)
+        for leaf in range(len(file.schema.leaves)):
+            yield from _of_chunk(file, group, leaf)
     yield from check_sections(file)
 
 
@@ -75,16 +86,15 @@ def _of_frame(file: OpenedFile) -> Iterator[Finding]:
         yield error(where, claim)
 
 
-def _of_row_group(file: OpenedFile, group: int) -> Iterator[Finding]:
-    metadata = file.metadata.row_groups[group]
-    where = Where(file.name, group)
-    ordinals = [other.ordinal for other in file.metadata.row_groups]
-    if metadata.ordinal is not None and metadata.ordinal != group:
-        yield warning(where, f"its ordinal is {metadata.ordinal}; some readers refuse the file")
-    elif metadata.ordinal is None and any(ordinal is not None for ordinal in ordinals):
-        yield warning(where, "it has no ordinal, others have; some readers refuse the file")
-    for leaf in file.schema.leaves:
-        yield from _of_chunk(file, group, leaf.index)
+def _of_ordinals(file: OpenedFile) -> Iterator[Finding]:
+    """Row groups are numbered from 0 on, or none of them is."""
+    ordinals = [group.ordinal for group in file.metadata.row_groups]
+    if all(ordinal is None for ordinal in ordinals):
+        return
+    for group, ordinal in enumerate(ordinals):
+        if ordinal != group and group < _ORDINALS:
+            said = "it has no ordinal" if ordinal is None else f"its ordinal is {ordinal}"
+            yield warning(Where(file.name, group), f"{said}; some readers refuse the file")
 
 
 def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:
