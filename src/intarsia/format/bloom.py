@@ -8,11 +8,12 @@ words.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.errors import FormatError, UnsupportedError
+from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.metadata import (
     BloomFilterAlgorithm,
     BloomFilterCompression,
@@ -21,7 +22,7 @@ from intarsia.format.metadata import (
     Empty,
 )
 from intarsia.format.thrift import decode, encode
-from intarsia.source import Source
+from intarsia.source import ByteRange, Source
 
 UInt64Array = NDArray[np.uint64]
 
@@ -65,21 +66,15 @@ class BloomFilter:
 
     def add(self, hashes: UInt64Array) -> None:
         """Add values by their XXH64."""
-        blocks, masks = self._places(hashes)
+        blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
         for word in range(_WORDS):
             np.bitwise_or.at(self.words[:, word], blocks, masks[:, word])
 
     def might_contain(self, hashes: UInt64Array) -> NDArray[np.bool_]:
         """For each hash, of shape ``(n,)``: False where no such value was added."""
-        blocks, masks = self._places(hashes)
+        blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
         found: NDArray[np.bool_] = ((self.words[blocks] & masks) == masks).all(axis=1)
         return found
-
-    def _places(self, hashes: UInt64Array) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        high, low = hashes >> np.uint64(32), hashes.astype(np.uint32)
-        blocks = ((high * np.uint64(len(self.words))) >> np.uint64(32)).astype(np.int64)
-        bits = (low[:, None] * _SALT) >> np.uint32(27)
-        return blocks, np.uint32(1) << bits
 
     def encode(self) -> bytes:
         """Header and blocks, as a file stores them."""
@@ -92,20 +87,66 @@ class BloomFilter:
         return encode(header) + self.words.astype("<u4").tobytes()
 
 
+def _blocks(hashes: UInt64Array, count: int) -> NDArray[np.int64]:
+    """Which of ``count`` blocks each hash falls into."""
+    high = hashes >> np.uint64(32)
+    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+
+
+def _masks(hashes: UInt64Array) -> NDArray[np.uint32]:
+    """One bit in each of a block's words, for each hash: shape ``(n, 8)``."""
+    bits: NDArray[np.uint32] = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
+    return np.uint32(1) << bits
+
+
 def read_bloom_filter(source: Source, offset: int, length: int | None) -> BloomFilter:
     """The filter at ``offset``; ``length``, header included, is unknown to older writers.
 
     Raises ``FormatError`` where there is none, ``UnsupportedError`` for another algorithm.
     """
-    known = min(length or _HEADER_BYTES, source.size - offset)
-    data = source.read([(offset, known)])[0]
-    header, header_size = decode(BloomFilterHeader, data)
-    if not (header.algorithm.BLOCK and header.hash.XXHASH and header.compression.UNCOMPRESSED):
-        raise UnsupportedError("a bloom filter of a kind that is not known here")
-    size = header.numBytes
-    if size <= 0 or size % _BLOCK_BYTES or size > MAX_BYTES:
-        raise FormatError(f"a bloom filter of {size:,} bytes")
-    if header_size + size > data.nbytes:
-        data = source.read([(offset, header_size + size)])[0]
-    blocks = np.frombuffer(data[header_size : header_size + size], dtype="<u4")
-    return BloomFilter(blocks.reshape(-1, _WORDS))
+    header_size, size = _read_headers(source, [(offset, length)])[0]
+    data = source.read([(offset + header_size, size)])[0]
+    return BloomFilter(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS))
+
+
+def filters_might_contain(
+    source: Source, places: Sequence[tuple[int, int | None]], hashes: UInt64Array
+) -> list[bool]:
+    """For each filter, by offset and length: might any of the ``hashes`` have been added?
+
+    Reads headers, then of each filter only the blocks that tell. Raises as ``read_bloom_filter``
+    does.
+    """
+    if not len(hashes):
+        return [False] * len(places)
+    ranges: list[ByteRange] = []
+    for (offset, _), (header_size, size) in zip(places, _read_headers(source, places), strict=True):
+        blocks = _blocks(hashes, size // _BLOCK_BYTES)
+        start = offset + header_size
+        ranges += [(start + block * _BLOCK_BYTES, _BLOCK_BYTES) for block in blocks.tolist()]
+    words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4")
+    words = words.reshape(len(places), len(hashes), _WORDS)
+    masks = _masks(hashes)
+    found: list[bool] = ((words & masks) == masks).all(axis=2).any(axis=1).tolist()
+    return found
+
+
+def _read_headers(
+    source: Source, places: Sequence[tuple[int, int | None]]
+) -> list[tuple[int, int]]:
+    """Sizes of headers and of what follows them, in bytes."""
+    sizes = []
+    wanted = [(offset, min(_HEADER_BYTES, source.size - offset)) for offset, _ in places]
+    for (offset, length), data in zip(places, source.read(wanted), strict=True):
+        header, header_size = decode(BloomFilterHeader, data)
+        kinds = (header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED)
+        if None in kinds:
+            raise UnsupportedError("a bloom filter of a kind that is not known here")
+        size = header.numBytes
+        if size <= 0 or size % _BLOCK_BYTES or size > MAX_BYTES:
+            raise FormatError(f"a bloom filter of {size:,} bytes", Where(offset=offset))
+        if length is not None and header_size + size > length:
+            claim = f"a bloom filter of {size:,} bytes in {length:,}"
+            raise FormatError(claim, Where(offset=offset))
+        sizes.append((header_size, size))
+    return sizes

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from intarsia.errors import IndexSpecError
 from intarsia.format.hashing import hash_values, xxh64
-from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.order import ValueOrder
+from intarsia.index.encodings import exact_encodings, unfit_for_hashing
 from intarsia.index.kind import KeyArray
-from intarsia.predicate.pruning import Op, Test
+from intarsia.predicate.pruning import Test
 
 GRANULE_ROWS = 8192
 
@@ -46,43 +47,13 @@ class Lookup:
         return {"granule_rows": self.granule_rows}
 
     def unfit(self, order: ValueOrder) -> str | None:
-        if order.domain is Domain.UNDEFINED:
-            return "its type has no defined equality in Parquet"
-        if order.has_nan and order.width == 2:
-            return "half floats have two encodings of zero, and NaN, among their bytes"
-        if order.domain is Domain.BOOLEAN:
-            return "booleans have two values only"
-        if order.domain is Domain.DECIMAL and order.width is None:
-            return "decimals of varying width have several encodings of one value"
-        return None
+        return unfit_for_hashing(order)
 
     def keys_of_values(self, values: pa.Array) -> KeyArray:
         return (hash_values(values) >> np.uint64(32)).astype(np.uint32)
 
     def keys_for(self, test: Test, order: ValueOrder) -> KeyArray | None:
-        if test.op not in (Op.EQ, Op.IN) or test.nulls or (test.nans and order.has_nan):
+        encodings = exact_encodings(test, order)
+        if encodings is None:
             return None
-        keys = []
-        for value in test.values:
-            bracket = order.bracket(value)
-            if bracket is None:
-                return None
-            low, high = bracket
-            if low != high:
-                # Between two neighbours of the column's type. Membership, which casts its set, and
-                # comparison as narrower floats may yet find it equal to one of them.
-                return None
-            encoded = _encoded(order, low)
-            if encoded is not None:
-                keys.append(xxh64(encoded) >> 32)
-        return np.unique(np.array(keys, dtype=np.uint32))
-
-
-def _encoded(order: ValueOrder, key: Any) -> bytes | None:
-    """PLAIN encoding of a key; None where the column's type does not hold such a value."""
-    try:
-        if order.has_nan:
-            key = key + order.key.type(0)
-        return order.plain(key)
-    except OverflowError:
-        return None
+        return np.unique(np.array([xxh64(value) >> 32 for value in encodings], dtype=np.uint32))

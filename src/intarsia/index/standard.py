@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from intarsia.errors import IndexSpecError
+from intarsia.format.hashing import UInt64Array, xxh64
+from intarsia.format.order import ValueOrder
+from intarsia.index.encodings import exact_encodings, unfit_for_hashing
+from intarsia.predicate.pruning import Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +63,18 @@ class Bloom:
             raise IndexSpecError(f"ndv must be 1 or more, not {self.ndv!r}")
 
 
+def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:
+    """Hashes, one of which every row that passes ``test`` has; None where this cannot be told."""
+    if unfit_for_hashing(order):
+        return None
+    encodings = exact_encodings(test, order)
+    if encodings is None:
+        return None
+    if order.has_nan:
+        # Writers hash zeros as they come.
+        encodings += [order.plain(-order.key.type(0)) for e in encodings if not any(e)]
+    return np.array([xxh64(value) for value in encodings], dtype=np.uint64)
+
+
 Standard = PageIndex | Bloom
+"""An index of the format's own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,8 +24,10 @@ from intarsia.errors import (
     UnsupportedError,
     Where,
 )
+from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import order_is_declared
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
+from intarsia.format.hashing import UInt64Array
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData
 from intarsia.format.order import ValueOrder, order_of
 from intarsia.format.page_index import (
@@ -252,6 +254,29 @@ class OpenedFile:
         self.distrusted += 1
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self._warn(f"a page index is ignored: {where}: {reason}")
+
+    def bloom_filters_might_contain(
+        self, leaf: int, groups: Sequence[int], hashes: UInt64Array
+    ) -> list[bool] | None:
+        """For each row group: might its chunk hold a value of one of ``hashes``?
+
+        None where none of the chunks has a bloom filter, or one is damaged.
+        """
+        chunks = [self.chunk(group, leaf) for group in groups]
+        places = [
+            (chunk.bloom_filter_offset, chunk.bloom_filter_length)
+            for chunk in chunks
+            if chunk.bloom_filter_offset is not None
+        ]
+        if not places:
+            return None
+        try:
+            found = iter(filters_might_contain(self.source, places, hashes))
+        except FormatError as error:
+            where = Where(column=self.schema.leaves[leaf].name)
+            self._warn(f"bloom filters are ignored: {error.at(where)}")
+            return None
+        return [chunk.bloom_filter_offset is None or next(found) for chunk in chunks]
 
     # --- embedded indexes -----------------------------------------------------------------------
 

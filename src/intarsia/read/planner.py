@@ -16,6 +16,7 @@ from intarsia.errors import FormatError
 from intarsia.format.bounds import chunk_bounds, page_bounds
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
+from intarsia.index.standard import bloom_hashes_for
 from intarsia.plan.agree import types_agree
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
@@ -130,6 +131,11 @@ class _Planner:
                     answered.add(test)
                     rows = self._step(f"index {entry.name}", pruning, rows)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
+        for test, leaf in rest.items():
+            kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
+            if kept is not None:
+                self._learn(test, kept)
+                rows = self._step(f"bloom filters of {leaf.name}", pruning, rows)
         if rest and rows:
             groups = groups_of(file, rows)
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
@@ -189,6 +195,18 @@ class _Planner:
             self._file.distrust_section(entry, error)
             return None
 
+    def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
+        file = self._file
+        hashes = bloom_hashes_for(test, file.order(leaf.index))
+        if hashes is None or len(hashes) > _BLOOM_VALUES:
+            return None
+        might = file.bloom_filters_might_contain(leaf.index, groups, hashes)
+        if might is None:
+            return None
+        excluded = [group for group, found in zip(groups, might, strict=True) if not found]
+        starts = file.row_group_starts
+        return self._all - RowRanges(starts[excluded], starts[np.array(excluded, dtype=int) + 1])
+
     def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
         declared = file.order_is_declared(leaf.index)
@@ -208,3 +226,5 @@ class _Planner:
 
 
 _NO_ROWS = RowRanges.none()
+_BLOOM_VALUES = 1000
+"""Of more values than this some are likely to be found, and each costs a read."""

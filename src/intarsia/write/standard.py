@@ -13,7 +13,7 @@ from intarsia.errors import FormatError, IndexSpecError
 from intarsia.format.bloom import BloomFilter
 from intarsia.format.hashing import hash_values
 from intarsia.format.levels import PageLevels, histogram
-from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt
 from intarsia.format.page_index import (
     ColumnIndex,
@@ -31,6 +31,7 @@ from intarsia.format.summary import (
     shortened_low,
     summarize,
 )
+from intarsia.index.encodings import unfit_for_hashing
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
@@ -67,23 +68,11 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
                 f"there are: {known}"
             )
         if isinstance(index, Bloom):
-            reason = _unfit_for_bloom(file.order(leaf.index))
+            reason = unfit_for_hashing(file.order(leaf.index))
             if reason:
                 raise IndexSpecError(f"{file.name}: no index {name}:{index.kind}: {reason}")
         leaves.append(leaf)
     return leaves
-
-
-def _unfit_for_bloom(order: ValueOrder) -> str | None:
-    if order.domain is Domain.UNDEFINED:
-        return "its type has no defined equality in Parquet"
-    if order.domain is Domain.BOOLEAN:
-        return "booleans have two values only"
-    if order.has_nan and order.width == 2:
-        return "half floats have two encodings of zero, and NaN, among their bytes"
-    if order.domain is Domain.DECIMAL and order.width is None:
-        return "decimals of varying width have several encodings of one value"
-    return None
 
 
 def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
