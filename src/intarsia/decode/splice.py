@@ -155,7 +155,7 @@ def decode_root(
     try:
         file = _open(splice(template, groups), verify_checksums)
         table = file.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)

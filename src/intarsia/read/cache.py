@@ -17,8 +17,11 @@ _KEPT = 128
 class FileCache:
     """The most recently used files of one file system, 128 at most, as each is an open handle."""
 
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
+    def __init__(
+        self, filesystem: pafs.FileSystem, *, page_checksum_verification: bool = False
+    ) -> None:
         self._filesystem = filesystem
+        self._page_checksum_verification = page_checksum_verification
         self._kept: OrderedDict[str, tuple[Version, OpenedFile]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -30,7 +33,11 @@ class FileCache:
             if file is not None and version is not None and known == version:
                 self._kept.move_to_end(path)
                 return file
-        file = open_file(path, self._filesystem)
+        file = open_file(
+            path,
+            self._filesystem,
+            page_checksum_verification=self._page_checksum_verification,
+        )
         with self._lock:
             self._kept[path] = version, file
             while len(self._kept) > _KEPT:

@@ -57,18 +57,22 @@ def dataset(
     schema: pa.Schema | None = None,
     filesystem: Any = None,
     partitioning: Any = "hive",
+    page_checksum_verification: bool = False,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
     ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
-    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Raises ``PathError`` where there is no
-    file, ``FormatError`` where the first file is not Parquet.
+    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
+    compares pages that are read with their checksums, where they have some. Raises ``PathError``
+    where there is no file, ``FormatError`` where the first file is not Parquet.
     """
     found, files = list_files(source, filesystem)
     base = folder_of(source)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
-    return open_dataset(found, files, base, partitioning, schema)
+    options = pads.ParquetFragmentScanOptions(page_checksum_verification=page_checksum_verification)
+    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
+    return open_dataset(found, files, base, partitioning, schema, form)
 
 
 def open_dataset(
@@ -77,13 +81,14 @@ def open_dataset(
     base: str | None,
     partitioning: Any,
     schema: pa.Schema | None = None,
+    form: pads.FileFormat | str = "parquet",
 ) -> Dataset:
     """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
     try:
         made = pads.dataset(
             list(files),
             schema=schema,
-            format="parquet",
+            format=form,
             filesystem=filesystem,
             partitioning=partitioning,
             partition_base_dir=base,
@@ -117,8 +122,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(fragments)
         super().__init__(fragments, schema, format, filesystem, root_partition)
         self._files = [_File(f.path, folder_constants(f, schema)) for f in fragments]
-        self._cache = FileCache(self.filesystem)
+        self._cache = self._new_cache()
         self._partitioning = None
+
+    def _new_cache(self) -> FileCache:
+        options = self.format.default_fragment_scan_options
+        return FileCache(
+            self.filesystem, page_checksum_verification=options.page_checksum_verification
+        )
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -365,7 +376,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         fresh = self.wrap(self)
-        fresh._cache = FileCache(self.filesystem)
+        fresh._cache = self._new_cache()
         names = request.all_columns
         text = "none" if request.filter is None else str(request.filter.expression)
         explanation = Explanation(fresh._plan(self._files, request), text, names)

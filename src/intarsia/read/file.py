@@ -18,6 +18,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.read.pages import PageInfo, describe_pages
+from intarsia.read.rows import PageIndexMistrust, read_rows
 from intarsia.read.scan import Filter, Request, scan_file, without_columns
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
@@ -34,12 +35,22 @@ class ParquetFile:
     """A Parquet file opened for reading by page.
 
     ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
-    system. Raises ``PathError`` where there is no such file, ``FormatError`` where it is not
-    Parquet.
+    system. ``page_checksum_verification`` compares the pages that are read with their checksums,
+    where they have some; reading a damaged one raises ``FormatError``.
+
+    Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
 
-    def __init__(self, where: PathLike | Source, *, filesystem: Any = None) -> None:
-        self._opened = open_file(where, filesystem)
+    def __init__(
+        self,
+        where: PathLike | Source,
+        *,
+        filesystem: Any = None,
+        page_checksum_verification: bool = False,
+    ) -> None:
+        self._opened = open_file(
+            where, filesystem, page_checksum_verification=page_checksum_verification
+        )
 
     @property
     def metadata(self) -> FileMetaData:
@@ -113,20 +124,33 @@ class ParquetFile:
         schema = self.schema_arrow
         if isinstance(columns, str):
             raise TypeError("columns is a list of names, not one name")
+        if rows and int(rows.stops[-1]) > self.num_rows:
+            raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
+        if columns is None and filter is None and len(set(schema.names)) < len(schema):
+            return self._read_all(rows)
         names = tuple(schema.names if columns is None else columns)
         for name in names:
             if name not in schema.names:
                 raise unknown_column(name, schema.names)
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
-        if rows and int(rows.stops[-1]) > self.num_rows:
-            raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
         wanted = Filter.of(filter, schema) if filter is not None else None
         request = Request(schema, names, wanted)
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables(tables) if tables else request.output.empty_table()
+
+    def _read_all(self, rows: RowRanges | None) -> pa.Table:
+        """Every column, where names do not tell them apart."""
+        wanted = RowRanges.all(self.num_rows) if rows is None else rows
+        roots = [root for root in self.schema.roots if root.leaves]
+        while True:
+            try:
+                arrays = read_rows(self._opened, roots, wanted)
+            except PageIndexMistrust:
+                continue  # an index was dropped: this time, pages are found without it
+            return pa.Table.from_arrays(arrays, schema=self.schema_arrow)
 
     def _chunk_id(self, row_group: int, column: int | str) -> ChunkId:
         leaf = self._leaf(column)
@@ -145,14 +169,21 @@ class ParquetFile:
         return leaf.index
 
 
-def open_file(where: PathLike | Source, filesystem: Any = None) -> OpenedFile:
+def open_file(
+    where: PathLike | Source, filesystem: Any = None, *, page_checksum_verification: bool = False
+) -> OpenedFile:
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
     if not isinstance(where, str | os.PathLike):
-        return OpenedFile(where, "<source>")
+        return OpenedFile(where, "<source>", page_checksum_verification=page_checksum_verification)
     found, path = resolve(where, filesystem)
     source = FileSource(found, path)
     try:
-        return OpenedFile(source, path, source.tail_bytes)
+        return OpenedFile(
+            source,
+            path,
+            source.tail_bytes,
+            page_checksum_verification=page_checksum_verification,
+        )
     except OSError as error:
         if isinstance(error, PathError):
             raise

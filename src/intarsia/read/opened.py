@@ -58,9 +58,17 @@ class OpenedFile:
     twice.
     """
 
-    def __init__(self, source: Source, name: str, tail_bytes: int = TAIL_BYTES) -> None:
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        tail_bytes: int = TAIL_BYTES,
+        *,
+        page_checksum_verification: bool = False,
+    ) -> None:
         """Reads the footer. Raises ``FormatError`` where there is none."""
         self.name = name
+        self.page_checksum_verification = page_checksum_verification
         try:
             self._footer: Footer = read_footer(source, tail_bytes)
             self.schema: Schema = read_schema(self._footer.metadata.schema)

@@ -11,11 +11,12 @@ import pyarrow as pa
 from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, Where
 from intarsia.format.metadata import PageType
-from intarsia.format.page_header import num_values, read_page_header
+from intarsia.format.page_header import checksum_problem, num_values, read_page_header
 from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Root
 from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
 from intarsia.ranges import RowRanges
+from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 
 _SLICES = 64
@@ -122,9 +123,23 @@ def _decode(
         groups.append(RowGroupBytes(rows.num_rows, chunks))
         held.append(rows.shift(int(file.row_group_starts[group])))
     try:
-        return decode_root(template, groups), RowRanges.union(held)
+        verify = file.page_checksum_verification
+        return decode_root(template, groups, verify_checksums=verify), RowRanges.union(held)
     except FormatError as error:
+        if file.page_checksum_verification:
+            _find_damage(file, read)
         raise error.at(Where(file.name, column=read.root.name)) from error
+
+
+def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
+    """Raise ``FormatError`` for the first page that belies its checksum, if there is one."""
+    for group, _ in read.groups:
+        for leaf in read.root.leaves:
+            chunk = Chunk(file, group, leaf)
+            for page in chunk.pages():
+                problem = checksum_problem(page.header, chunk.body(page))
+                if problem:
+                    raise FormatError(problem, chunk.at(page))
 
 
 def _check_pages(
