@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.format.metadata import (
+    ColumnOrder,
     ConvertedType,
     DecimalType,
     Empty,
@@ -20,7 +21,7 @@ from intarsia.format.metadata import (
     TimeUnit,
     Type,
 )
-from intarsia.format.order import Domain, order_of
+from intarsia.format.order import INT96_ORDER, Domain, order_of
 
 UNITS = {
     "ms": TimeUnit(MILLIS=Empty()),
@@ -395,3 +396,31 @@ def test_any_moment_lies_in_its_bracket(ticks, given_unit, stored_unit):
 def test_any_text_is_its_own_key(value):
     plain = value.encode() if isinstance(value, str) else value
     assert STRING.bracket(pa.scalar(value)) == (plain, plain)
+
+
+def int96(moment_ns):
+    days, nanoseconds = divmod(moment_ns, 86_400 * 10**9)
+    return struct.pack("<qI", nanoseconds, days + 2_440_588)
+
+
+def test_int96_has_an_order_only_where_the_file_declares_it():
+    element = SchemaElement(name="x", type=Type.INT96)
+    assert not order_of(element).is_defined
+    assert not order_of(element, ColumnOrder(TYPE_ORDER=Empty())).is_defined
+    assert order_of(element, ColumnOrder(INT96_TIMESTAMP_ORDER=Empty())) is INT96_ORDER
+
+
+def test_int96_keys_are_nanoseconds_and_moments_beyond_them_are_not_usable():
+    moments = [0, -1, 1_700_000_000_123_456_789, 2**63 - 1, -(2**63)]
+    keys, usable = INT96_ORDER.keys([int96(moment) for moment in moments])
+    assert keys.tolist() == moments
+    assert usable.all()
+    _, usable = INT96_ORDER.keys([int96(2**63), int96(-(2**63) - 1), b"short", None])
+    assert not usable.any()
+
+
+def test_a_literal_is_bracketed_among_int96_moments():
+    moment = pa.scalar(datetime.datetime(2024, 1, 2, 3, 4, 5), pa.timestamp("us"))
+    exact = int(moment.cast(pa.timestamp("ns")).value)
+    assert INT96_ORDER.bracket(moment) == (exact, exact)
+    assert INT96_ORDER.bracket(moment.cast(pa.timestamp("us", "UTC"))) is None

@@ -48,11 +48,16 @@ class Bounds:
 def order_is_declared(column_order: ColumnOrder | None) -> bool:
     """Does the file say how ``min_value`` and ``max_value`` of a column compare?
 
-    Under either of the orders known for numbers and strings the keys of ``ValueOrder`` compare
-    right, because NaN bounds are not used and both zeros are one key.
+    Under each of the orders known the keys of ``ValueOrder`` compare right: NaN bounds are not
+    used, both zeros are one key, and INT96 has keys only where its own order is declared.
     """
-    return column_order is not None and (
-        column_order.TYPE_ORDER is not None or column_order.IEEE_754_TOTAL_ORDER is not None
+    return column_order is not None and any(
+        known is not None
+        for known in (
+            column_order.TYPE_ORDER,
+            column_order.IEEE_754_TOTAL_ORDER,
+            column_order.INT96_TIMESTAMP_ORDER,
+        )
     )
 
 

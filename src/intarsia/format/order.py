@@ -13,6 +13,7 @@ DATE, TIME, TIMESTAMP           int64, in the column's unit                 sign
 DECIMAL, any physical type      unscaled value: int64, or Python integers   signed
 FLOAT, DOUBLE, FLOAT16          float32, float64, float16                   NaN has no place
 BYTE_ARRAY and FIXED, strings   bytes                                       unsigned, bytewise
+INT96, its order declared       int64, nanoseconds since 1970               signed
 INT96, INTERVAL, VARIANT, GEO*  none                                        undefined
 ==============================  ==========================================  ================
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -32,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.format.metadata import ConvertedType, LogicalType, SchemaElement, Type
+from intarsia.format.metadata import ColumnOrder, ConvertedType, LogicalType, SchemaElement, Type
 
 Keys = NDArray[Any]
 Key = Any
@@ -84,6 +86,8 @@ class ValueOrder:
         """
         if self.stored is not None:
             return self._fixed_width_keys(values)
+        if self is INT96_ORDER:
+            return self._int96_keys(values)
         big_endian = self.domain is Domain.DECIMAL
         shortest = 1 if big_endian else 0
         usable = np.array(
@@ -105,6 +109,19 @@ class ValueOrder:
         keys = np.frombuffer(raw, dtype=self.stored).astype(self.key)
         if self.has_nan:
             usable &= keys == keys  # NaN alone differs from itself
+        return keys, usable
+
+    def _int96_keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
+        """Nanoseconds; moments beyond int64, which pyarrow wraps around, are not usable."""
+        keys = np.zeros(len(values), dtype=np.int64)
+        usable = np.zeros(len(values), dtype=np.bool_)
+        for i, value in enumerate(values):
+            if value is None or len(value) != self.width:
+                continue
+            nanoseconds, day = struct.unpack("<qI", value)
+            moment = (day - _JULIAN_1970) * _DAY * self.per_second + nanoseconds
+            if -(2**63) <= moment < 2**63:
+                keys[i], usable[i] = moment, True
         return keys, usable
 
     def bracket(self, literal: pa.Scalar) -> tuple[Key, Key] | None:
@@ -132,6 +149,9 @@ class ValueOrder:
 
 
 _UNDEFINED = ValueOrder(Domain.UNDEFINED)
+INT96_ORDER = ValueOrder(Domain.TIMESTAMP, key=np.dtype(np.int64), width=12, per_second=10**9)
+"""Of INT96 where the file declares INT96_TIMESTAMP_ORDER: nanoseconds of a day, Julian day."""
+_JULIAN_1970 = 2_440_588
 _INTEGERS: dict[int, np.dtype[Any]] = {Type.INT32: np.dtype("<i4"), Type.INT64: np.dtype("<i8")}
 _FLOATS: dict[int, np.dtype[Any]] = {Type.FLOAT: np.dtype("<f4"), Type.DOUBLE: np.dtype("<f8")}
 _INT64, _UINT64, _UINT8 = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.uint8)
@@ -149,8 +169,13 @@ _CONVERTED_TICKS = {
 }
 
 
-def order_of(element: SchemaElement) -> ValueOrder:
-    """The order of a leaf's values. An annotation nobody knows yet makes it undefined."""
+def order_of(element: SchemaElement, declared: ColumnOrder | None = None) -> ValueOrder:
+    """The order of a leaf's values. An annotation nobody knows yet makes it undefined.
+
+    INT96 has an order only where the file has ``declared`` it.
+    """
+    if element.type == Type.INT96 and declared is not None:
+        return _UNDEFINED if declared.INT96_TIMESTAMP_ORDER is None else INT96_ORDER
     physical = -1 if element.type is None else element.type
     stored = _INTEGERS.get(physical)
     if stored is not None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.format.metadata import BoundaryOrder, ConvertedType, SchemaElement, Type
-from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.order import INT96_ORDER, Domain, ValueOrder
 
 Int64Array = NDArray[np.int64]
 
@@ -34,11 +34,18 @@ class PageSummaries:
     nan_counts: Int64Array | None
 
 
+def has_bounds(order: ValueOrder) -> bool:
+    """Can bounds be taken? Not of INT96, which pyarrow decodes to timestamps that may wrap."""
+    return order.is_defined and order is not INT96_ORDER
+
+
 def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
     """Bounds of pages that hold ``counts`` of the ``values``, one page after the other.
 
-    ``values`` are physical, without NULLs; ``order`` must be defined.
+    ``values`` are physical, without NULLs. Raises ``ValueError`` unless ``has_bounds(order)``.
     """
+    if not has_bounds(order):
+        raise ValueError("the values have no order that bounds can be taken by")
     if order.stored is not None:
         return _of_numbers(order, values, counts)
     stops = np.cumsum(counts)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.order import INT96_ORDER, Domain, ValueOrder
 from intarsia.predicate.pruning import Op, Test
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:
     """Why equal values of a column of this order may have different hashes; None where not."""
-    if order.domain is Domain.UNDEFINED:
+    if order.domain is Domain.UNDEFINED or order is INT96_ORDER:
         return "its type has no defined equality in Parquet"
     if order.domain is Domain.BOOLEAN:
         return "booleans have two values only"

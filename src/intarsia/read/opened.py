@@ -28,7 +28,7 @@ from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import order_is_declared
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.hashing import UInt64Array
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
 from intarsia.format.order import ValueOrder, order_of
 from intarsia.format.page_index import (
     ColumnIndex,
@@ -175,12 +175,15 @@ class OpenedFile:
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 # small, and goes with the file
     def order(self, leaf: int) -> ValueOrder:
-        return order_of(self.schema.leaves[leaf].element)
+        return order_of(self.schema.leaves[leaf].element, self._column_order(leaf))
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""
+        return order_is_declared(self._column_order(leaf))
+
+    def _column_order(self, leaf: int) -> ColumnOrder | None:
         orders = self.metadata.column_orders
-        return order_is_declared(orders[leaf]) if orders and leaf < len(orders) else False
+        return orders[leaf] if orders and leaf < len(orders) else None
 
     # --- page indexes ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from intarsia.format.levels import PageLevels
 from intarsia.format.metadata import Encoding
 from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt, checksum_problem
-from intarsia.format.summary import PageSummaries, summarize
+from intarsia.format.summary import PageSummaries, has_bounds, summarize
 from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.verify.findings import Finding, error, of_exception, warning
@@ -124,7 +124,7 @@ class PageChecks:
             claim = f"{len(values):,} values were decoded where levels say {sum(counts):,}"
             self.findings.append(error(chunk.where, claim))
             return
-        bounds = summarize(order, values, facts.present) if order.is_defined else None
+        bounds = summarize(order, values, facts.present) if has_bounds(order) else None
         self.facts = replace(facts, values=values, bounds=bounds)
 
     def _check_v2(self, page: PageAt, levels: PageLevels) -> None:

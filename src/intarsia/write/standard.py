@@ -25,6 +25,7 @@ from intarsia.format.schema import Leaf
 from intarsia.format.summary import (
     PageSummaries,
     boundary_order,
+    has_bounds,
     is_text,
     may_shorten,
     shortened_high,
@@ -143,7 +144,7 @@ def column_index_of(
     Bounds leave NaN out, and some readers count NaN as the greatest value: they would lose rows.
     """
     leaf, order = chunk.leaf, chunk.file.order(chunk.leaf.index)
-    if not order.is_defined:
+    if not has_bounds(order):
         return None
     present = present_counts(leaf, levels)
     summaries = summarize(order, chunk.values(list(pages)), present)
