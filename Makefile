@@ -1,10 +1,13 @@
-# make demo | make test: each sets up .venv first; nothing else is needed but Python 3.11 or later.
+# make demo | make test | make fuzz: each sets up .venv first; nothing else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
 BIN := .venv/bin
 
-.PHONY: demo test check clean
+CORPUS ?= ../shared/corpus
+MUTANTS ?= 20000
+
+.PHONY: demo test check fuzz clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
@@ -16,6 +19,10 @@ check: .venv/test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# The long run: the test suite goes through a sample of as many mutants of the corpus's files.
+fuzz: .venv/test
+	@$(BIN)/python tests/fuzz/run.py $(CORPUS)/files --mutants $(MUTANTS)
 
 # One stamp an extra: rerun when the dependencies change.
 .venv/%: pyproject.toml | .venv/bin/python

@@ -1,6 +1,6 @@
 """Goes through mutants in a process of its own, whose memory is limited.
 
-Reads lines of ``path``, tab and ``seed``; for each prints ``start``, then ``ok`` or what went wrong.
+Reads lines of a path, a tab and a seed; prints ``start`` for each, then ``ok`` or what went wrong.
 """
 
 import resource
@@ -66,7 +66,7 @@ def main() -> None:
             exercise(mutant(Path(path).read_bytes(), int(seed)))
             took = time.perf_counter() - before
             outcome = "ok" if took < SECONDS else f"took {took:.1f} s"
-        except BaseException:
+        except BaseException:  # noqa: BLE001 # whatever comes out is the finding
             outcome = repr(traceback.format_exc())
         print("done", outcome, sep="\t", flush=True)
 

@@ -361,9 +361,9 @@ def compare(name: str, lake: Path, variant: str) -> str:
 
 def work(folder: Path, variant: str, names: list[str]) -> None:
     for name in names:
-        print(json.dumps({"started": name}), flush=True)  # noqa: T201 # the parent reads it
+        print(json.dumps({"started": name}), flush=True)  # the parent reads it
         result = compare(name, folder / "lake", variant)
-        print(json.dumps({"done": name, "result": result}), flush=True)  # noqa: T201
+        print(json.dumps({"done": name, "result": result}), flush=True)
 
 
 # --- the process that asks ----------------------------------------------------------------------

@@ -22,9 +22,10 @@ from intarsia.predicate.pruning import Test
 class PageIndex:
     """ColumnIndex and OffsetIndex for the chunks that have none.
 
-    ``columns`` are column paths, all by default. Bounds of byte strings are shortened to
-    ``truncate_length`` bytes, 64 by default as in parquet-java. Raises ``IndexSpecError`` for a
-    length below 1.
+    ``columns`` are the paths of columns that get a ColumnIndex, all by default; every column gets
+    an OffsetIndex, without which some readers skip no page of any column. Bounds of byte strings
+    are shortened to ``truncate_length`` bytes, 64 by default as in parquet-java. Raises
+    ``IndexSpecError`` for a length below 1.
     """
 
     kind: ClassVar[str] = "page_index"

@@ -81,7 +81,9 @@ def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
 
     Raises ``FormatError`` for a chunk that cannot be decoded.
     """
-    leaves = check_standard(file, index)
+    bounded = {leaf.index for leaf in check_standard(file, index)}
+    # Readers skip pages only where every column has an offset index.
+    leaves = file.schema.leaves if isinstance(index, PageIndex) else check_standard(file, index)
     for group in range(len(file.metadata.row_groups)):
         if not file.num_rows_in(group):
             continue
@@ -90,29 +92,38 @@ def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
             if isinstance(index, Bloom):
                 yield ChunkPart((group, leaf.index), _bloom_filter(chunk, index), "bloom_filter")
             else:
-                yield from _page_index(chunk, index)
+                yield from _page_index(chunk, index, bounds=leaf.index in bounded)
 
 
 # --- page index ---------------------------------------------------------------------------------
 
 
-def _page_index(chunk: Chunk, index: PageIndex) -> Iterator[ChunkPart]:
+def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[ChunkPart]:
     id_ = (chunk.row_group, chunk.leaf.index)
     has_offsets = chunk.file.offset_index(*id_) is not None
-    if has_offsets and chunk.file.column_index(*id_) is not None:
+    bounds = bounds and chunk.file.column_index(*id_) is None
+    if has_offsets and not bounds:
         return
-    chunk.load()
+    if bounds:
+        chunk.load()
     pages = list(chunk.pages())
     data = [page for page in pages if page.is_data]
-    levels = [chunk.levels(page) for page in data]
+    levels = [chunk.levels(page) if bounds else _row_levels(chunk, page) for page in data]
     offsets = offset_index_of(chunk, data, levels)
     if offsets is None:
         return  # a page that begins within a row has no first row
-    bounds = column_index_of(chunk, pages, levels, index.truncate_length)
-    if bounds is not None:
-        yield ChunkPart(id_, encode_column_index(bounds), "column_index")
+    found = column_index_of(chunk, pages, levels, index.truncate_length) if bounds else None
+    if found is not None:
+        yield ChunkPart(id_, encode_column_index(found), "column_index")
     if not has_offsets:
         yield ChunkPart(id_, encode_offset_index(offsets), "offset_index")
+
+
+def _row_levels(chunk: Chunk, page: PageAt) -> PageLevels:
+    """Levels as far as they tell rows: those of a column that does not repeat need no reading."""
+    if chunk.leaf.max_repetition_level:
+        return chunk.levels(page)
+    return PageLevels(page.num_values or 0, None, None)
 
 
 def offset_index_of(

@@ -1,0 +1,111 @@
+"""Every file of the corpus, put through everything."""
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+WALKS_THAT_FAIL = {
+    # Each is damaged on purpose, encrypted, or holds no data of its own.
+    "apache-impala__testdata-data-bad_compressed_dict_page_size.parquet",
+    "apache-parquet-testing__data-aes256-encrypt_columns_plaintext_footer.parquet.encrypted.parquet",
+    "dask-fastparquet__test-data-split-_metadata.parquet",
+    "duckdb-duckdb__data-parquet-testing-broken-fuzzer4362.parquet",
+    "duckdb-duckdb__data-parquet-testing-broken-fuzzer4381.parquet",
+    "duckdb-duckdb__data-parquet-testing-page_size_corruption.parquet",
+    "duckdb-duckdb__data-parquet-testing-plaintext_footer_crypto_metadata.parquet",
+}
+
+
+def by_path(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+gathered = by_path("gathered")
+
+
+@pytest.fixture(scope="module")
+def outcomes(corpus):
+    return gathered.gather(corpus)
+
+
+@pytest.fixture(scope="module")
+def oracle(corpus):
+    """What ``features.tsv`` says of each file, by name."""
+    hashes = {row["sha256"]: row["name"] for row in rows(corpus / "manifest.tsv")}
+    return {hashes[row["sha256"]]: row for row in rows(corpus / "features.tsv")}
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8") as lines:
+        yield from csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def names(outcomes, **wanted):
+    return {
+        name
+        for name, found in outcomes.items()
+        if all(found.get(check) == value for check, value in wanted.items())
+    }
+
+
+def made_to_break(name):
+    return "fuzz" in name or "broken" in name
+
+
+def test_no_file_kills_the_process(outcomes):
+    assert {name: found["died"] for name, found in outcomes.items() if "died" in found} == {}
+
+
+def test_footers_put_together_from_their_parts_are_the_same_bytes(outcomes):
+    assert all(made_to_break(name) for name in names(outcomes, footer="differs"))
+    assert len(names(outcomes, footer="identical")) > 650
+
+
+def test_what_pyarrow_reads_is_read_the_same(outcomes):
+    assert names(outcomes, reads="differently") == set()
+    assert names(outcomes, reads="here only") == set()
+    # Two fuzzed footers whose fields have other types than theirs, and no column at all.
+    only_there = names(outcomes, reads="by pyarrow only")
+    assert len(only_there) == 2
+    assert all("fuzz" in name for name in only_there)
+    assert len(names(outcomes, reads="equal")) > 570
+
+
+def test_page_walks_find_the_pages_that_are_there(outcomes, oracle):
+    failed = set()
+    for name, found in outcomes.items():
+        if found["opens"] != "yes" or name not in oracle:
+            continue
+        if isinstance(found["pages"], str):
+            failed.add(name)
+            continue
+        types = [part.split(":") for part in oracle[name]["page_types"].split(",") if part]
+        counts = {kind if kind in KINDS else "other": int(count) for kind, count in types}
+        assert found["pages"] == counts, name
+        assert found["crc"] == int(oracle[name]["pages_with_crc"] or 0), name
+    assert {name for name in failed if "fuzz" not in name} == {
+        name for name in WALKS_THAT_FAIL if "fuzz" not in name
+    }
+
+
+KINDS = ("DATA_V1", "DATA_V2", "DICT", "INDEX")
+
+
+def test_a_page_index_added_changes_no_answer_and_moves_no_byte(outcomes):
+    assert {found.get("page_index") for found in outcomes.values()} == {"added", "refused", None}
+    assert len(names(outcomes, page_index="added")) > 580
+
+
+def test_what_was_clean_stays_clean_with_a_page_index(outcomes):
+    for name, found in outcomes.items():
+        if "verify_after" in found:
+            assert found["verify_after"] == found["verify"], name
+
+
+def test_the_table_in_the_documents_is_what_was_found(outcomes):
+    assert gathered.written_table() == gathered.table(outcomes)

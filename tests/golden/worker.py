@@ -1,0 +1,144 @@
+"""Puts files of the corpus through everything, in a process of its own: pyarrow may kill it.
+
+Reads paths; prints, for each, ``start`` and the path, then a JSON object of outcomes.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import intarsia as ia
+from intarsia.format.footer import read_footer
+from intarsia.format.metadata import PageType
+from intarsia.format.thrift import amended, encode
+from intarsia.read.chunk import Chunk
+from intarsia.read.file import open_file
+from intarsia.source import BufferSource
+
+NAMES = {
+    PageType.DATA_PAGE: "DATA_V1",
+    PageType.DATA_PAGE_V2: "DATA_V2",
+    PageType.DICTIONARY_PAGE: "DICT",
+    PageType.INDEX_PAGE: "INDEX",
+}
+READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
+def outcomes(path: Path, scratch: Path) -> dict:
+    found = {"opens": opens(path), "footer": footer(path)}
+    if found["opens"] != "yes":
+        return found | {"reads": reads(path)}
+    found["pages"], found["crc"] = pages(path)
+    found["reads"] = reads(path)
+    found["verify"] = grades(path)
+    found["page_index"] = page_index(path, scratch, found["reads"])
+    if found["page_index"] == "added":
+        found["verify_after"] = grades(scratch / path.name)
+    (scratch / path.name).unlink(missing_ok=True)
+    return found
+
+
+def opens(path: Path) -> str:
+    try:
+        ia.ParquetFile(path)
+    except ia.UnsupportedError:
+        return "unsupported"
+    except ia.FormatError:
+        return "no"
+    return "yes"
+
+
+def footer(path: Path) -> str:
+    """Is the footer, put together again from all its parts, the same bytes?"""
+    try:
+        found = read_footer(BufferSource(path.read_bytes()))
+        groups = [
+            amended(group, columns=[amended(column) for column in group.columns])
+            for group in found.metadata.row_groups
+        ]
+    except ia.FormatError:
+        return "not decodable"
+    again = encode(amended(found.metadata, row_groups=groups))
+    return "identical" if found.raw.startswith(again) else "differs"
+
+
+def pages(path: Path) -> tuple[dict | str, int]:
+    """How many pages of each type all chunks have, and how many have a checksum."""
+    file = open_file(path)
+    counts, crc = Counter(), 0
+    try:
+        for group in range(len(file.metadata.row_groups)):
+            for leaf in range(len(file.schema.leaves)):
+                for page in Chunk(file, group, leaf).pages():
+                    counts[NAMES.get(page.header.type, "other")] += 1
+                    crc += page.header.crc is not None
+    except ia.FormatError as error:
+        return str(error), crc
+    return dict(counts), crc
+
+
+def reads(path: Path) -> str:
+    """Is what is read here what pyarrow reads, whole and in part?"""
+    try:
+        theirs = pq.ParquetFile(path).read()
+        names = theirs.schema.names
+    except READ_ERRORS:
+        theirs = None
+    try:
+        file = ia.ParquetFile(path)
+        ours = file.read()
+        middle = (ours.num_rows // 3, -(-ours.num_rows * 2 // 3))
+        part = file.read(rows=ia.RowRanges.of(middle))
+    except ia.IntarsiaError:
+        return "by neither" if theirs is None else "by pyarrow only"
+    if theirs is None:
+        return "here only"
+    same = equal(ours, theirs) and equal(part, theirs.slice(middle[0], middle[1] - middle[0]))
+    return "equal" if same and ours.schema.names == names else "differently"
+
+
+def equal(ours: pa.Table, theirs: pa.Table) -> bool:
+    if not ours.schema.equals(theirs.schema):
+        return False
+    return ours.equals(theirs) or repr(ours.to_pylist()) == repr(theirs.to_pylist())
+
+
+def grades(path: Path) -> dict:
+    """How many findings of each severity."""
+    return dict(Counter(finding.severity.name for finding in ia.verify(path)))
+
+
+def page_index(path: Path, scratch: Path, read: str) -> str:
+    """Is pyarrow's reading of a copy with page indexes what it was?"""
+    copy = scratch / path.name
+    shutil.copyfile(path, copy)
+    before = path.read_bytes()
+    try:
+        ia.add_indexes(copy, [ia.PageIndex()])
+    except ia.IntarsiaError:
+        return "refused" if copy.read_bytes() == before else "refused, and changed"
+    if not copy.read_bytes().startswith(before):
+        return "moved bytes"
+    if read not in ("equal", "by pyarrow only"):
+        return "added"
+    return "added" if equal(pq.ParquetFile(copy).read(), pq.ParquetFile(path).read()) else "broken"
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", ia.IntarsiaWarning)
+    with tempfile.TemporaryDirectory() as scratch:
+        for line in sys.stdin:
+            path = Path(line.rstrip("\n"))
+            print("start", path, sep="\t", flush=True)
+            print(json.dumps(outcomes(path, Path(scratch))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
