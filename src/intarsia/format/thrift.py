@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
@@ -184,10 +185,10 @@ class _Decoder:
             value = self._protocol.readStruct(made, spec, True)
         return value, self._buffer.tell()
 
-    def bounds(self, at: int) -> list[int]:
+    def bounds(self, at: int) -> array[int]:
         """Where each element of the list at ``at`` begins; last, where the list ends."""
         size, kind, at = _list_header(self.data, at)
-        bounds = [at]
+        bounds = array("q", [at])
         if kind != _STRUCT:
             for _ in range(size):
                 bounds.append(_skip(self.data, bounds[-1], kind, 0))
@@ -249,11 +250,11 @@ def _structs(cls: type[T], decoder: _Decoder, at: int) -> tuple[Structs[T], int]
         return Structs(cls, decoder.data, bounds), bounds[-1]
     # To find where each ends, its own lists have to be divided: then it is as good as decoded.
     size, _, at = _list_header(decoder.data, at)
-    bounds, known = [at], {}
+    starts, known = [at], {}
     for position in range(size):
         known[position], at = _decode_with_lists(cls, decoder, at)
-        bounds.append(at)
-    return Structs(cls, decoder.data, bounds, known), at
+        starts.append(at)
+    return Structs(cls, decoder.data, starts, known), at
 
 
 def encode(value: Any) -> bytes:
