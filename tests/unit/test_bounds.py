@@ -171,7 +171,7 @@ def test_bounds_without_a_declared_order_are_not_used():
     [
         (None, False),
         (ColumnOrder(), False),
-        (ColumnOrder(INT96_TIMESTAMP_ORDER=Empty()), False),
+        (ColumnOrder(INT96_TIMESTAMP_ORDER=Empty()), True),
         (ColumnOrder(TYPE_ORDER=Empty()), True),
         (ColumnOrder(IEEE_754_TOTAL_ORDER=Empty()), True),
     ],

@@ -1,18 +1,30 @@
+import dataclasses
 import time
 
 import pytest
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.Thrift import TType
 
 from intarsia.errors import FormatError
+from intarsia.format import metadata, thrift
 from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnCryptoMetaData,
+    ColumnIndexStruct,
     ColumnMetaData,
+    Empty,
+    FileMetaData,
     KeyValue,
     PageHeader,
+    RowGroup,
     SchemaElement,
     Statistics,
 )
 from intarsia.format.thrift import (
     I32,
     Span,
+    Structs,
+    amended,
     decode,
     encode,
     field,
@@ -233,3 +245,422 @@ def test_errors_tell_the_offset():
     with pytest.raises(FormatError) as caught:
         spans(b"\x18\x01")
     assert caught.value.where.offset is not None
+
+
+# --- every structure ----------------------------------------------------------------------------
+
+STRUCTS = [
+    cls
+    for cls in vars(metadata).values()
+    if dataclasses.is_dataclass(cls) and isinstance(cls, type)
+]
+SAMPLES = {
+    TType.BOOL: [True, False],
+    TType.BYTE: [7, -128],
+    TType.I16: [300, -(2**15)],
+    TType.I32: [70_000, -(2**31)],
+    TType.I64: [2**40, -(2**63)],
+    TType.DOUBLE: [1.5, -0.0],
+}
+UNKNOWN = [
+    Span(900, BINARY, b"\x03new"),
+    Span(901, 1, b""),
+    Span(902, LIST, b"\x31\x01\x02\x01"),
+    Span(903, STRUCT, b"\x15\x02\x00"),
+    Span(904, MAP, b"\x01\x88\x01k\x01v"),
+]
+
+
+def sample(kind, which):
+    """A value of a declared kind; ``which`` of its samples."""
+    if isinstance(kind, type):
+        return full(kind, which)
+    if hasattr(kind, "element"):
+        return [full(kind.element, which), full(kind.element, 1 - which)]
+    number, arguments = kind
+    if number == TType.LIST:
+        inner, inner_arguments, _ = arguments
+        element = inner_arguments[0] if inner == TType.STRUCT else (inner, inner_arguments)
+        return [sample(element, (which + i) % 2) for i in range(20)]
+    if number == TType.STRING:
+        return ("ü", "")[which] if arguments == "UTF8" else (b"\xff\x00", b"")[which]
+    return SAMPLES[number][which]
+
+
+def full(cls, which=0):
+    """An instance with all fields set."""
+    declared = [f for f in dataclasses.fields(cls) if f.metadata]
+    return cls(**{f.name: sample(f.metadata["kind"], which) for f in declared})
+
+
+def strangers_everywhere(cls, data):
+    """The struct with unknown fields added, and the same in every struct inside it."""
+    fields, _ = spans(data)
+    kinds = {f.metadata["number"]: f.metadata["kind"] for f in declared_fields(cls)}
+    new = []
+    for span in fields:
+        inner = struct_inside(kinds[span.number])
+        if inner is None:
+            new.append(span)
+        elif span.kind == STRUCT:
+            new.append(Span(span.number, STRUCT, strangers_everywhere(inner, span.value)))
+        else:
+            elements = [strangers_everywhere(inner, e) for e in list_elements(span.value)]
+            new.append(list_span(span.number, elements))
+    return replace_fields(new, UNKNOWN)
+
+
+def declared_fields(cls):
+    return [f for f in dataclasses.fields(cls) if f.metadata]
+
+
+def struct_inside(kind):
+    """The class of a struct field, or of a list's elements; None for anything else."""
+    if isinstance(kind, type):
+        return kind
+    if hasattr(kind, "element"):
+        return kind.element
+    if kind[0] == TType.LIST and kind[1][0] == TType.STRUCT:
+        return kind[1][1][0]
+    return None
+
+
+def count_strangers(cls, data):
+    """How many structs there are in the data, and how many of them hold all unknown fields."""
+    fields, length = spans(data)
+    assert length == len(data)
+    kinds = {f.metadata["number"]: f.metadata["kind"] for f in declared_fields(cls)}
+    structs, whole = 1, int([span for span in fields if span.number >= 900] == UNKNOWN)
+    for span in fields:
+        inner = struct_inside(kinds[span.number]) if span.number in kinds else None
+        if inner is None:
+            continue
+        values = [span.value] if span.kind == STRUCT else list_elements(span.value)
+        for value in values:
+            more, of_them = count_strangers(inner, value)
+            structs, whole = structs + more, whole + of_them
+    return structs, whole
+
+
+def without_bytes(value):
+    """The struct as it would be if it had never been decoded."""
+    if isinstance(value, list | tuple | Structs):
+        return [without_bytes(v) for v in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    held = {f.name: without_bytes(getattr(value, f.name)) for f in declared_fields(type(value))}
+    return type(value)(**held)
+
+
+@pytest.fixture
+def no_extension(monkeypatch):
+    """The library without its C extension."""
+
+    class Slow(TCompactProtocolAccelerated):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self._fast_decode = self._fast_encode = None
+
+    monkeypatch.setattr(thrift, "TCompactProtocolAccelerated", Slow)
+
+
+def test_there_are_structures_to_try():
+    assert len(STRUCTS) > 35
+    assert {FileMetaData, RowGroup, ColumnChunk, PageHeader} <= set(STRUCTS)
+
+
+@pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_structure_comes_back_with_all_its_fields(cls, which):
+    value = full(cls, which)
+    data = encode(value)
+    found, length = decode(cls, data + b"rest")
+    assert length == len(data)
+    assert found == value
+    assert without_bytes(found) == value
+    assert encode(found) == encode(without_bytes(found)) == data
+    assert [s.number for s in spans(data)[0]] == sorted(cls.thrift_numbers.values())
+
+
+@pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
+def test_encoding_what_was_decoded_gives_its_bytes_unknown_fields_and_all(cls):
+    data = strangers_everywhere(cls, encode(full(cls)))
+    structs, whole = count_strangers(cls, data)
+    assert structs == whole
+    found, length = decode(cls, data)
+    assert length == len(data)
+    assert encode(found) == data
+    assert without_bytes(found) == full(cls)
+
+
+@pytest.mark.parametrize("cls", STRUCTS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("which", [0, 1])
+def test_without_the_c_extension_objects_and_bytes_are_the_same(cls, which, request):
+    value = full(cls, which)
+    data = encode(value)
+    with_strangers = strangers_everywhere(cls, data)
+    found = decode(cls, data)
+    request.getfixturevalue("no_extension")
+    assert encode(value) == data
+    slow, length = decode(cls, data)
+    assert (slow, length) == found
+    assert encode(slow) == encode(without_bytes(slow)) == data
+    odd, length = decode(cls, with_strangers)
+    assert length == len(with_strangers)
+    assert without_bytes(odd) == value
+    assert encode(odd) == with_strangers
+
+
+@pytest.mark.usefixtures("no_extension")
+@pytest.mark.parametrize("data", [b"", b"\x18", b"\x19\xfc\xff\xff\xff\xff\x07", nested(3_000)])
+def test_without_the_c_extension_bad_bytes_are_refused_as_well(data):
+    for cls in (FileMetaData, ColumnMetaData, PageHeader):
+        with pytest.raises(FormatError):
+            decode(cls, data)
+
+
+@pytest.mark.usefixtures("no_extension")
+def test_without_the_c_extension_cut_data_is_refused_as_well():
+    data = encode(CHUNK)
+    for stop in range(len(data)):
+        with pytest.raises(FormatError):
+            decode(ColumnMetaData, data[:stop])
+
+
+# --- laziness -----------------------------------------------------------------------------------
+
+FOOTER = full(FileMetaData)
+
+
+def footer_with(groups):
+    """A footer whose row groups are these bytes."""
+    return replace_fields(spans(encode(FOOTER))[0], [list_span(4, groups)])
+
+
+def group_with(columns):
+    return replace_fields(spans(encode(full(RowGroup)))[0], [list_span(1, columns)])
+
+
+def test_lists_of_row_groups_and_columns_are_lazy():
+    footer, _ = decode(FileMetaData, encode(FOOTER))
+    assert isinstance(footer.row_groups, Structs)
+    assert isinstance(footer.row_groups[0].columns, Structs)
+    assert footer.row_groups == FOOTER.row_groups
+    assert isinstance(footer.schema, list)
+
+
+def test_a_column_is_decoded_when_it_is_asked_for_and_once():
+    good = encode(full(ColumnChunk))
+    # A column chunk whose metadata is no text, and so nothing the library can make an object of.
+    bad = replace_fields([], [Span(3, STRUCT, b"\x00")])
+    group = decode(RowGroup, group_with([good, bad, good]))[0]
+    assert len(group.columns) == 3
+    assert group.columns[0] == group.columns[2] == full(ColumnChunk)
+    assert group.columns[0] is group.columns[0]
+    assert group.columns[-1] == group.columns[2]
+    assert group.columns[0:3:2] == [full(ColumnChunk)] * 2
+    with pytest.raises(FormatError, match="element 1"):
+        group.columns[1]
+    with pytest.raises(IndexError):
+        group.columns[3]
+    assert group.columns.encoded(1) == bad
+
+
+def test_only_what_is_asked_for_is_decoded(monkeypatch):
+    data = footer_with([group_with([encode(full(ColumnChunk))] * 50)] * 4)
+    footer, _ = decode(FileMetaData, data)
+    decoded = []
+
+    def counting(cls, raw):
+        decoded.append(cls)
+        return decode(cls, raw)
+
+    monkeypatch.setattr(thrift, "decode", counting)
+    assert len(footer.row_groups) == 4
+    assert [len(group.columns) for group in footer.row_groups] == [50] * 4
+    assert decoded.count(ColumnChunk) == 0
+    assert footer.row_groups[2].columns[7].file_offset == full(ColumnChunk).file_offset
+    assert decoded.count(ColumnChunk) == 1
+
+
+def test_lazy_lists_compare_as_lists_do():
+    lists = [decode(RowGroup, encode(full(RowGroup, which)))[0].columns for which in (0, 0, 1)]
+    assert lists[0] == lists[1]
+    assert lists[0] == list(lists[1])
+    assert lists[0] != lists[2]
+    assert lists[0] != lists[0][:1]
+    assert lists[0] != "text"
+    assert repr(lists[0]) == repr(list(lists[0]))
+
+
+def test_an_empty_or_absent_lazy_list():
+    empty = decode(RowGroup, group_with([]))[0]
+    assert len(empty.columns) == 0
+    assert list(empty.columns) == []
+    absent = replace_fields([s for s in spans(encode(full(RowGroup)))[0] if s.number != 1], [])
+    with pytest.raises(FormatError, match="RowGroup"):
+        decode(RowGroup, absent)
+
+
+# --- amended ------------------------------------------------------------------------------------
+
+
+def odd_chunk():
+    return decode(ColumnChunk, strangers_everywhere(ColumnChunk, encode(full(ColumnChunk))))[0]
+
+
+def test_amending_a_field_keeps_all_that_is_not_known_at_every_depth():
+    before = odd_chunk()
+    after = amended(before, file_offset=12345)
+    assert after == dataclasses.replace(before, file_offset=12345)
+    structs, whole = count_strangers(ColumnChunk, encode(after))
+    assert structs == whole > 20
+    changed = [s for s in spans(encode(after))[0] if s not in spans(encode(before))[0]]
+    assert changed == [Span(2, I64, zigzag(12345))]
+
+
+def test_a_mapping_amends_a_struct_in_its_place():
+    before = odd_chunk()
+    after = amended(before, meta_data={"bloom_filter_offset": 99, "bloom_filter_length": None})
+    inner = dataclasses.replace(before.meta_data, bloom_filter_offset=99, bloom_filter_length=None)
+    assert after == dataclasses.replace(before, meta_data=inner)
+    structs, whole = count_strangers(ColumnChunk, encode(after))
+    assert structs == whole > 20
+
+
+def test_mappings_reach_as_deep_as_they_nest():
+    before = odd_chunk()
+    after = amended(before, meta_data={"statistics": {"null_count": 3, "min": None}}, file_path="f")
+    statistics = dataclasses.replace(before.meta_data.statistics, null_count=3, min=None)
+    inner = dataclasses.replace(before.meta_data, statistics=statistics)
+    assert after == dataclasses.replace(before, meta_data=inner, file_path="f")
+    structs, whole = count_strangers(ColumnChunk, encode(after))
+    assert structs == whole > 20
+
+
+def test_none_removes_a_field_and_nothing_else():
+    before = odd_chunk()
+    for name in ("file_path", "crypto_metadata", "offset_index_offset"):
+        after = amended(before, **{name: None})
+        assert getattr(after, name) is None
+        number = ColumnChunk.thrift_numbers[name]
+        assert spans(encode(after))[0] == [
+            s for s in spans(encode(before))[0] if s.number != number
+        ]
+        assert amended(after, **{name: None}) == after
+
+
+def test_a_required_field_cannot_be_removed():
+    with pytest.raises(FormatError):
+        amended(KeyValue(key="k"), key=None)
+
+
+def test_a_field_that_was_not_there_is_added_in_its_place():
+    before = decode(KeyValue, replace_fields(spans(encode(KeyValue(key="k")))[0], UNKNOWN))[0]
+    after = amended(before, value="v")
+    assert [s.number for s in spans(encode(after))[0]] == [1, 2, *(s.number for s in UNKNOWN)]
+    assert after == KeyValue(key="k", value="v")
+
+
+def test_a_mapping_makes_a_struct_that_was_not_there():
+    after = amended(ColumnChunk(), crypto_metadata={"ENCRYPTION_WITH_FOOTER_KEY": Empty()})
+    expected = ColumnCryptoMetaData(ENCRYPTION_WITH_FOOTER_KEY=Empty())
+    assert after == ColumnChunk(crypto_metadata=expected)
+
+
+def test_structs_that_are_given_keep_their_own_unknown_fields():
+    chunk = odd_chunk()
+    after = amended(full(ColumnChunk), meta_data=chunk.meta_data)
+    assert encode(after.meta_data) == encode(chunk.meta_data)
+
+
+@pytest.mark.parametrize("which", ["lazy", "listed"])
+def test_a_list_of_structs_is_replaced_by_the_bytes_of_its_elements(which):
+    data = strangers_everywhere(FileMetaData, encode(FOOTER))
+    footer, _ = decode(FileMetaData, data)
+    group = amended(footer.row_groups[0], num_rows=7)
+    groups = [group, *footer.row_groups[1:]]
+    after = amended(footer, row_groups=groups if which == "listed" else tuple(groups))
+    assert after.row_groups[0].num_rows == 7
+    assert after == dataclasses.replace(footer, row_groups=groups)
+    structs, whole = count_strangers(FileMetaData, encode(after))
+    assert structs == whole > 100
+
+
+def test_a_list_of_plain_structs_is_replaced_by_the_bytes_of_its_elements():
+    data = strangers_everywhere(FileMetaData, encode(FOOTER))
+    footer, _ = decode(FileMetaData, data)
+    entries = [*footer.key_value_metadata, KeyValue(key="mine")]
+    after = amended(footer, key_value_metadata=entries, column_orders=[])
+    assert after.key_value_metadata == entries
+    assert after.column_orders == []
+    assert [encode(e) for e in after.key_value_metadata[:-1]] == [
+        encode(e) for e in footer.key_value_metadata
+    ]
+
+
+def test_lists_of_plain_values_and_booleans_are_amended():
+    before = odd_chunk().meta_data
+    after = amended(before, encodings=[1, 2], path_in_schema=["ü", ""])
+    assert (after.encodings, after.path_in_schema) == ([1, 2], ["ü", ""])
+    statistics = amended(before.statistics, is_max_value_exact=False, is_min_value_exact=None)
+    assert statistics.is_max_value_exact is False
+    assert statistics.is_min_value_exact is None
+    index = amended(full(ColumnIndexStruct), null_pages=[True, False, True])
+    assert index.null_pages == [True, False, True]
+
+
+def test_amending_nothing_gives_the_same_bytes():
+    before = odd_chunk()
+    assert encode(amended(before)) == encode(before)
+    assert encode(amended(before, meta_data={})) == encode(before)
+
+
+# --- booleans -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 14, 15, 200])
+@pytest.mark.parametrize("kind", [1, 2])
+def test_boolean_elements_take_a_byte_each(size, kind):
+    elements = bytes([1 + i % 2 for i in range(size)])
+    after = Span(2, I64, zigzag(5))
+    flags = Span(1, LIST, list_header(size, kind) + elements)
+    inner = Span(3, STRUCT, replace_fields([], [flags, Span(2, 1, b""), Span(9, 2, b"")]))
+    data = replace_fields([], [flags, after, inner])
+    assert spans(data + b"rest") == ([flags, after, inner], len(data))
+
+
+def test_boolean_fields_between_others_take_no_byte():
+    values = [Span(1, 1, b""), Span(2, I64, zigzag(-1)), Span(3, 2, b""), Span(90, 1, b"")]
+    data = replace_fields([], values)
+    assert spans(data) == (values, len(data))
+    nested_ = replace_fields([], [Span(1, STRUCT, data), Span(2, 1, b"")])
+    assert spans(nested_)[0] == [Span(1, STRUCT, data), Span(2, 1, b"")]
+
+
+def test_lists_of_booleans_are_read_by_the_library_as_they_are_stepped_over():
+    flags = [True, False] * 10
+    index = dataclasses.replace(full(ColumnIndexStruct), null_pages=flags)
+    data = encode(index)
+    fields, length = spans(data)
+    assert length == len(data)
+    (span,) = [s for s in fields if s.number == 1]
+    assert len(span.value) == 2 + len(flags)
+    assert decode(ColumnIndexStruct, data)[0].null_pages == flags
+
+
+# --- bytes that are no text, without the extension ----------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [KeyValue, RowGroup, FileMetaData])
+@pytest.mark.usefixtures("no_extension")
+def test_without_the_c_extension_unknown_bytes_that_are_no_text_are_skipped(cls):
+    data = replace_fields(spans(encode(full(cls)))[0], [Span(900, BINARY, b"\x02\xff\x00")])
+    found, length = decode(cls, data)
+    assert length == len(data)
+    assert encode(found) == data
+
+
+@pytest.mark.usefixtures("no_extension")
+def test_without_the_c_extension_text_that_is_not_utf8_is_read_all_the_same():
+    assert decode(KeyValue, b"\x18\x03a\xffb\x00")[0].key == "a\N{REPLACEMENT CHARACTER}b"

@@ -6,21 +6,27 @@ are, and only the values may be compressed.
 
 from __future__ import annotations
 
+import io
 import struct
 
 import pyarrow as pa
 
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.levels import Levels, PageLevels, decode_hybrid, decode_levels
-from intarsia.format.metadata import CompressionCodec, PageHeader, PageType
+from intarsia.format.levels import (
+    Levels,
+    PageLevels,
+    bit_packed_bytes,
+    decode_hybrid,
+    decode_levels,
+)
+from intarsia.format.metadata import CompressionCodec, Encoding, PageHeader, PageType
 from intarsia.format.schema import Leaf
 
-_CODECS = {
-    CompressionCodec.SNAPPY: "snappy",
+_BLOCKS: dict[int, str] = {CompressionCodec.SNAPPY: "snappy", CompressionCodec.LZ4_RAW: "lz4_raw"}
+_STREAMS: dict[int, str] = {
     CompressionCodec.GZIP: "gzip",
     CompressionCodec.BROTLI: "brotli",
     CompressionCodec.ZSTD: "zstd",
-    CompressionCodec.LZ4_RAW: "lz4_raw",
 }
 _HIGHEST_RATIO = {
     CompressionCodec.SNAPPY: 22,
@@ -32,6 +38,8 @@ _HIGHEST_RATIO = {
 }
 """What a byte can become at most; a page that claims more is not worth allocating for."""
 _SLACK = 1024
+_MOST_BYTES_A_LEVEL = 8
+"""A run of one level takes a header of up to five bytes, and two."""
 _KNOWN = frozenset(CompressionCodec)
 
 
@@ -46,43 +54,81 @@ def check_size(header: PageHeader, codec: int) -> None:
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:
     """The ``size`` bytes that ``data`` holds compressed.
 
-    Raises ``FormatError`` where it holds others, ``UnsupportedError`` for a codec not known here.
+    Raises ``FormatError`` where it holds more or fewer, ``UnsupportedError`` for a codec not known
+    here.
     """
     if codec == CompressionCodec.UNCOMPRESSED:
-        return data
-    if size == 0:
+        found = data
+    elif size == 0:
         return memoryview(b"")
-    try:
-        if codec == CompressionCodec.LZ4:
-            return _lz4(data, size)
-        name = _CODECS.get(CompressionCodec(codec)) if codec in _KNOWN else None
+    elif codec == CompressionCodec.LZ4:
+        found = _lz4(data, size)
+    elif codec in _STREAMS:
+        found = memoryview(_stream(codec, data).read(size + 1))
+    else:
+        name = _BLOCKS.get(codec)
         if name is None:
             raise UnsupportedError(f"compression codec {codec} is not known here")
-        return _decompressed(name, data, size)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
+        found = _block(name, data, size)
+    if found.nbytes != size:
+        raise FormatError(f"{found.nbytes:,} bytes or more, decompressed, where {size:,} are due")
+    return found
+
+
+class _Stream:
+    """A compressed stream, decompressed as far as it is read."""
+
+    def __init__(self, name: str, data: memoryview) -> None:
+        self._stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, ``size`` at most."""
+        try:
+            return bytes(self._stream.read(size))
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"cannot decompress: {error}") from error
+
+
+def _stream(codec: int, data: memoryview) -> _Stream:
+    return _Stream(_STREAMS[codec], data)
+
+
+def _block(name: str, data: memoryview, size: int) -> memoryview:
+    """A block of a codec that has no end of its own, if it holds exactly ``size`` bytes."""
+    codec = pa.Codec(name)
+    try:
+        found = memoryview(codec.decompress(data, size)).cast("B")
+    except (pa.ArrowException, OSError) as error:
         raise FormatError(f"cannot decompress: {error}") from error
-
-
-def _decompressed(name: str, data: memoryview, size: int) -> memoryview:
-    return memoryview(pa.Codec(name).decompress(data, size)).cast("B")
+    # Fewer bytes than asked for are no error to the codec: then they fit into less room as well.
+    try:
+        codec.decompress(data, size - 1)
+    except (pa.ArrowException, OSError):
+        return found
+    raise FormatError(f"fewer than {size:,} bytes, decompressed")
 
 
 def _lz4(data: memoryview, size: int) -> memoryview:
     """The deprecated LZ4: Hadoop's frames of raw blocks, else one frame or block of LZ4's own."""
-    framed = _hadoop_blocks(data, size)
-    if framed is not None:
-        return framed
-    for name in ("lz4", "lz4_raw"):
+    for undo in (_hadoop_blocks, _lz4_frame, _lz4_block):
         try:
-            return _decompressed(name, data, size)
-        except (pa.ArrowException, OSError):
+            found = undo(data, size)
+        except FormatError:
             continue
-    raise FormatError("LZ4 in none of its three framings")
+        if found.nbytes == size:
+            return found
+    raise FormatError(f"LZ4 in none of its three framings, or not of {size:,} bytes")
 
 
-def _hadoop_blocks(data: memoryview, size: int) -> memoryview | None:
+def _lz4_frame(data: memoryview, size: int) -> memoryview:
+    return memoryview(_Stream("lz4", data).read(size + 1))
+
+
+def _lz4_block(data: memoryview, size: int) -> memoryview:
+    return _block("lz4_raw", data, size)
+
+
+def _hadoop_blocks(data: memoryview, size: int) -> memoryview:
     """Blocks that each follow their lengths, whole and stored, as big-endian 32-bit integers."""
     out = bytearray()
     at = 0
@@ -90,13 +136,12 @@ def _hadoop_blocks(data: memoryview, size: int) -> memoryview | None:
         whole, stored = struct.unpack(">II", data[at : at + 8])
         at += 8
         if stored > data.nbytes - at or len(out) + whole > size:
-            return None
-        try:
-            out += _decompressed("lz4_raw", data[at : at + stored], whole)
-        except (pa.ArrowException, OSError):
-            return None
+            raise FormatError("not in Hadoop's framing")
+        out += _lz4_block(data[at : at + stored], whole) if whole else b""
         at += stored
-    return memoryview(bytes(out)) if len(out) == size and at == data.nbytes else None
+    if at != data.nbytes:
+        raise FormatError("not in Hadoop's framing")
+    return memoryview(bytes(out))
 
 
 def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> PageLevels:
@@ -109,16 +154,33 @@ def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) ->
     if not (leaf.max_repetition_level or leaf.max_definition_level):
         return PageLevels(v1.num_values, None, None)
     check_size(header, codec)
-    data = decompress(codec, body, header.uncompressed_page_size)
-    repetition = definition = None
-    if leaf.max_repetition_level:
-        encoding = v1.repetition_level_encoding or 0
-        repetition, taken = decode_levels(data, encoding, leaf.max_repetition_level, v1.num_values)
-        data = data[taken:]
-    if leaf.max_definition_level:
-        encoding = v1.definition_level_encoding or 0
-        definition, _ = decode_levels(data, encoding, leaf.max_definition_level, v1.num_values)
-    return PageLevels(v1.num_values, repetition, definition)
+    if codec in _STREAMS:  # levels come first: no more than they take is decompressed
+        source: _Stream | io.BytesIO = _stream(codec, body)
+    else:
+        source = io.BytesIO(decompress(codec, body, header.uncompressed_page_size))
+    levels: list[Levels | None] = []
+    for encoding, highest in (
+        (v1.repetition_level_encoding, leaf.max_repetition_level),
+        (v1.definition_level_encoding, leaf.max_definition_level),
+    ):
+        levels.append(_levels_v1(source, encoding, highest, v1.num_values) if highest else None)
+    return PageLevels(v1.num_values, *levels)
+
+
+def _levels_v1(
+    source: _Stream | io.BytesIO, encoding: int | None, max_level: int, count: int
+) -> Levels:
+    if encoding == Encoding.BIT_PACKED:
+        data = source.read(bit_packed_bytes(max_level, count))
+    else:
+        data = source.read(4)
+        length = int.from_bytes(data, "little")
+        if length > _MOST_BYTES_A_LEVEL * (count + 1):
+            raise FormatError(f"{count:,} levels claim {length:,} bytes")
+        data += source.read(length)
+    return decode_levels(memoryview(data), -1 if encoding is None else encoding, max_level, count)[
+        0
+    ]
 
 
 def _levels_v2(header: PageHeader, body: memoryview, leaf: Leaf) -> PageLevels:

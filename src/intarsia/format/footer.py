@@ -132,15 +132,12 @@ def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]
     """
     check_editable(raw)
     metadata, _ = decode(FileMetaData, raw)
-    groups = []
-    for i, group in enumerate(metadata.row_groups):
-        mine = {column: fields for (at, column), fields in changes.items() if at == i}
-        if mine:
-            columns = list(group.columns)
-            for column, fields in mine.items():
-                columns[column] = amended(columns[column], **fields)
-            group = amended(group, columns=columns)
-        groups.append(group)
+    columns = {group: list(metadata.row_groups[group].columns) for group, _ in changes}
+    for (group, column), fields in changes.items():
+        columns[group][column] = amended(columns[group][column], **fields)
+    groups = list(metadata.row_groups)
+    for group, changed in columns.items():
+        groups[group] = amended(groups[group], columns=changed)
     return encode(amended(metadata, row_groups=groups))
 
 

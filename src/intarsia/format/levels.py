@@ -79,13 +79,21 @@ def decode_levels(
             raise FormatError(f"levels claim {length:,} bytes of a page of {data.nbytes:,}")
         return decode_hybrid(data[4 : 4 + length], max_level, count), 4 + length
     if encoding == Encoding.BIT_PACKED:
-        width = bit_width(max_level)
-        length = -(-count * width // 8)
+        length = bit_packed_bytes(max_level, count)
         if length > data.nbytes:
             raise FormatError("a page is too short for its levels")
-        levels = _unpacked(data[:length], width, "big")[:count]
+        levels = _unpacked(data[:length], bit_width(max_level), "big")[:count]
         return _checked(levels, max_level), length
     raise FormatError(f"levels in encoding {encoding}, which is none for levels")
+
+
+def bit_packed_bytes(max_level: int, count: int) -> int:
+    """Bytes that ``count`` levels take in the older BIT_PACKED encoding.
+
+    Raises ``FormatError`` for more than ``MAX_VALUES``.
+    """
+    _check_count(count)
+    return -(-count * bit_width(max_level) // 8)
 
 
 def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:

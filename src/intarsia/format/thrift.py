@@ -156,6 +156,13 @@ def _lists_of(cls: Any) -> dict[int, tuple[str, type]]:
     return lists
 
 
+class _Protocol(TCompactProtocolAccelerated):  # type: ignore[misc]  # thrift is not typed
+    """Where its C extension is missing, text that is not UTF-8 is read as with it."""
+
+    def readString(self) -> str:  # noqa: N802 # the library's name
+        return bytes(self.readBinary()).decode("utf-8", "replace")
+
+
 class _Decoder:
     """Apache's decoder over some bytes, to be used from any offset.
 
@@ -167,14 +174,10 @@ class _Decoder:
         limit = max(len(data), 1)
         transport = TMemoryBuffer(data)
         self.data, self._buffer = data, transport.cstringio_buf
-        self._protocol = TCompactProtocolAccelerated(
+        self._protocol = _Protocol(
             transport, string_length_limit=limit, container_length_limit=limit
         )
         self._fast = self._protocol._fast_decode
-        if self._fast is not None:
-            self._skip = functools.partial(self._fast, None, self._protocol, [object, ()])
-        else:
-            self._skip = functools.partial(self._protocol.skip, TType.STRUCT)
 
     def read(self, made: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
         """A ``made`` with the fields of the struct at ``at``, and the offset behind it."""
@@ -191,14 +194,27 @@ class _Decoder:
         bounds = array("q", [at])
         if kind != _STRUCT:
             for _ in range(size):
-                bounds.append(_skip(self.data, bounds[-1], kind, 0))
+                bounds.append(_skip(self.data, bounds[-1], kind, 2))
+            return bounds
+        if self._fast is None:
+            for _ in range(size):
+                bounds.append(_skip_struct(self.data, bounds[-1], 1))
             return bounds
         self._buffer.seek(at)
-        skip, tell = self._skip, self._buffer.tell
-        for _ in range(size):
-            skip()
-            bounds.append(tell())
+        skip = functools.partial(self._fast, None, self._protocol, [object, ()])
+        tell = self._buffer.tell
+        try:
+            for _ in range(size):
+                skip()
+                bounds.append(tell())
+        except Exception as error:  # the library raises a dozen kinds on bad bytes
+            reason = str(error) or type(error).__name__
+            raise FormatError(f"not valid thrift: {reason}", Where(offset=bounds[-1])) from error
         return bounds
+
+    def stop_of_field(self, at: int, kind: int) -> int:
+        """The end of a field's value; lists, which may be long, are skipped by the library."""
+        return self.bounds(at)[-1] if kind == _LIST else _skip_field(self.data, at, kind, 1)
 
 
 def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
@@ -234,7 +250,7 @@ def _decode_with_lists(cls: type[T], decoder: _Decoder, at: int) -> tuple[T, int
             name, element = lists[number]
             found[name], stop = _structs(element, decoder, at)
         else:
-            stop = decoder.bounds(at)[-1] if kind == _LIST else _skip_field(data, at, kind, 1)
+            stop = decoder.stop_of_field(at, kind)
             others.append(Span(number, kind, data[at:stop]))
         at = stop
     known, _ = _Decoder(replace_fields(others, [])).read(SimpleNamespace, _spec_of(cls), 0)
@@ -285,7 +301,7 @@ def _list_of_structs(number: int, values: Sequence[Any]) -> Span:
     return list_span(number, [encode(value) for value in values])
 
 
-def amended(value: T, **changes: Any) -> T:
+def amended(value: T, /, **changes: Any) -> T:
     """``value`` with fields set, or removed where a change is None.
 
     A mapping amends a struct in its place. All other fields keep their bytes at every depth, those
@@ -345,12 +361,16 @@ def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
     Raises ``FormatError`` where the bytes end early or nest deeper than 64 levels.
     """
     raw = bytes(data)
+    decoder = _Decoder(raw)
     found: list[Span] = []
-    for number, kind, start, stop in _walk(raw, 0, 0):
+    number = at = 0
+    while True:
+        number, kind, at = _field_header(raw, at, number)
         if kind == 0:
-            return found, stop
-        found.append(Span(number, kind, raw[start:stop]))
-    raise AssertionError("a walk ends with the struct's stop byte")
+            return found, at
+        stop = decoder.stop_of_field(at, kind)
+        found.append(Span(number, kind, raw[at:stop]))
+        at = stop
 
 
 def field_value(data: bytes, number: int) -> bytes | None:

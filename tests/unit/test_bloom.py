@@ -1,0 +1,322 @@
+import math
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
+from intarsia.format.bloom import MAX_BYTES, BloomFilter, read_bloom_filter
+from intarsia.format.hashing import xxh64
+from intarsia.format.metadata import (
+    BloomFilterAlgorithm,
+    BloomFilterCompression,
+    BloomFilterHash,
+    BloomFilterHeader,
+    Empty,
+)
+from intarsia.format.thrift import decode, encode
+from intarsia.read.chunk import Chunk
+from intarsia.read.file import open_file
+from intarsia.source import BufferSource
+from intarsia.write.standard import bloom_hashes
+
+SALT = [
+    0x47B6137B,
+    0x44974D91,
+    0x8824AD5B,
+    0xA2B7289D,
+    0x705495C7,
+    0x2DF1424B,
+    0x9EFC4947,
+    0x5C6BFB31,
+]
+HASHES = st.integers(0, 2**64 - 1)
+
+
+class SlowFilter:
+    """The specification's BloomFilter.md, word by word."""
+
+    def __init__(self, blocks):
+        self.blocks = [[0] * 8 for _ in range(blocks)]
+
+    def place(self, hashed):
+        block = ((hashed >> 32) * len(self.blocks)) >> 32
+        key = hashed & 0xFFFFFFFF
+        return block, [1 << (((key * salt) & 0xFFFFFFFF) >> 27) for salt in SALT]
+
+    def add(self, hashed):
+        block, mask = self.place(hashed)
+        for i in range(8):
+            self.blocks[block][i] |= mask[i]
+
+    def might_contain(self, hashed):
+        block, mask = self.place(hashed)
+        return all(self.blocks[block][i] & mask[i] for i in range(8))
+
+    def stored(self):
+        return b"".join(struct.pack("<8I", *block) for block in self.blocks)
+
+
+def hashes_of(numbers):
+    return np.array(numbers, dtype=np.uint64)
+
+
+def empty_filter(blocks):
+    return BloomFilter(np.zeros((blocks, 8), dtype=np.uint32))
+
+
+@given(
+    st.sampled_from([1, 2, 3, 7, 64, 1000]),
+    st.lists(HASHES, max_size=60),
+    st.lists(HASHES, max_size=60),
+)
+def test_every_bit_is_where_the_specification_puts_it(blocks, added, asked):
+    slow, fast = SlowFilter(blocks), empty_filter(blocks)
+    for hashed in added:
+        slow.add(hashed)
+    fast.add(hashes_of(added))
+    assert fast.words.astype("<u4").tobytes() == slow.stored()
+    asked = added + asked
+    assert fast.might_contain(hashes_of(asked)).tolist() == [slow.might_contain(h) for h in asked]
+
+
+@given(st.lists(HASHES, max_size=200), st.integers(1, 300), st.floats(0.001, 0.9))
+def test_what_was_added_is_found(added, distinct, fpp):
+    made = BloomFilter.sized(distinct, fpp)
+    half = len(added) // 2
+    made.add(hashes_of(added[:half]))
+    made.add(hashes_of(added[half:]))
+    assert made.might_contain(hashes_of(added)).all()
+
+
+@pytest.mark.parametrize("hashed", [0, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("blocks", [1, 3, 4096])
+def test_extreme_hashes_have_their_places(hashed, blocks):
+    slow, fast = SlowFilter(blocks), empty_filter(blocks)
+    slow.add(hashed)
+    fast.add(hashes_of([hashed]))
+    assert fast.words.astype("<u4").tobytes() == slow.stored()
+    assert int(np.bitwise_count(fast.words).sum()) == 8
+
+
+def test_an_empty_filter_contains_nothing():
+    assert not BloomFilter.sized(100, 0.01).might_contain(hashes_of(range(1000))).any()
+    assert len(BloomFilter.sized(1, 0.5).might_contain(hashes_of([]))) == 0
+
+
+@pytest.mark.parametrize("fpp", [0.2, 0.05, 0.01, 0.001])
+@pytest.mark.parametrize("distinct", [100, 3_000, 40_000])
+def test_false_positives_are_no_more_than_asked_for(distinct, fpp):
+    made = BloomFilter.sized(distinct, fpp)
+    random = np.random.default_rng(5)
+    added = random.integers(0, 2**64, distinct, dtype=np.uint64)
+    asked = random.integers(0, 2**64, 100_000, dtype=np.uint64)
+    made.add(added)
+    assert made.might_contain(asked).mean() <= fpp * 1.2 + 1e-4
+
+
+@given(st.integers(0, 10**6), st.floats(0.0001, 0.99))
+def test_a_filter_takes_the_least_power_of_two_that_suffices(distinct, fpp):
+    made = BloomFilter.sized(distinct, fpp)
+    wanted = -8 * max(distinct, 1) / math.log(1 - fpp ** (1 / 8)) / 8
+    assert made.num_bytes & (made.num_bytes - 1) == 0
+    assert made.num_bytes >= max(32, wanted * 0.999)
+    assert made.num_bytes == 32 or made.num_bytes / 2 < wanted * 1.001
+
+
+def test_a_filter_grows_to_its_limit_and_not_beyond():
+    made = BloomFilter.sized(2**60, 0.01)
+    assert made.num_bytes == MAX_BYTES == 128 << 20
+
+
+# --- stored -------------------------------------------------------------------------------------
+
+
+def header(size, **changes):
+    fields = {
+        "algorithm": BloomFilterAlgorithm(BLOCK=Empty()),
+        "hash": BloomFilterHash(XXHASH=Empty()),
+        "compression": BloomFilterCompression(UNCOMPRESSED=Empty()),
+    }
+    return encode(BloomFilterHeader(numBytes=size, **(fields | changes)))
+
+
+@given(
+    st.sampled_from([1, 2, 32, 100]),
+    st.lists(HASHES, max_size=50),
+    st.binary(max_size=80),
+    st.binary(max_size=80),
+    st.booleans(),
+)
+def test_a_filter_comes_back_with_its_length_or_without(blocks, added, before, after, known):
+    made = empty_filter(blocks)
+    made.add(hashes_of(added))
+    stored = made.encode()
+    source = BufferSource(before + stored + after)
+    found = read_bloom_filter(source, len(before), len(stored) if known else None)
+    assert found.words.tolist() == made.words.tolist()
+    assert found.num_bytes == blocks * 32
+    assert found.might_contain(hashes_of(added)).all()
+
+
+def test_a_filter_is_its_header_and_its_blocks():
+    made = empty_filter(2)
+    made.add(hashes_of([1, 2**63]))
+    slow = SlowFilter(2)
+    for hashed in (1, 2**63):
+        slow.add(hashed)
+    assert made.encode() == header(64) + slow.stored()
+    assert decode(BloomFilterHeader, made.encode())[0].numBytes == 64
+
+
+@pytest.mark.parametrize("size", [0, -1, -32, 1, 31, 33, 100, MAX_BYTES + 32, 2**31 - 32, -(2**31)])
+@pytest.mark.parametrize("known", [True, False])
+def test_sizes_that_no_filter_has_are_refused(size, known):
+    data = header(size) + bytes(200)
+    with pytest.raises(FormatError, match="a bloom filter of"):
+        read_bloom_filter(BufferSource(data), 0, len(data) if known else None)
+
+
+@pytest.mark.parametrize("size", [64, 32 * 1000, MAX_BYTES])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_filter_longer_than_its_file_is_refused(size, known):
+    data = header(size) + bytes(32)
+    with pytest.raises(FormatError):
+        read_bloom_filter(BufferSource(data), 0, len(data) if known else None)
+
+
+@pytest.mark.parametrize("offset", [-1, 10**6, 2**62])
+@pytest.mark.parametrize("length", [None, 0, 40, -5, 2**31 - 1])
+def test_a_filter_outside_its_file_is_refused(offset, length):
+    with pytest.raises(FormatError):
+        read_bloom_filter(BufferSource(empty_filter(1).encode()), offset, length)
+
+
+@pytest.mark.parametrize("length", [1, 5, 10, -1])
+def test_a_length_shorter_than_the_header_is_refused(length):
+    with pytest.raises(FormatError):
+        read_bloom_filter(BufferSource(empty_filter(4).encode()), 0, length)
+
+
+@pytest.mark.parametrize("missing", [1, 32, 100])
+def test_a_length_shorter_than_the_filter_is_refused(missing):
+    stored = empty_filter(4).encode()
+    with pytest.raises(FormatError, match="a bloom filter of 128 bytes in"):
+        read_bloom_filter(BufferSource(stored), 0, len(stored) - missing)
+
+
+@pytest.mark.parametrize("more", [1, 32, 10_000])
+def test_a_length_beyond_the_filter_does_not_change_it(more):
+    made = empty_filter(4)
+    made.add(hashes_of([7, 2**64 - 1]))
+    stored = made.encode()
+    found = read_bloom_filter(BufferSource(stored + bytes(50)), 0, len(stored) + more)
+    assert found.words.tolist() == made.words.tolist()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff" * 40, b"PAR1" * 20, bytes(100)])
+def test_bytes_that_are_no_filter_are_refused(garbage):
+    with pytest.raises(FormatError):
+        read_bloom_filter(BufferSource(garbage), 0, None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": BloomFilterAlgorithm()},
+        {"hash": BloomFilterHash()},
+        {"compression": BloomFilterCompression()},
+    ],
+)
+def test_filters_of_another_kind_are_unsupported(changes):
+    with pytest.raises(UnsupportedError, match="not known"):
+        read_bloom_filter(BufferSource(header(32, **changes) + bytes(32)), 0, None)
+
+
+# --- hashes of what is stored -------------------------------------------------------------------
+
+
+def test_floats_are_hashed_as_they_are_stored_with_both_zeros_and_the_usual_nan():
+    for kind, code in ((pa.float32(), "<f"), (pa.float64(), "<d")):
+
+        def hashed(value, code=code):
+            return xxh64(struct.pack(code, value))
+
+        def found(cells, kind=kind):
+            return set(bloom_hashes(pa.array(cells, kind)).tolist())
+
+        assert found([1.5, -2.0]) == {hashed(1.5), hashed(-2.0)}
+        for zeros in ([0.0], [-0.0], [0.0, -0.0]):
+            assert found([*zeros, 1.0]) == {hashed(0.0), hashed(-0.0), hashed(1.0)}
+        assert hashed(0.0) != hashed(-0.0)
+        assert found([math.nan]) == {hashed(math.nan)}
+        assert found([math.inf, -math.inf]) == {hashed(math.inf), hashed(-math.inf)}
+        assert found([]) == set()
+
+
+def test_a_nan_of_other_bits_is_hashed_as_it_is_and_as_the_usual_one():
+    odd = np.array([0xFFF8000000000123], dtype=np.uint64)
+    found = set(bloom_hashes(pa.array(odd.view(np.float64))).tolist())
+    assert found == {xxh64(odd.tobytes()), xxh64(struct.pack("<d", math.nan))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "plain"),
+    [
+        (pa.int32(), [0, -5, 2**31 - 1], lambda v: struct.pack("<i", v)),
+        (pa.int64(), [0, -5, 2**63 - 1], lambda v: struct.pack("<q", v)),
+        (pa.binary(), [b"", b"a\x00", b"x" * 99], bytes),
+        (pa.binary(3), [b"abc", b"\x00\x00\x00"], bytes),
+    ],
+    ids=str,
+)
+def test_other_values_are_hashed_over_their_plain_encoding(kind, cells, plain):
+    assert bloom_hashes(pa.array(cells, kind)).tolist() == [xxh64(plain(v)) for v in cells]
+
+
+def test_hashes_of_a_slice_are_those_of_its_values():
+    whole = pa.array([1.0, 0.0, math.nan, 2.0])
+    assert set(bloom_hashes(whole.slice(3)).tolist()) == {xxh64(struct.pack("<d", 2.0))}
+
+
+def test_filters_in_the_corpus_contain_every_value_of_their_columns(corpus):
+    checked = {}
+    for path in sorted((corpus / "files").iterdir()):
+        try:
+            file = open_file(path)
+        except IntarsiaError:
+            continue
+        for group in range(len(file.metadata.row_groups)):
+            for leaf in range(len(file.schema.leaves)):
+                found = filter_of(file, group, leaf)
+                if found is None:
+                    continue
+                chunk = Chunk(file, group, leaf)
+                try:
+                    values = chunk.values(list(chunk.pages()))
+                except FormatError:
+                    continue
+                # Over the bytes as they are: a writer knows nothing of our second zero.
+                if pa.types.is_boolean(values.type) or not len(values):
+                    continue
+                if pa.types.is_floating(values.type):
+                    values = values.view(pa.int32() if values.type == pa.float32() else pa.int64())
+                where = (path.name, group, chunk.leaf.name)
+                checked[where] = bool(found.might_contain(bloom_hashes(values)).all())
+    assert len(checked) > 10
+    assert [where for where, contained in checked.items() if not contained] == []
+
+
+def filter_of(file, group, leaf):
+    try:
+        metadata = file.chunk(group, leaf)
+        if metadata.bloom_filter_offset is None:
+            return None
+        return read_bloom_filter(
+            file.source, metadata.bloom_filter_offset, metadata.bloom_filter_length
+        )
+    except FormatError:
+        return None
