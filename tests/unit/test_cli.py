@@ -88,10 +88,14 @@ def state(folder: Path) -> dict[str, bytes]:
 def test_help_names_every_command(say):
     said = say("--help")
     assert said.code == 0
-    assert all(name in said.out for name in ("inspect", "scan", "explain", "index"))
+    assert all(f"  {name} " in said.out for name in COMMANDS if name not in ("list", "add"))
 
 
-@pytest.mark.parametrize("command", [("inspect",), ("scan",), ("explain",), ("index", "add")])
+@pytest.mark.parametrize(
+    "command",
+    [("inspect",), ("pages",), ("verify",), ("scan",), ("explain",), ("index", "add")],
+    ids=" ".join,
+)
 def test_every_command_has_help(command, say):
     said = say(*command, "--help")
     assert (said.code, said.err) == (0, "")
@@ -238,9 +242,42 @@ def test_index_add_and_list(say, lake):
         assert sum("k:lookup" in line for line in said.lines) == 2
 
 
-def test_index_list_says_where_there_is_none(say, file):
-    said = say("index", "list", file)
-    assert said.lines == [str(file), "  no index"]
+def test_index_list_says_where_there_is_none(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [1]}), path)
+    assert say("index", "list", path).lines == [str(path), "  no index"]
+
+
+def test_index_add_and_list_show_the_formats_own_indexes(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(100), "word": ["a"] * 100}), path, row_group_size=50)
+    added = say("index", "add", path, "page_index", "bloom(word, fpp=0.1)", "k:lookup")
+    (report,) = ia.list_indexes(path)
+    sizes = {own.name: own.bytes for own in report.standard}
+    assert added.code == 0
+    assert added.lines[0] == str(path)
+    assert added.lines[1].startswith("  k:lookup: ")
+    assert added.lines[2:] == [
+        f"  page_index: on 4 chunks, {sizes['page_index']:,} bytes",
+        f"  word:bloom: on 2 chunks, {sizes['word:bloom']:,} bytes",
+    ]
+    assert say("index", "list", path).lines == added.lines
+
+
+def test_index_add_documents_the_formats_own_indexes(say):
+    said = say("index", "add", "--help")
+    forms = ("page_index ", "page_index(ts, user_id)", "bloom(user_id, fpp=0.01)")
+    assert all(form in said.out for form in forms)
+
+
+def test_verify_says_what_is_wrong_by_its_exit_code(say, file):
+    assert say("verify", file) == Said("", "1 file: 0 errors, 0 warnings\n", 0)
+    data = bytearray(file.read_bytes())
+    data[0] ^= 1
+    file.write_bytes(data)
+    said = say("verify", file)
+    assert (said.code, len(said.lines)) == (4, 1)
+    assert said.lines[0].startswith(f"error: {file}, ")
 
 
 @pytest.mark.filterwarnings("default::intarsia.IntarsiaWarning")
@@ -372,6 +409,7 @@ def test_one_file_without_the_column_keeps_the_others_from_being_changed(say, la
 
 COMMANDS = {
     "inspect": ["inspect"],
+    "pages": ["pages"],
     "scan": ["scan"],
     "explain": ["explain"],
     "list": ["index", "list"],
@@ -438,6 +476,9 @@ def test_a_file_whose_footer_lacks_bytes_in_the_middle_is_refused(on_path, file)
         ["scan"],
         ["index"],
         ["index", "add", "a.parquet"],
+        ["pages"],
+        ["pages", "a.parquet", "--row-group", "-1"],
+        ["verify"],
         ["scan", "a.parquet", "--format", "xml"],
         ["scan", "a.parquet", "--limit", "-1"],
         ["scan", "a.parquet", "--limit", "many"],

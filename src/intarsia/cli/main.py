@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import base64
+import contextlib
+import dataclasses
 import itertools
 import json
-import math
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 import pyarrow as pa
 import pyarrow.csv as pacsv
+from rich.markup import escape
 from rich.progress import Progress
 
-from intarsia.cli import show
+from intarsia.cli import show, show_column, show_file, show_pages, terminal
+from intarsia.cli.columns import selected
+from intarsia.cli.document import describe, jsonable
 from intarsia.errors import IntarsiaError
 from intarsia.index.registry import kinds, parse
 from intarsia.predicate.sql import parse_where
 from intarsia.read.dataset import Dataset, dataset
-from intarsia.read.file import ParquetFile
+from intarsia.read.file import open_file
+from intarsia.verify.file import verify as verify_files
+from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
 from intarsia.write.embed import add_indexes, list_indexes
 
@@ -30,6 +34,16 @@ _where = click.option("--where", metavar="SQL", help="Only rows for which this c
 _columns = click.option(
     "--columns", metavar="A,B,…", help="Only these columns, in this order; all by default."
 )
+_column = click.option(
+    "-c",
+    "--column",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Only this column; one with fields stands for all of them. May be given again.",
+)
+_all = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
+_EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
 
 def run() -> None:
@@ -65,9 +79,109 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("file")
-def inspect(file: str) -> None:
-    """Show what a Parquet FILE holds: columns, sizes, encodings, indexes, key/values."""
-    show.file(ParquetFile(file), file)
+@_column
+@_all
+@click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
+def inspect(file: str, names: Sequence[str], everything: bool, as_json: bool) -> None:
+    """Show what a Parquet FILE holds: columns, sizes, encodings, indexes, key/values.
+
+    With --column, show that column row group by row group: bounds, sizes, indexes. A type is
+    followed by ? where values may be NULL, by * where a row may have several. Of indexes, offset is
+    a page index that has no bounds. In a file of more than 40 columns those that take most are
+    shown.
+
+    --json gives the footer with the specification's names, bounds as values, other bytes in base
+    64; with --column, its row groups have the chunks of that column only.
+
+    The exit code is 1 where a part of the file could not be decoded; the rest is shown.
+    """
+    opened = open_file(file)
+    leaves = selected(opened.schema, names)
+    if as_json:
+        document, whole = describe(opened, leaves)
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    elif names:
+        whole = show_column.columns(opened, leaves, everything)
+    else:
+        whole = show_file.overview(opened, everything)
+    sys.exit(0 if whole else 1)
+
+
+@cli.command()
+@click.argument("file")
+@_column
+@click.option(
+    "--row-group",
+    "row_groups",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only this row group, counted from 0. May be given again.",
+)
+@click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
+@_all
+@click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
+def pages(
+    file: str,
+    names: Sequence[str],
+    row_groups: Sequence[int],
+    dictionary: bool,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Show the pages of a Parquet FILE: rows, nulls, bounds, offsets, sizes, checksums.
+
+    Rows are counted from the start of the row group, offsets from the start of the file; bytes are
+    those of the page without its header. Bounds are the column index's, else the page's own. 100
+    pages, or entries of dictionaries, are shown unless --all asks for more.
+
+    The exit code is 1 where a chunk could not be decoded; the others are shown.
+    """
+    opened = open_file(file)
+    leaves = selected(opened.schema, names)
+    groups = _row_groups(len(opened.metadata.row_groups), row_groups)
+    chunks = [(group, leaf.index) for group in groups for leaf in leaves]
+    if as_json:
+        printed = show_pages.dictionaries_json if dictionary else show_pages.pages_json
+        whole = printed(opened, chunks)
+    else:
+        shown = show_pages.dictionaries if dictionary else show_pages.pages
+        whole = shown(opened, chunks, everything)
+    sys.exit(0 if whole else 1)
+
+
+@cli.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
+def verify(path: str, as_json: bool) -> None:
+    """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
+
+    Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
+    the values. Prints one finding a line.
+
+    The exit code is 0 where all is well, 3 where there are only warnings: answers stay right; 4
+    where there are errors: damaged bytes, or claims that make readers fail or answer wrongly.
+    """
+    files: set[str] = set()
+    with _progress("verifying") as update:
+
+        def progress(file: str, done: int, total: int) -> None:
+            files.add(file)
+            update(file, done, total)
+
+        findings = verify_files(path, progress=progress)
+    for finding in findings:
+        if as_json:
+            click.echo(json.dumps(_finding(finding), ensure_ascii=False))
+        else:
+            click.echo(terminal.clean(str(finding)))
+    counts = [sum(f.severity is s for f in findings) for s in (Severity.ERROR, Severity.WARNING)]
+    click.echo(
+        f"{terminal.plural(len(files), 'file')}: {terminal.plural(counts[0], 'error')}, "
+        f"{terminal.plural(counts[1], 'warning')}",
+        err=True,
+    )
+    sys.exit(_EXIT_CODES[worst(findings)])
 
 
 @cli.command()
@@ -115,26 +229,28 @@ def explain(path: str, where: str | None, columns: str | None, analyze: bool) ->
 
 @cli.group()
 def index() -> None:
-    """Add and list the indexes embedded in files."""
+    """Add and list the indexes of files."""
 
 
-@index.command("add")
+@index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
 @click.argument("path")
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
 def index_add(path: str, indexes: Sequence[str]) -> None:
-    """Add each INDEX, such as trace_id:lookup or "lookup(trace_id, granule_rows=1024)", to PATH.
+    """Add each INDEX to PATH, a file, folder, glob or URI.
 
-    PATH is a file, folder, glob or URI. A file keeps all its bytes; every other reader still reads
-    it.
+    \b
+    trace_id:lookup                          an index of our own on a column,
+    lookup(trace_id, granule_rows=1024)      the same with a setting
+    bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
+    page_index                               page indexes for all columns,
+    page_index(ts, user_id)                  or for these
+
+    Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
+    have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
+    other reader still reads it.
     """
     wanted = [parse(text) for text in indexes]
-    quiet = not show.errors.is_terminal
-    with Progress(console=show.errors, transient=True, disable=quiet) as bar:
-        task = bar.add_task("indexing", total=None)
-
-        def progress(file: str, done: int, total: int) -> None:
-            bar.update(task, description=f"indexing {file}", completed=done, total=total)
-
+    with _progress("indexing") as progress:
         reports = add_indexes(path, wanted, progress=progress)
     show.indexes(reports)
 
@@ -142,11 +258,37 @@ def index_add(path: str, indexes: Sequence[str]) -> None:
 @index.command("list")
 @click.argument("path")
 def index_list(path: str) -> None:
-    """List the indexes embedded in the files of PATH."""
+    """List the indexes of the files of PATH: those embedded, and the format's own."""
     show.indexes(list_indexes(path))
 
 
-index_add.help = f"{index_add.help}\n\nKinds: {', '.join(kinds())}."
+@contextlib.contextmanager
+def _progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, where that is a terminal."""
+    quiet = not terminal.errors.is_terminal
+    with Progress(console=terminal.errors, transient=True, disable=quiet) as bar:
+        task = bar.add_task(doing, total=None)
+
+        def update(file: str, done: int, total: int) -> None:
+            shown = escape(terminal.clean(file))
+            bar.update(task, description=f"{doing} {shown}", completed=done, total=total)
+
+        yield update
+
+
+def _row_groups(count: int, asked: Sequence[int]) -> Sequence[int]:
+    for number in asked:
+        if number >= count:
+            raise click.UsageError(f"row group {number} is not there; there are {count}")
+    return asked or range(count)
+
+
+def _finding(finding: Finding) -> dict[str, str | int | None]:
+    return {
+        "severity": finding.severity.name.lower(),
+        **dataclasses.asdict(finding.where),
+        "message": finding.message,
+    }
 
 
 def _names(source: Dataset, columns: str | None) -> list[str]:
@@ -162,24 +304,10 @@ def _stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str) -> 
                 writer.write_batch(batch)
         return
     for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
-        click.echo(json.dumps(_jsonable(row), default=str, ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps(jsonable(row), ensure_ascii=False, allow_nan=False))
 
 
 def _need_flat(schema: pa.Schema) -> None:
     for field in schema:
         if pa.types.is_nested(field.type):
             raise click.UsageError(f"column {field.name} is nested: --format json can print it")
-
-
-def _jsonable(value: Any) -> Any:
-    """``value`` with what JSON lacks as text: NaN and infinities by name, bytes in base 64."""
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case bytes():
-            return base64.b64encode(value).decode()
-        case dict():
-            return {str(key): _jsonable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_jsonable(item) for item in value]
-    return value

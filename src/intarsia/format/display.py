@@ -28,7 +28,7 @@ def readable(element: SchemaElement, value: bytes | None) -> Any:
         return _text(value) if is_text(element) else _hex(value)
     keys, usable = order.keys([value])
     key = keys[0]
-    if not usable[0] and not order.has_nan:
+    if not usable[0] and not (order.has_nan and len(value) == order.width):
         return _hex(value)
     match order.domain:
         case Domain.BOOLEAN:
@@ -36,8 +36,8 @@ def readable(element: SchemaElement, value: bytes | None) -> Any:
         case Domain.FLOAT:
             return float(key)
         case Domain.DECIMAL:
-            with decimal.localcontext(prec=200):
-                return decimal.Decimal(int(key)).scaleb(-order.scale)
+            digits = tuple(map(int, str(abs(int(key)))))
+            return decimal.Decimal((int(key < 0), digits, -order.scale))
         case Domain.INTEGER:
             return int(key)
         case _:

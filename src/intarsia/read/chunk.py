@@ -91,7 +91,9 @@ class Chunk:
             raise error.at(self.where) from error
 
     def dictionary(self) -> pa.Array | None:
-        """The entries of its dictionary, in the column's Arrow type; None where it has none.
+        """The entries of its dictionary; None where it has none.
+
+        They have the Arrow type of the column's Parquet type, which knows no time zones.
 
         Raises ``FormatError`` where they cannot be decoded.
         """

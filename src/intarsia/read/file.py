@@ -104,8 +104,9 @@ class ParquetFile:
         return list(describe_pages(self._opened, *self._chunk_id(row_group, column)))
 
     def dictionary(self, row_group: int, column: int | str) -> pa.Array | None:
-        """The entries of a chunk's dictionary, in the column's Arrow type; None where it has none.
+        """The entries of a chunk's dictionary; None where it has none.
 
+        They have the Arrow type of the column's Parquet type, which knows no time zones.
         Raises as ``pages`` does.
         """
         return Chunk(self._opened, *self._chunk_id(row_group, column)).dictionary()

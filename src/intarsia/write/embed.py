@@ -161,7 +161,10 @@ def _standard(file: OpenedFile) -> tuple[StandardReport, ...]:
     found: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:
         for group in groups:
-            chunk = file.column_chunk(group, leaf.index)
+            try:
+                chunk = file.column_chunk(group, leaf.index)
+            except FormatError:
+                continue  # nothing can be said of it; ``verify`` says why
             if chunk.offset_index_offset is not None:
                 lengths = (chunk.offset_index_length or 0) + (chunk.column_index_length or 0)
                 found.setdefault(PageIndex.kind, []).append(lengths)

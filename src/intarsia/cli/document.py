@@ -1,0 +1,128 @@
+"""A file as one JSON document, with the specification's names."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from intarsia.errors import FormatError
+from intarsia.format.display import readable
+from intarsia.format.footer import TRAILER_BYTES
+from intarsia.format.metadata import (
+    CompressionCodec,
+    ConvertedType,
+    EdgeInterpolationAlgorithm,
+    Encoding,
+    FieldRepetitionType,
+    PageType,
+    RowGroup,
+    SchemaElement,
+    Statistics,
+    Type,
+)
+from intarsia.format.schema import Leaf
+from intarsia.read.opened import OpenedFile
+
+_ENUMS = {
+    "type": Type,
+    "converted_type": ConvertedType,
+    "repetition_type": FieldRepetitionType,
+    "encodings": Encoding,
+    "encoding": Encoding,
+    "codec": CompressionCodec,
+    "page_type": PageType,
+    "algorithm": EdgeInterpolationAlgorithm,
+}
+"""Fields whose numbers have names."""
+
+
+def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], bool]:
+    """The document, and whether all of the file could be decoded.
+
+    Row groups list the chunks of ``leaves`` only; a chunk that cannot be decoded is an object with
+    the one name ``error``.
+    """
+    wanted = {leaf.index for leaf in leaves}
+    metadata = _fields(file.metadata, without="row_groups")
+    metadata["row_groups"] = [_row_group(file, group, wanted) for group in file.metadata.row_groups]
+    whole = not any("error" in c for group in metadata["row_groups"] for c in group["columns"])
+    indexes = file.directory.indexes if file.directory else ()
+    document = {
+        "file": file.name,
+        "size": file.source.size,
+        "footer": {"offset": footer_offset(file), "length": len(file.footer)},
+        "metadata": metadata,
+        "indexes": [{"name": entry.name, **dataclasses.asdict(entry)} for entry in indexes],
+    }
+    return jsonable(document), whole
+
+
+def footer_offset(file: OpenedFile) -> int:
+    """Where the footer's metadata starts, in bytes from the start of the file."""
+    return file.source.size - TRAILER_BYTES - len(file.footer)
+
+
+def jsonable(value: Any) -> Any:
+    """``value`` with what JSON lacks as text: NaN and infinities by name, bytes in base 64."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {str(key): jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [jsonable(item) for item in value]
+    return str(value)
+
+
+def _row_group(file: OpenedFile, group: RowGroup, wanted: Collection[int]) -> dict[str, Any]:
+    chunks = [_chunk(group, leaf) for leaf in file.schema.leaves if leaf.index in wanted]
+    return {"columns": chunks, **_fields(group, without="columns")}
+
+
+def _chunk(group: RowGroup, leaf: Leaf) -> dict[str, Any]:
+    try:
+        return _fields(group.columns[leaf.index], leaf.element)
+    except FormatError as error:
+        return {"error": str(error)}
+
+
+def _fields(
+    value: Any, element: SchemaElement | None = None, without: str | None = None
+) -> dict[str, Any]:
+    """The fields of a struct that are set. Statistics are of values of ``element``."""
+    named = {}
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name) if field.metadata and field.name != without else None
+        if held is not None:
+            bounds = isinstance(value, Statistics) and isinstance(held, bytes)
+            plain = readable(element, held) if bounds and element else _plain(held, element)
+            named[field.name] = _by_name(field.name, plain)
+    return named
+
+
+def _plain(value: Any, element: SchemaElement | None) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _fields(value, element)
+    if isinstance(value, list):
+        return [_plain(item, element) for item in value]
+    return value
+
+
+def _by_name(field: str, value: Any) -> Any:
+    """Enum numbers by name; those nobody knows yet stay numbers."""
+    names = _ENUMS.get(field)
+    if names is None or isinstance(value, dict):
+        return value
+    if isinstance(value, list):
+        return [_by_name(field, item) for item in value]
+    try:
+        return names(value).name
+    except ValueError:
+        return value

@@ -1,0 +1,226 @@
+"""What a file holds, as a terminal shows it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from intarsia.cli import show
+from intarsia.cli.columns import ColumnSummary, problems_of, summary_of
+from intarsia.cli.document import footer_offset
+from intarsia.cli.names import listed, type_name
+from intarsia.cli.terminal import (
+    NONE,
+    Column,
+    clean,
+    console,
+    cut,
+    left_out,
+    line,
+    numbers,
+    paragraph,
+    plural,
+    say,
+    table,
+)
+from intarsia.errors import FormatError
+from intarsia.format.metadata import RowGroup
+from intarsia.index.kind import index_name
+from intarsia.index.standard import Bloom, PageIndex
+from intarsia.read.opened import OpenedFile
+from intarsia.write.embed import StandardReport
+
+_COLUMNS = 40
+_ROW_GROUPS = 10
+_KEY_VALUES = 20
+
+
+def overview(file: OpenedFile, everything: bool) -> bool:
+    """All there is to know at a glance; False where a part of it could not be decoded.
+
+    Long lists are cut short unless ``everything`` is asked for.
+    """
+    summaries = [summary_of(file, leaf) for leaf in file.schema.leaves]
+    _file(file)
+    _columns(file, summaries, everything)
+    _row_groups(file, everything)
+    _key_values(file, everything)
+    _indexes(file, summaries)
+    return not problems_of(summaries)
+
+
+def problem(error: FormatError) -> None:
+    """Print an error in its place."""
+    paragraph(f"error: {clean(str(error))}")
+
+
+def _file(file: OpenedFile) -> None:
+    metadata = file.metadata
+    groups = metadata.row_groups
+    line(clean(file.name), middle=True, style="bold")
+    paragraph(
+        f"{file.source.size:,} bytes, {file.num_rows:,} rows, {plural(len(groups), 'row group')}"
+        f"{_sizes(groups)}"
+    )
+    writer = cut(clean(metadata.created_by or "an unnamed writer"), 120)
+    paragraph(f"written by {writer}, format version {metadata.version}")
+    paragraph(f"footer at {footer_offset(file):,}, {len(file.footer):,} bytes")
+
+
+def _sizes(groups: Sequence[RowGroup]) -> str:
+    if not groups:
+        return ""
+    each = " each" if len(groups) > 1 else ""
+    rows = _span([group.num_rows for group in groups])
+    return f" of {rows} rows, {_span([_stored(group) for group in groups])} bytes{each}"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _stored(group: RowGroup) -> int:
+    """Bytes of a row group in the file, as far as its chunks can be decoded."""
+    if group.total_compressed_size is not None:
+        return group.total_compressed_size
+    total = 0
+    for position in range(len(group.columns)):
+        try:
+            chunk = group.columns[position].meta_data
+        except FormatError:
+            continue
+        total += chunk.total_compressed_size if chunk else 0
+    return total
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: bool) -> None:
+    shown = summaries if everything else _largest(summaries)
+    if not summaries:
+        paragraph("no columns")
+        return
+    say()
+    titles = table(
+        [
+            Column("column", [clean(s.leaf.name) for s in shown], least=24, middle=True),
+            Column("type", [type_name(s.leaf) for s in shown], 1),
+            Column("codec", [listed(sorted(s.codecs)) for s in shown], 7, least=6),
+            Column("encodings", [listed(s.encodings) for s in shown], 6, least=9),
+            Column("nulls", [_nulls(s) for s in shown], 5, right=True),
+            numbers("bytes", [s.compressed for s in shown], 2),
+            Column("share", [_share(s, file.source.size) for s in shown], 3, right=True),
+            Column("ratio", [_ratio(s.compressed, s.uncompressed) for s in shown], 8, right=True),
+            Column("indexes", [_indexes_on(file, s) for s in shown], 4, least=18),
+        ]
+    )
+    for error in problems_of(shown):
+        problem(error)
+    if len(shown) < len(summaries):
+        more = plural(len(summaries) - len(shown), "smaller column")
+        paragraph(f"… and {more}: --all shows them.")
+    left_out(titles)
+
+
+def _largest(summaries: Sequence[ColumnSummary]) -> Sequence[ColumnSummary]:
+    """The largest columns, in the order of the file."""
+    largest = heapq.nlargest(_COLUMNS, summaries, key=lambda s: (s.compressed, -s.leaf.index))
+    return sorted(largest, key=lambda s: s.leaf.index)
+
+
+def _nulls(summary: ColumnSummary) -> str:
+    known = summary.null_counts
+    if not known:
+        return NONE
+    return f"{'' if len(known) == summary.chunks else '≥'}{sum(known):,}"
+
+
+def _share(summary: ColumnSummary, size: int) -> str:
+    return f"{summary.compressed / size:.1%}"
+
+
+def _ratio(compressed: int, uncompressed: int) -> str:
+    return f"{uncompressed / compressed:.2f}" if compressed > 0 else NONE
+
+
+def _indexes_on(file: OpenedFile, summary: ColumnSummary) -> str:
+    entries = file.directory.indexes if file.directory else ()
+    names = [entry.kind for entry in entries if file.schema.leaf(entry.on) is summary.leaf]
+    if summary.bloom_filters:
+        names.insert(0, f"bloom{_part(len(summary.bloom_filters), summary.chunks)}")
+    if summary.page_indexes:
+        kind = "page" if summary.column_indexes else "offset"
+        names.insert(0, f"{kind}{_part(len(summary.page_indexes), summary.chunks)}")
+    return clean(listed(names))
+
+
+def _part(some: int, of: int) -> str:
+    return "" if some == of else f" {some}/{of}"
+
+
+# --- row groups, key/values, indexes ------------------------------------------------------------
+
+
+def _row_groups(file: OpenedFile, everything: bool) -> None:
+    groups = file.metadata.row_groups
+    if not groups or (len(groups) > _ROW_GROUPS and not everything):
+        return
+    say()
+    titles = table(
+        [
+            numbers("row group", range(len(groups))),
+            numbers("rows", [group.num_rows for group in groups], 1),
+            numbers("bytes", [_stored(group) for group in groups], 2),
+            numbers("uncompressed", [g.total_byte_size for g in groups], 4),
+            Column("sorted by", [_sorting(file, group) for group in groups], 3, least=16),
+        ]
+    )
+    left_out(titles)
+
+
+def _sorting(file: OpenedFile, group: RowGroup) -> str:
+    leaves = file.schema.leaves
+    found = []
+    for column in group.sorting_columns or ():
+        known = 0 <= column.column_idx < len(leaves)
+        name = clean(leaves[column.column_idx].name) if known else f"column {column.column_idx}"
+        down = " descending" if column.descending else ""
+        found.append(f"{name}{down}{' nulls first' if column.nulls_first else ''}")
+    return ", ".join(found) or NONE
+
+
+def _key_values(file: OpenedFile, everything: bool) -> None:
+    entries = file.metadata.key_value_metadata or []
+    if entries:
+        say()
+    for entry in entries if everything else entries[:_KEY_VALUES]:
+        value = entry.value or ""
+        note = f" ({plural(len(value), 'character')})"
+        room = max(console.width - len(note), 0)
+        start = cut(f"  key {clean(entry.key[:room])}", max(room // 2, 30), middle=True)
+        say(cut(f"{start} = {clean(value[:room])}{'…' * (len(value) > room)}", room) + note)
+    if len(entries) > _KEY_VALUES and not everything:
+        paragraph(f"… and {len(entries) - _KEY_VALUES:,} more: --all shows them.")
+
+
+def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> None:
+    entries = file.directory.indexes if file.directory else ()
+    standard = list(_standard(summaries))
+    if entries or standard:
+        say()
+    for entry in entries:
+        paragraph(f"index {show.embedded(entry, file.num_rows, file.source.size)}")
+    for report in standard:
+        paragraph(f"index {show.own(report)}")
+
+
+def _standard(summaries: Sequence[ColumnSummary]) -> Iterable[StandardReport]:
+    lengths = [length for summary in summaries for length in summary.page_indexes]
+    if lengths:
+        yield StandardReport(PageIndex.kind, len(lengths), sum(lengths))
+    for summary in summaries:
+        if summary.bloom_filters:
+            name = index_name(summary.leaf.name, Bloom.kind)
+            yield StandardReport(name, len(summary.bloom_filters), sum(summary.bloom_filters))

@@ -1,0 +1,228 @@
+"""The pages of a file and the entries of its dictionaries, as a terminal shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from intarsia.cli.document import jsonable
+from intarsia.cli.names import encoding_name, page_name, value_column
+from intarsia.cli.show_file import problem
+from intarsia.cli.terminal import (
+    NONE,
+    Column,
+    clean,
+    left_out,
+    line,
+    numbers,
+    paragraph,
+    plural,
+    say,
+    table,
+)
+from intarsia.errors import FormatError, Where
+from intarsia.format.schema import Leaf
+from intarsia.read.chunk import Chunk
+from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.pages import PageInfo, describe_pages
+
+_SHOWN = 100
+
+
+def pages(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool:
+    """A line a page; False where one could not be decoded."""
+    room = None if everything else _SHOWN
+    whole, hidden, titles = True, 0, []
+    if not chunks:
+        paragraph("no pages")
+    for id_ in chunks:
+        if room == 0:
+            hidden += _num_pages(file, id_)
+            continue
+        shown, error = _until_error(itertools.islice(describe_pages(file, *id_), room))
+        if room is not None:
+            room -= len(shown)
+            hidden += 0 if room or error else max(_num_pages(file, id_) - len(shown), 0)
+        _heading(file, id_)
+        titles += table(_columns(file.schema.leaves[id_[1]], shown)) if shown else []
+        if error:
+            whole = False
+            problem(error.at(_where(file, id_)))
+    left_out(titles)
+    if hidden:
+        paragraph(f"… and {plural(hidden, 'more page')}: --all shows them.")
+    return whole
+
+
+def dictionaries(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool:
+    """A line an entry; False where a dictionary could not be decoded."""
+    room = None if everything else _SHOWN
+    whole, hidden, there = True, 0, False
+    for id_ in chunks:
+        if room == 0:
+            hidden += _num_entries(file, id_)
+            continue
+        try:
+            entries = Chunk(file, *id_).dictionary()
+        except FormatError as error:
+            whole = False
+            _heading(file, id_)
+            problem(error.at(_where(file, id_)))
+            continue
+        if entries is None:
+            continue
+        there = True
+        shown = entries[:room]
+        hidden += len(entries) - len(shown)
+        room = None if room is None else room - len(shown)
+        _heading(file, id_)
+        table(_entry_columns(file.schema.leaves[id_[1]], readable_entries(shown)))
+    if hidden:
+        paragraph(f"… and {hidden:,} more: --all shows them.")
+    if whole and not there:
+        paragraph("no dictionaries")
+    return whole
+
+
+def pages_json(file: OpenedFile, chunks: Sequence[ChunkId]) -> bool:
+    """All pages as one JSON array; False where one could not be decoded."""
+    return _array(_or_error(file, id_, _page_objects(file, id_)) for id_ in chunks)
+
+
+def dictionaries_json(file: OpenedFile, chunks: Sequence[ChunkId]) -> bool:
+    """All entries as one JSON array; False where a dictionary could not be decoded."""
+    return _array(_or_error(file, id_, _entry_objects(file, id_)) for id_ in chunks)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _heading(file: OpenedFile, id_: ChunkId) -> None:
+    group, leaf = id_
+    name = clean(file.schema.leaves[leaf].name)
+    say()
+    line(f"row group {group}, column {name}", middle=True, style="bold")
+
+
+def _columns(leaf: Leaf, found: Sequence[PageInfo]) -> list[Column]:
+    return [
+        numbers("page", [page.number for page in found], 0),
+        Column("type", [page_name(page.type) for page in found], 1),
+        Column("encoding", [_encoding(page) for page in found], 7, least=8),
+        numbers("first row", [page.first_row for page in found], 6),
+        numbers("rows", [page.num_rows for page in found], 2),
+        numbers("values", [page.num_values for page in found], 10),
+        numbers("nulls", [page.null_count for page in found], 8),
+        numbers("offset", [page.offset for page in found], 9),
+        numbers("bytes", [page.compressed_size for page in found], 5),
+        numbers("uncompressed", [page.uncompressed_size for page in found], 11),
+        value_column("min", leaf, [page.min for page in found], 3),
+        value_column("max", leaf, [page.max for page in found], 4),
+        Column("CRC", [_crc(page) for page in found], 12),
+    ]
+
+
+def _encoding(page: PageInfo) -> str:
+    return NONE if page.encoding is None else encoding_name(page.encoding)
+
+
+def _crc(page: PageInfo) -> str:
+    return NONE if page.crc is None else f"{page.crc:08x}"
+
+
+def _entry_columns(leaf: Leaf, values: list[Any]) -> list[Column]:
+    return [numbers("index", range(len(values)), 0), value_column("value", leaf, values, 1)]
+
+
+def _until_error(found: Iterator[PageInfo]) -> tuple[list[PageInfo], FormatError | None]:
+    """The pages in front of the first that cannot be decoded, and why it cannot."""
+    pages = []
+    try:
+        for page in found:
+            pages.append(page)  # those before an error are kept
+    except FormatError as error:
+        return pages, error
+    return pages, None
+
+
+def _num_pages(file: OpenedFile, id_: ChunkId) -> int:
+    """Pages of a chunk, as its footer says, else by their headers."""
+    try:
+        chunk = Chunk(file, *id_)
+        stats = chunk.metadata.encoding_stats
+        return sum(s.count for s in stats) if stats else sum(1 for _ in chunk.pages())
+    except FormatError:
+        return 0
+
+
+def _num_entries(file: OpenedFile, id_: ChunkId) -> int:
+    """Entries of a chunk's dictionary, as its header says."""
+    try:
+        first = next(Chunk(file, *id_).pages(), None)
+    except FormatError:
+        return 0
+    header = first.header.dictionary_page_header if first else None
+    return header.num_values if header else 0
+
+
+def _where(file: OpenedFile, id_: ChunkId) -> Where:
+    return Where(file.name, id_[0], file.schema.leaves[id_[1]].name)
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _array(parts: Iterable[Iterable[dict[str, Any]]]) -> bool:
+    """Print one object a line; False where there is an error among them."""
+    before, whole = "[", True
+    for item in (item for part in parts for item in part):
+        whole = whole and "error" not in item
+        text = json.dumps(jsonable(item), ensure_ascii=False, allow_nan=False)
+        click.echo(f"{before}\n{text}", nl=False)
+        before = ","
+    click.echo("\n]" if before == "," else "[]")
+    return whole
+
+
+def _or_error(
+    file: OpenedFile, id_: ChunkId, items: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """``items``, with an object that says why where they break off."""
+    try:
+        yield from items
+    except FormatError as error:
+        where = _where(file, id_)
+        yield {"row_group": id_[0], "column": where.column, "error": str(error.at(where))}
+
+
+def _page_objects(file: OpenedFile, id_: ChunkId) -> Iterator[dict[str, Any]]:
+    for page in describe_pages(file, *id_):
+        yield dataclasses.asdict(page)
+
+
+def _entry_objects(file: OpenedFile, id_: ChunkId) -> Iterator[dict[str, Any]]:
+    entries = Chunk(file, *id_).dictionary()
+    name = file.schema.leaves[id_[1]].name
+    for index, value in enumerate([] if entries is None else readable_entries(entries)):
+        yield {"row_group": id_[0], "column": name, "index": index, "value": value}
+
+
+def readable_entries(entries: pa.Array) -> list[Any]:
+    """Values of a dictionary in the form bounds are shown in: bytes come as hexadecimal digits."""
+    if pa.types.is_timestamp(entries.type) or pa.types.is_time(entries.type):
+        entries = entries.cast(pa.string())  # Python's types lack nanoseconds
+    return [_readable(entry) for entry in entries]
+
+
+def _readable(entry: pa.Scalar) -> Any:
+    try:
+        value = entry.as_py()
+    except (ValueError, OverflowError):  # text that is not UTF-8, a day beyond the calendar
+        value = entry.as_buffer().to_pybytes() if hasattr(entry, "as_buffer") else entry.value
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value

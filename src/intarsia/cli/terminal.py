@@ -1,0 +1,163 @@
+"""Text and tables that fit a terminal: numbers are never cut, text is cut with an ellipsis."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True)
+NONE = "-"
+"""A cell that has nothing to say."""
+_GAP = 2
+_INDENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. The higher its ``rank``, the sooner it gives way for lack of room."""
+
+    title: str
+    cells: Sequence[str]
+    rank: int = 0
+    right: bool = False
+    least: int | None = None
+    """How far cells may be cut, in characters; None where they may not."""
+    middle: bool = False
+    """Cut in the middle, for names, rather than at the end."""
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(text) for text in (self.title, *self.cells))
+
+    @property
+    def least_width(self) -> int:
+        if self.least is None:
+            return self.width
+        return min(self.width, max(self.least, len(self.title)))
+
+    @property
+    def is_blank(self) -> bool:
+        return all(cell == NONE for cell in self.cells)
+
+    def fitted(self, text: str, width: int) -> str:
+        """``text`` in exactly ``width`` characters of the terminal."""
+        shown = cut(text, width, middle=self.middle)
+        padding = " " * (width - cell_len(shown))
+        return padding + shown if self.right else shown + padding
+
+
+def numbers(title: str, values: Iterable[int | None], rank: int = 0) -> Column:
+    """A column of integers."""
+    return Column(title, [number(value) for value in values], rank, right=True)
+
+
+def say(text: str = "", style: str | None = None) -> None:
+    """Print one line or several as they are."""
+    console.print(text, style=style, markup=False)
+
+
+def paragraph(text: str, indent: int = _INDENT) -> None:
+    """Print text of our own, broken between words."""
+    margin = " " * indent
+    room = max(console.width, 20)
+    say(textwrap.fill(text, room, initial_indent=margin, subsequent_indent=margin + "  "))
+
+
+def line(text: str, *, middle: bool = False, style: str | None = None) -> None:
+    """Print one line, cut where it is too long."""
+    say(cut(text, console.width, middle=middle), style)
+
+
+def table(columns: Iterable[Column]) -> list[str]:
+    """Print a table of the columns there is room for; give the titles of the rest.
+
+    Columns that are blank all the way down are the first to go, and not missed.
+    """
+    columns = list(columns)
+    widths = _widths(columns, console.width - _INDENT)
+    shown = [(column, widths[column.title]) for column in columns if column.title in widths]
+    say(_row((column.fitted(column.title, width) for column, width in shown)), "bold")
+    rows = zip(*([column.fitted(c, w) for c in column.cells] for column, w in shown), strict=True)
+    text = "\n".join(_row(cells) for cells in rows)
+    if text:
+        say(text)
+    return [c.title for c in columns if c.title not in widths and not c.is_blank]
+
+
+def tables(key: Column, parts: Sequence[Sequence[Column]]) -> list[str]:
+    """Print one table of all parts where there is room, else one of each; ``key`` comes first."""
+    whole = [key, *(column for part in parts for column in part)]
+    if _total(column.width for column in whole) <= console.width - _INDENT:
+        return table(whole)
+    hidden = []
+    for part in parts:
+        if part is not parts[0]:
+            say()
+        hidden += table([key, *part])
+    return hidden
+
+
+def left_out(titles: Iterable[str]) -> None:
+    """Say which columns there was no room for, if any."""
+    titles = list(dict.fromkeys(titles))
+    if titles:
+        paragraph(f"No room here for: {', '.join(titles)}.")
+
+
+def clean(text: str) -> str:
+    """``text`` with escapes in place of what would not show, or would steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cut(text: str, width: int, *, middle: bool = False) -> str:
+    """``text`` in at most ``width`` characters of the terminal, with an ellipsis where cut."""
+    if cell_len(text) <= width:
+        return text
+    room = max(width - 1, 0)
+    tail = room // 2 if middle else 0
+    head = set_cell_size(text, room - tail)
+    return f"{head}…{set_cell_size(text[::-1], tail)[::-1]}"
+
+
+def number(value: int | None) -> str:
+    """An integer with separators."""
+    return NONE if value is None else f"{value:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return (" " * _INDENT + (" " * _GAP).join(cells)).rstrip()
+
+
+def _total(widths: Iterable[int]) -> int:
+    widths = list(widths)
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _widths(columns: Sequence[Column], room: int) -> dict[str, int]:
+    """How wide each column is that is shown, by its title."""
+    first, *others = columns
+    widths = {first.title: first.least_width}
+    chosen = [first]
+    for column in sorted(others, key=lambda column: (column.is_blank, column.rank)):
+        if _total([*widths.values(), column.least_width]) <= room:
+            widths[column.title] = column.least_width
+            chosen.append(column)
+    spare = room - _total(widths.values())
+    wanting = sorted(chosen, key=lambda column: column.width - column.least_width)
+    for i, column in enumerate(wanting):  # those that want little first, so that none is wasted
+        more = min(column.width - column.least_width, max(spare, 0) // (len(wanting) - i))
+        widths[column.title] += more
+        spare -= more
+    return widths

@@ -1,0 +1,357 @@
+"""``intarsia inspect``: what it says of a file, and that it fits the terminal."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from rich.cells import cell_len
+
+import intarsia as ia
+from intarsia.cli.document import jsonable
+from intarsia.cli.main import cli
+from intarsia.cli.names import type_name
+from intarsia.errors import PredicateError
+from intarsia.format.footer import framed, read_footer
+from intarsia.format.thrift import list_elements, list_span, replace_fields, spans
+from intarsia.source import BufferSource
+
+ROWS = 1000
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run ``intarsia`` in a terminal of so many columns."""
+
+    def call(*arguments: object, columns: int = 80) -> Result:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return call
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Four row groups with columns of many types."""
+    k = range(ROWS)
+    columns = {
+        "k": pa.array(k, pa.int64()),
+        "word": [f"w{n % 7}" for n in k],
+        "gap": [None if n % 2 else n / 4 for n in k],
+        "flag": [n % 2 == 0 for n in k],
+        "small": pa.array([n % 200 for n in k], pa.uint8()),
+        "money": pa.array([decimal.Decimal(n) / 100 for n in k], pa.decimal128(12, 2)),
+        "day": [datetime.date(2024, 1, 1) + datetime.timedelta(days=n) for n in k],
+        "at": pa.array([n * 10**6 + 1 for n in k], pa.timestamp("us", "UTC")),
+        "raw": [bytes([255, n % 256]) for n in k],
+        "tags": [[n, n] for n in k],
+        "point": [{"x": n, "y": {"z": float(n)}} for n in k],
+    }
+    schema = pa.schema(
+        [
+            pa.field(name, pa.array(values).type if isinstance(values, list) else values.type)
+            for name, values in columns.items()
+        ]
+    )
+    schema = schema.set(0, pa.field("k", pa.int64(), nullable=False))
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table(columns, schema=schema),
+        path,
+        row_group_size=250,
+        compression={"k": "SNAPPY", "word": "ZSTD"},
+        write_page_index=True,
+        sorting_columns=[pq.SortingColumn(0, descending=True)],
+    )
+    return path
+
+
+def document(result: Result) -> dict[str, Any]:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    found: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
+    return found
+
+
+def damage_chunk(path: Path, group: int, leaf: int) -> None:
+    """Make a chunk's metadata in the footer undecodable: required fields are missing."""
+    data = path.read_bytes()
+    footer = read_footer(BufferSource(data)).raw
+    fields = {span.number: span for span in spans(footer)[0]}
+    groups = list_elements(fields[4].value)
+    parts = spans(groups[group])[0]
+    chunks = list_elements(next(part.value for part in parts if part.number == 1))
+    inner = spans(chunks[leaf])[0]
+    emptied = [span._replace(value=b"\0") for span in inner if span.number == 3]
+    chunks[leaf] = replace_fields(inner, emptied)
+    groups[group] = replace_fields(parts, [list_span(1, chunks)])
+    path.write_bytes(
+        data[: -len(footer) - 8] + framed(replace_fields(fields.values(), [list_span(4, groups)]))
+    )
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def test_json_is_what_pyarrow_says_of_the_footer(say, file):
+    result = say("inspect", file, "--json")
+    assert result.exit_code == 0
+    found, expected = document(result), pq.read_metadata(file)
+    size = file.stat().st_size
+    assert (found["file"], found["size"], found["indexes"]) == (str(file), size, [])
+    assert found["footer"] == {
+        "offset": size - 8 - expected.serialized_size,
+        "length": expected.serialized_size,
+    }
+    metadata = found["metadata"]
+    assert metadata["num_rows"] == expected.num_rows
+    assert metadata["created_by"] == expected.created_by
+    assert [e["name"] for e in metadata["schema"]][:3] == ["schema", "k", "word"]
+    keys = {entry["key"]: entry["value"] for entry in metadata["key_value_metadata"]}
+    assert keys == {k.decode(): v.decode() for k, v in expected.metadata.items()}
+    assert metadata["column_orders"] == [{"TYPE_ORDER": {}}] * expected.num_columns
+    assert len(metadata["row_groups"]) == expected.num_row_groups
+
+
+def test_json_has_every_chunk_as_pyarrow_sees_it(say, file):
+    metadata, expected = (
+        document(say("inspect", file, "--json"))["metadata"],
+        pq.read_metadata(file),
+    )
+    for i, group in enumerate(metadata["row_groups"]):
+        known = expected.row_group(i)
+        assert (group["num_rows"], group["total_byte_size"]) == (
+            known.num_rows,
+            known.total_byte_size,
+        )
+        assert len(group["columns"]) == known.num_columns
+        for j, chunk in enumerate(group["columns"]):
+            column, inner = known.column(j), chunk["meta_data"]
+            assert ".".join(inner["path_in_schema"]) == column.path_in_schema
+            assert inner["type"] == column.physical_type
+            assert inner["codec"] == column.compression
+            assert sorted(inner["encodings"]) == sorted(column.encodings)
+            assert inner["num_values"] == column.num_values
+            assert inner["total_compressed_size"] == column.total_compressed_size
+            assert inner["total_uncompressed_size"] == column.total_uncompressed_size
+            assert inner["data_page_offset"] == column.data_page_offset
+            assert inner["statistics"]["null_count"] == column.statistics.null_count
+            assert ("offset_index_offset" in chunk) == column.has_offset_index
+
+
+def test_json_names_types_and_leaves_out_what_is_not_set(say, file):
+    schema = {e["name"]: e for e in document(say("inspect", file, "--json"))["metadata"]["schema"]}
+    assert schema["k"] == {"type": "INT64", "repetition_type": "REQUIRED", "name": "k"}
+    assert schema["word"]["logicalType"] == {"STRING": {}}
+    assert schema["word"]["converted_type"] == "UTF8"
+    assert schema["at"]["logicalType"] == {
+        "TIMESTAMP": {"isAdjustedToUTC": True, "unit": {"MICROS": {}}}
+    }
+    assert schema["money"]["logicalType"] == {"DECIMAL": {"scale": 2, "precision": 12}}
+    assert schema["small"]["logicalType"] == {"INTEGER": {"bitWidth": 8, "isSigned": False}}
+
+
+def test_json_has_bounds_as_values(say, file):
+    group = document(say("inspect", file, "--json"))["metadata"]["row_groups"][1]
+    bounds = {
+        ".".join(chunk["meta_data"]["path_in_schema"]): (
+            chunk["meta_data"]["statistics"]["min_value"],
+            chunk["meta_data"]["statistics"]["max_value"],
+        )
+        for chunk in group["columns"]
+    }
+    assert bounds["k"] == (250, 499)
+    assert bounds["word"] == ("w0", "w6")
+    assert bounds["gap"] == (62.5, 124.5)
+    assert bounds["flag"] == (False, True)
+    assert bounds["money"] == ("2.50", "4.99")
+    assert bounds["day"] == ("2024-09-07", "2025-05-14")
+    assert bounds["at"] == ("1970-01-01T00:04:10.000001Z", "1970-01-01T00:08:19.000001Z")
+    assert bounds["raw"] == ("0xff00", "0xffff")
+
+
+def test_json_lists_embedded_indexes_and_one_column_only(say, file):
+    ia.add_indexes(file, ["word:lookup"])
+    found = document(say("inspect", file, "--json", "-c", "point"))
+    (entry,) = found["indexes"]
+    assert (entry["name"], entry["kind"], entry["on"]) == ("word:lookup", "lookup", "word")
+    for group in found["metadata"]["row_groups"]:
+        paths = [".".join(chunk["meta_data"]["path_in_schema"]) for chunk in group["columns"]]
+        assert paths == ["point.x", "point.y.z"]
+
+
+def test_json_is_strict_where_numbers_are_not(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [float("inf"), 1.0], "b": [b"\xff", b"a"]}), path)
+    (group,) = document(say("inspect", path, "--json"))["metadata"]["row_groups"]
+    assert group["columns"][0]["meta_data"]["statistics"]["max_value"] == "inf"
+    assert group["columns"][1]["meta_data"]["statistics"]["max_value"] == "0xff"
+
+
+def test_bytes_are_base_64():
+    assert jsonable({"b": [b"\xff\x00", (1, None)]}) == {
+        "b": [base64.b64encode(b"\xff\x00").decode(), [1, None]]
+    }
+
+
+def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
+    damage_chunk(file, 1, 1)
+    result = say("inspect", file, "--json")
+    assert result.exit_code == 1
+    groups = document(result)["metadata"]["row_groups"]
+    broken = [
+        (i, j) for i, g in enumerate(groups) for j, c in enumerate(g["columns"]) if "error" in c
+    ]
+    assert broken == [(1, 1)]
+    assert len(groups) == 4
+    for arguments in ([], ["-c", "word"]):
+        shown = say("inspect", file, *arguments)
+        assert shown.exit_code == 1
+        assert "error: " in shown.stdout
+        assert "row group 1, column word" in " ".join(shown.stdout.split())
+    assert say("inspect", file, "-c", "k").exit_code == 0
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def rows_of(text: str, title: str) -> dict[str, list[str]]:
+    """The cells of a table, by its first column."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.split()[:1] == title.split()[:1])
+    rows = {}
+    for line in lines[start + 1 :]:
+        if not line.strip():
+            break
+        first, *others = line.split()
+        rows[first] = others
+    return rows
+
+
+def test_the_overview_says_what_is_in_the_file(say, file):
+    ia.add_indexes(file, ["word:lookup", "bloom(k)"])
+    result = say("inspect", file, columns=200)
+    assert result.exit_code == 0
+    expected = pq.read_metadata(file)
+    text = " ".join(result.stdout.split())
+    assert f"{file.stat().st_size:,} bytes, 1,000 rows, 4 row groups of 250 rows" in text
+    assert f"written by {expected.created_by}, format version 2" in text
+    offset = file.stat().st_size - 8 - expected.serialized_size
+    assert f"footer at {offset:,}, {expected.serialized_size:,} bytes" in text
+    rows = rows_of(result.stdout, "column")
+    assert list(rows) == [expected.schema.column(i).path for i in range(expected.num_columns)]
+    total = sum(expected.row_group(i).column(0).total_compressed_size for i in range(4))
+    assert rows["k"][:5] == ["INT64", "SNAPPY", "DICT", "0", f"{total:,}"]
+    assert rows["k"][-1] == "page,bloom"
+    assert rows["word"][0] == "STRING?"
+    assert rows["word"][-1] == "page,lookup"
+    assert rows["gap"][3] == "500"
+    assert "index word:lookup" in text
+    assert "index page_index: on 48 chunks" in text
+    assert "index k:bloom: on 4 chunks" in text
+    assert "k descending" in text
+
+
+def test_a_column_with_places_of_pages_but_no_bounds_says_so(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(10), "v": range(10)}), path)
+    assert rows_of(say("inspect", path).stdout, "column")["k"][-1] == "-"
+    ia.add_indexes(path, ["page_index(k)"])
+    rows = rows_of(say("inspect", path).stdout, "column")
+    assert (rows["k"][-1], rows["v"][-1]) == ("page", "offset")
+
+
+def test_row_groups_have_a_line_each_where_they_are_few_or_all_is_asked_for(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(11)}), path, row_group_size=1)
+    assert "uncompressed" not in say("inspect", path).stdout
+    text = say("inspect", path, "--all").stdout
+    assert [row[0] for row in rows_of(text, "row group").values()] == ["1"] * 11
+
+
+def test_500_columns_show_the_largest_40_in_order_at_any_width(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    names = [f"measurement_of_a_long_name_{'x' * (n % 50)}_{n:03}" for n in range(500)]
+    pq.write_table(
+        pa.table({name: [str(i) * (n + 1) for i in range(3)] for n, name in enumerate(names)}), path
+    )
+    for columns in (80, 100, 200):
+        result = say("inspect", path, columns=columns)
+        assert all(cell_len(line) <= columns for line in result.stdout.splitlines())
+        shown = [line for line in result.stdout.splitlines() if line.startswith("  measurement")]
+        assert [line.split()[0][-3:] for line in shown] == [f"{n:03}" for n in range(460, 500)]
+        assert "460 smaller columns: --all shows them" in result.stdout
+    everything = say("inspect", path, "--all")
+    assert all(cell_len(line) <= 80 for line in everything.stdout.splitlines())
+    assert sum(line.startswith("  measurement") for line in everything.stdout.splitlines()) == 500
+    assert "--all" not in everything.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 300])
+def test_one_column_has_a_line_a_row_group(columns, say, file):
+    ia.add_indexes(file, ["bloom(word)"])
+    result = say("inspect", file, "-c", "word", columns=columns)
+    assert result.exit_code == 0
+    assert all(cell_len(line) <= columns for line in result.stdout.splitlines())
+    assert "word: STRING?" in result.stdout
+    metadata = pq.read_metadata(file)
+    for i in range(4):
+        chunk = metadata.row_group(i).column(1)
+        assert f"{chunk.total_compressed_size:,}" in result.stdout
+    rows = rows_of(result.stdout, "row group")
+    assert rows["2"][:6] == ["250", "250", "0", "-", "w0", "w6"]
+
+
+def test_a_root_stands_for_its_leaves(say, file):
+    text = say("inspect", file, "-c", "point", "-c", "point.x").stdout
+    headings = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert headings == ["point.x: INT64?", "point.y.z: DOUBLE?"]
+
+
+@pytest.mark.parametrize("command", ["inspect", "pages"])
+@pytest.mark.parametrize("name", ["nowhere", "", "point.nowhere"])
+def test_a_column_that_is_not_there_is_refused(command, name, say, file):
+    with pytest.raises(PredicateError, match="is not there"):
+        say(command, file, "-c", name)
+
+
+def test_types_are_named_by_what_they_mean(file):
+    names = {leaf.name: type_name(leaf) for leaf in ia.ParquetFile(file).schema.leaves}
+    assert names == {
+        "k": "INT64",
+        "word": "STRING?",
+        "gap": "DOUBLE?",
+        "flag": "BOOLEAN?",
+        "small": "INT(8, unsigned)?",
+        "money": "DECIMAL(12,2)?",
+        "day": "DATE?",
+        "at": "TIMESTAMP(us, UTC)?",
+        "raw": "BYTE_ARRAY?",
+        "tags.list.element": "INT64*",
+        "point.x": "INT64?",
+        "point.y.z": "DOUBLE?",
+    }
+
+
+def test_names_and_values_cannot_steer_the_terminal(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a\x1b[31m\nb": ["\x1b]0;x\x07"]})
+    pq.write_table(table.replace_schema_metadata({"k\r": "\x1b[2J"}), path)
+    for arguments in (["inspect"], ["inspect", "-c", "a\x1b[31m\nb"], ["pages"]):
+        result = say(arguments[0], path, *arguments[1:])
+        assert result.exit_code == 0
+        assert not {"\x1b", "\r", "\x07"} & set(result.stdout)
+        assert "a\\x1b[31m\\nb" in result.stdout
