@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.format.compact import list_span, replace_fields, spans
 from intarsia.format.footer import read_footer
 from intarsia.format.metadata import OffsetIndexStruct, PageLocation
-from intarsia.format.thrift import decode, encode, list_span, replace_fields, spans
+from intarsia.format.thrift import decode, encode
 from intarsia.read import scan
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows

@@ -8,6 +8,7 @@ import pytest
 
 from intarsia import ParquetFile
 from intarsia.format.bounds import UNKNOWN, chunk_bounds, order_is_declared, page_bounds
+from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans, varint
 from intarsia.format.footer import framed, read_footer
 from intarsia.format.metadata import (
     ColumnMetaData,
@@ -22,15 +23,7 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.order import order_of
 from intarsia.format.page_index import ColumnIndex
-from intarsia.format.thrift import (
-    Span,
-    encode,
-    list_elements,
-    list_span,
-    replace_fields,
-    spans,
-    varint,
-)
+from intarsia.format.thrift import encode
 from intarsia.plan.verdict import rows_might_match
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of

@@ -21,8 +21,8 @@ from intarsia.cli.document import jsonable
 from intarsia.cli.main import cli
 from intarsia.cli.names import type_name
 from intarsia.errors import PredicateError
+from intarsia.format.compact import list_elements, list_span, replace_fields, spans
 from intarsia.format.footer import framed, read_footer
-from intarsia.format.thrift import list_elements, list_span, replace_fields, spans
 from intarsia.source import BufferSource
 
 ROWS = 1000

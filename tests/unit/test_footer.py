@@ -5,9 +5,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans
 from intarsia.format.footer import check_editable, framed, read_footer, with_key_values
 from intarsia.format.metadata import FileMetaData, KeyValue
-from intarsia.format.thrift import Span, decode, list_elements, list_span, replace_fields, spans
+from intarsia.format.thrift import decode
 from intarsia.source import BufferSource
 
 BINARY, LIST, STRUCT = 8, 9, 12

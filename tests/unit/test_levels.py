@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError
+from intarsia.format.compact import varint
 from intarsia.format.levels import (
     MAX_VALUES,
     PageLevels,
@@ -16,7 +17,6 @@ from intarsia.format.levels import (
     histogram,
 )
 from intarsia.format.metadata import Encoding
-from intarsia.format.thrift import varint
 
 PACKED, REPEATED = "packed", "repeated"
 

@@ -4,6 +4,7 @@ import zlib
 import pytest
 
 from intarsia.errors import FormatError
+from intarsia.format.compact import Span, replace_fields, spans, varint
 from intarsia.format.metadata import (
     ColumnMetaData,
     DataPageHeader,
@@ -15,7 +16,7 @@ from intarsia.format.metadata import (
     Statistics,
 )
 from intarsia.format.page_header import checksum_problem, read_page_header, walk_pages
-from intarsia.format.thrift import Span, encode, replace_fields, spans, varint
+from intarsia.format.thrift import encode
 from intarsia.source import BufferSource
 
 UNKNOWN_TYPE, BINARY = 17, 8

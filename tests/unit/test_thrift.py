@@ -7,6 +7,16 @@ from thrift.Thrift import TType
 
 from intarsia.errors import FormatError
 from intarsia.format import metadata, thrift
+from intarsia.format.compact import (
+    Span,
+    list_elements,
+    list_header,
+    list_span,
+    replace_fields,
+    spans,
+    varint,
+    zigzag,
+)
 from intarsia.format.metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -20,24 +30,7 @@ from intarsia.format.metadata import (
     SchemaElement,
     Statistics,
 )
-from intarsia.format.thrift import (
-    I32,
-    Span,
-    Structs,
-    amended,
-    decode,
-    encode,
-    field,
-    list_elements,
-    list_header,
-    list_of,
-    list_span,
-    replace_fields,
-    spans,
-    struct,
-    varint,
-    zigzag,
-)
+from intarsia.format.thrift import I32, Structs, amended, decode, encode, field, list_of, struct
 
 STRUCT, LIST, MAP, BINARY, I64 = 12, 9, 11, 8, 6
 

@@ -20,6 +20,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.format.compact import (
+    Span,
+    field_value,
+    list_elements,
+    list_span,
+    replace_fields,
+    spans,
+    string_span,
+    zigzag,
+)
 from intarsia.format.footer import MAGIC, framed
 from intarsia.format.metadata import (
     ColumnChunk,
@@ -31,17 +41,7 @@ from intarsia.format.metadata import (
     SchemaElement,
 )
 from intarsia.format.schema import Leaf, Root, Schema
-from intarsia.format.thrift import (
-    Span,
-    encode,
-    field_value,
-    list_elements,
-    list_span,
-    replace_fields,
-    spans,
-    string_span,
-    zigzag,
-)
+from intarsia.format.thrift import encode
 
 _ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6

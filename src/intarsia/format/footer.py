@@ -12,16 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.format.compact import list_elements, list_span, replace_fields, spans
 from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
-from intarsia.format.thrift import (
-    amended,
-    decode,
-    encode,
-    list_elements,
-    list_span,
-    replace_fields,
-    spans,
-)
+from intarsia.format.thrift import amended, decode, encode
 from intarsia.source import HeldSource, Source
 
 MAGIC = b"PAR1"

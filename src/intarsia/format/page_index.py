@@ -182,9 +182,27 @@ def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
         return None
     if (stops[:, 1::2] - starts[:, 1::2] >= _LONGEST_VARINT).any():
         return None
+    if not _ends_well(raw, int(stops[-1, -1]) + 1):
+        return None
     values = _varints(raw, starts[:, 1::2].ravel(), stops[:, 1::2].ravel()).reshape(-1, 3)
     values = (values >> 1) ^ -(values & 1)
     return OffsetIndex(*(np.ascontiguousarray(values[:, i]) for i in range(3)))
+
+
+def _ends_well(raw: NDArray[np.uint8], at: int) -> bool:
+    """Is what follows the entries, up to the struct's end, whole? A list of i64, or nothing."""
+    if at + 1 < len(raw) and raw[at] == 0x19 and raw[at + 1] & 0x0F == 0x06:
+        size, at = int(raw[at + 1] >> 4), at + 2
+        ends = np.flatnonzero(raw[at:] < 0x80)
+        if size == 15:
+            if not len(ends) or ends[0] >= _LONGEST_VARINT:
+                return False
+            size = int(_varints(raw, np.array([at]), np.array([at + ends[0]]))[0])
+            ends, at = ends[1:] - (ends[0] + 1), at + int(ends[0]) + 1
+        if size > len(ends):
+            return False
+        at += int(ends[size - 1]) + 1 if size else 0
+    return at < len(raw) and raw[at] == 0
 
 
 def _varints(raw: NDArray[np.uint8], starts: Int64Array, stops: Int64Array) -> Int64Array:

@@ -114,12 +114,22 @@ def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:
 
 def boundary_order(order: ValueOrder, lows: Sequence[bytes], highs: Sequence[bytes]) -> int:
     """How the bounds of the pages that have any are sorted, as ``ColumnIndex`` says it."""
-    low, high = order.keys(lows)[0], order.keys(highs)[0]
-    if (low[:-1] <= low[1:]).all() and (high[:-1] <= high[1:]).all():
-        return BoundaryOrder.ASCENDING
-    if (low[:-1] >= low[1:]).all() and (high[:-1] >= high[1:]).all():
-        return BoundaryOrder.DESCENDING
+    for claim in (BoundaryOrder.ASCENDING, BoundaryOrder.DESCENDING):
+        if is_in_order(order, lows, highs, claim):
+            return claim
     return BoundaryOrder.UNORDERED
+
+
+def is_in_order(
+    order: ValueOrder, lows: Sequence[bytes], highs: Sequence[bytes], claim: int
+) -> bool:
+    """Are bounds sorted as ``claim``, a ``BoundaryOrder``, says? Bounds all equal are both ways."""
+    low, high = order.keys(lows)[0], order.keys(highs)[0]
+    if claim == BoundaryOrder.ASCENDING:
+        return bool((low[:-1] <= low[1:]).all() and (high[:-1] <= high[1:]).all())
+    if claim == BoundaryOrder.DESCENDING:
+        return bool((low[:-1] >= low[1:]).all() and (high[:-1] >= high[1:]).all())
+    return True
 
 
 # --- shortening ---------------------------------------------------------------------------------

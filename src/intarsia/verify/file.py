@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from intarsia.errors import FormatError, IntarsiaWarning, Where
+from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
-from intarsia.format.thrift import spans
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
@@ -48,6 +50,8 @@ def verify(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IntarsiaWarning)  # what it would say is found here
             findings += _of_file(file, found)
+    if progress and files:
+        progress(files[-1], len(files), len(files))
     return findings
 
 
@@ -62,8 +66,12 @@ def _of_file(path: str, filesystem: Any) -> Iterator[Finding]:
 
 def findings_of(file: OpenedFile) -> Iterator[Finding]:
     """What is wrong with an opened file."""
-    yield from _of_frame(file)
-    yield from _of_ordinals(file)
+    try:
+        yield from _of_frame(file)
+        yield from _of_ordinals(file)
+        yield from _of_places(file)
+    except FormatError as problem:
+        yield of_exception(problem, Where(file.name))
     for group in range(len(file.metadata.row_groups)):
         for leaf in range(len(file.schema.leaves)):
             yield from _of_chunk(file, group, leaf)
@@ -95,6 +103,26 @@ def _of_ordinals(file: OpenedFile) -> Iterator[Finding]:
         if ordinal != group and group < _ORDINALS:
             said = "it has no ordinal" if ordinal is None else f"its ordinal is {ordinal}"
             yield warning(Where(file.name, group), f"{said}; some readers refuse the file")
+
+
+def _of_places(file: OpenedFile) -> Iterator[Finding]:
+    """No two chunks share bytes."""
+    places = []
+    for group in range(len(file.metadata.row_groups)):
+        for leaf in file.schema.leaves:
+            try:
+                chunk = file.column_chunk(group, leaf.index)
+            except FormatError:
+                continue  # said when the chunk is looked into
+            data = chunk.meta_data
+            if data is not None and not chunk.file_path and data.num_values:
+                stop = data.start + data.total_compressed_size
+                places.append((data.start, stop, Where(file.name, group, leaf.name)))
+    places.sort(key=lambda place: place[:2])
+    for (_, stop, before), (start, _, where) in itertools.pairwise(places):
+        if start < stop:
+            message = f"it begins within the chunk of row group {before.row_group}, column "
+            yield error(replace(where, offset=start), message + str(before.column))
 
 
 def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:

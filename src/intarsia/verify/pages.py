@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.levels import PageLevels
-from intarsia.format.metadata import Encoding
+from intarsia.format.metadata import CompressionCodec, Encoding
 from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt, checksum_problem
 from intarsia.format.summary import PageSummaries, has_bounds, summarize
@@ -83,12 +83,36 @@ class PageChecks:
         if held != size and values:
             claim = f"pages take {held:,} bytes, the footer says {size:,}"
             self.findings.append(warning(where, claim))
+        self._check_starts(pages)
+        for page in pages:
+            self._check_encoding(page)
+            self._check_size(page)
+
+    def _check_starts(self, pages: list[PageAt]) -> None:
+        """Do the footer's offsets point at the first pages of their kinds?"""
+        metadata, where = self.chunk.metadata, self.chunk.where
+        first = next((page for page in pages if page.is_data), None)
+        offset = metadata.data_page_offset
+        # Older writers let it point at the dictionary, the very start of the chunk.
+        if first is not None and offset not in (first.offset, pages[0].offset):
+            claim = f"data_page_offset is {offset}, the first data page is at {first.offset}"
+            self.findings.append(error(where, claim))
+        promised = (
+            metadata.dictionary_page_offset and metadata.dictionary_page_offset == metadata.start
+        )
+        if promised and pages and not pages[0].is_dictionary:
+            claim = "dictionary_page_offset points at a page that is no dictionary"
+            self.findings.append(error(self.chunk.at(pages[0]), claim))
         for page in pages[1:]:
             if page.is_dictionary:
                 message = "a dictionary page that is not the first page"
                 self.findings.append(error(self.chunk.at(page), message))
-        for page in pages:
-            self._check_encoding(page)
+
+    def _check_size(self, page: PageAt) -> None:
+        stored, whole = page.header.compressed_page_size, page.header.uncompressed_page_size
+        if self.chunk.metadata.codec == CompressionCodec.UNCOMPRESSED and stored != whole:
+            claim = f"uncompressed_page_size is {whole:,} of {stored:,} bytes, uncompressed"
+            self.findings.append(error(self.chunk.at(page), claim))
 
     def _check_encoding(self, page: PageAt) -> None:
         header = page.header

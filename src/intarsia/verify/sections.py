@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.errors import FormatError, IndexSpecError, UnsupportedError, Where
 from intarsia.index.directory import IndexEntry, read_directory
 from intarsia.index.registry import known_version, make
 from intarsia.index.section import Section, packed
@@ -32,9 +32,12 @@ def check_sections(file: OpenedFile) -> Iterator[Finding]:
         try:
             assert directory is not None
             yield from _check_section(file, entry, directory.file_id, place)
-        except (FormatError, IndexSpecError) as problem:
-            message = problem.message if isinstance(problem, FormatError) else str(problem)
-            yield error(place, f"index {entry.name}: {message}")
+        except UnsupportedError as problem:
+            yield warning(place, f"index {entry.name}: not checked: {problem.message}")
+        except FormatError as problem:
+            yield error(place, f"index {entry.name}: {problem.message}")
+        except IndexSpecError as problem:
+            yield error(place, f"index {entry.name}: {problem}")
 
 
 def _check_section(

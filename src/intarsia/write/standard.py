@@ -150,9 +150,11 @@ def offset_index_of(
 def column_index_of(
     chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels], truncate_length: int
 ) -> ColumnIndex | None:
-    """The ColumnIndex of a chunk; None where its type has no order, or it holds a NaN.
+    """The ColumnIndex of a chunk; None where it cannot have bounds that every reader understands.
 
-    Bounds leave NaN out, and some readers count NaN as the greatest value: they would lose rows.
+    That is where its type has no order, where a bound is no value of the type, as a decimal of no
+    bytes, and where it holds a NaN: bounds leave NaN out, and readers that count it as the greatest
+    value would lose rows.
     """
     leaf, order = chunk.leaf, chunk.file.order(chunk.leaf.index)
     if not has_bounds(order):
@@ -165,11 +167,14 @@ def column_index_of(
     null_pages = present == 0
     lows, highs = _shortened(leaf, order, summaries, truncate_length)
     bounded = np.flatnonzero(~null_pages).tolist()
+    least, most = [lows[i] for i in bounded], [highs[i] for i in bounded]
+    if not order.keys([*least, *most])[1].all():
+        return None
     return ColumnIndex(
         null_pages,
         lows,
         highs,
-        boundary_order(order, [lows[i] for i in bounded], [highs[i] for i in bounded]),
+        boundary_order(order, least, most),
         np.array([page.num_values for page in levels], dtype=np.int64) - present,
         nan_counts,
         _histograms(levels, leaf, repetition=True) if leaf.max_repetition_level else None,

@@ -1,0 +1,219 @@
+"""What ``verify`` says of real files: sound ones are clean, and what it finds is really wrong."""
+
+import csv
+import functools
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import intarsia as ia
+from intarsia.verify.findings import worst
+
+SECONDS = 10
+TWO_GIGABYTES = "apache-parquet-testing__data-large_string_map.brotli.parquet"
+"""4 KB that inflate to 2 GB: half a minute and 4 GB of memory, all of it Brotli's and pyarrow's.
+
+It is verified in a process of its own, which gives the memory back.
+"""
+
+CORRUPT_CHECKSUMS = {
+    # Two pages of it were damaged after their checksums had been taken.
+    "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet": [("a", 0), ("b", 1)],
+    # Fuzzed, and unreadable: the checksums in these headers are the fuzzer's.
+    "duckdb-duckdb__data-parquet-testing-broken-fuzzer4362.parquet": [("j", 0)],
+    "duckdb-duckdb__data-parquet-testing-broken-fuzzer4381.parquet": [("tags.v_binary", 1)],
+}
+
+FUZZ = (
+    "apache-arrow-testing__data-parquet-fuzzing-clusterfuzz-testcase-minimized-parquet-arrow-fuzz"
+)
+NOT_NULL_PAGES = {
+    # parquet-mr of that time, given no statistics, wrote that all pages are NULL throughout, with
+    # null_counts of -1, of columns that are required and hold values.
+    "column index: null_pages is True, not False",
+    "column index: null_counts is -1, not 0",
+}
+BLOOM_FILTERS = {"a bloom filter of 10,000 bytes", "not a valid BloomFilterHeader: "}
+# The only readable files in which errors are found, and how these begin. Each was looked into.
+WRONG = {
+    # Fields of the footer are of other types than the specification's. pyarrow passes over them,
+    # and is left with no column, no row group and no row.
+    f"{FUZZ}-4740205688193024.parquet": {
+        "not a valid FileMetaData: got wrong ttype while reading field"
+    },
+    f"{FUZZ}-5665099979423744.parquet": {
+        "not a valid FileMetaData: got wrong ttype while reading field"
+    },
+    # A fuzzed page index lies behind the end of the file; pyarrow reads pages without it.
+    f"{FUZZ}-5382863341289472.parquet": NOT_NULL_PAGES
+    | {"19 bytes are pointed at, outside the 3,380 bytes there are"},
+    "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet": NOT_NULL_PAGES
+    | {
+        "checksum bbce3b9d in the header, 0f4f6d0a of the bytes",
+        "checksum 48850d12 in the header, 0358a2bc of the bytes",
+    },
+    "apache-parquet-testing__data-datapage_v1-snappy-compressed-checksum.parquet": NOT_NULL_PAGES,
+    "apache-parquet-testing__data-datapage_v1-uncompressed-checksum.parquet": NOT_NULL_PAGES,
+    # Its row group has 6 rows, which pyarrow reads.
+    "apache-parquet-testing__data-repeated_no_annotation.parquet": {
+        "the footer says 0 rows, its row groups 6"
+    },
+    # DuckDB's tests of a filter that claims 10,000 bytes where 32 are: its header took two bytes
+    # more for that, and all later ones begin two bytes behind where the footer says.
+    "duckdb-duckdb__data-parquet-testing-bloom_filter_bad_length_range.parquet": BLOOM_FILTERS,
+    "duckdb-duckdb__data-parquet-testing-bloom_filter_bad_numbytes.parquet": BLOOM_FILTERS,
+    # An old writer of V2 pages gave the number of values, 278, for that of rows: a list's 30 rows.
+    **{
+        f"duckdb-duckdb__data-parquet-testing-compression-generated-data_page_2_{codec}.parquet": {
+            "the header says 278 rows, levels say 30"
+        }
+        for codec in ("BROTLI", "GZIP", "NONE", "SNAPPY")
+    },
+    # UINT_8, 255: widened with its sign, it is the unsigned 4,294,967,295.
+    "duckdb-duckdb__data-parquet-testing-out_of_range_stats.parquet": {
+        "statistics: min_value b'\\xff\\xff\\xff\\xff' is above a value, b'\\xff\\x00\\x00\\x00'",
+        "page statistics: min_value b'\\xff\\xff\\xff\\xff' is above a value, "
+        "b'\\xff\\x00\\x00\\x00'",
+    },
+    # One value, whose page's max_value is other, malicious bytes, where the chunk's is right.
+    "duckdb-duckdb__data-parquet-testing-variant_malicious.parquet": {
+        "page statistics: max_value is said to be exact and is not"
+    },
+    # Four values of a required column in a required group, in a row group of two rows; the same
+    # chunks say that two are NULL, of a column that cannot be.
+    "rapidsai-cudf__python-cudf-cudf-tests-data-parquet-nested-unsigned-malformed.parquet": {
+        "pages hold 4 rows, the footer says 2",
+        "statistics: null_count is 2, there are 0",
+        "page statistics: null_count is 2, there are 0",
+    },
+}
+
+
+# Files that pyarrow refuses, and that verify has nothing to say of: what is odd about them is the
+# schema, or what values mean, which it does not look at.
+ODD = {
+    "apache-impala__testdata-data-create_table_like_parquet_test.parquet",  # a group that is NULL
+    "apache-impala__testdata-data-decimal_padded_fixed_len_byte_array.parquet",  # of 17 bytes
+    "apache-parquet-testing__data-incorrect_map_schema.parquet",  # keys of a map are optional
+    "duckdb-duckdb__data-parquet-testing-bigdecimal.parquet",  # 77 digits
+    "duckdb-duckdb__data-parquet-testing-invalid.parquet",  # text that is not UTF-8
+    "duckdb-duckdb__data-parquet-testing-invalid_utf8_dba.parquet",
+    "duckdb-duckdb__data-parquet-testing-invalid_utf8_dlba.parquet",
+    "duckdb-duckdb__data-parquet-testing-negative-timetz.parquet",  # a time of day before midnight
+}
+
+
+@functools.cache
+def verified(path):
+    """The findings, and how long they took."""
+    before = time.perf_counter()
+    return ia.verify(path), time.perf_counter() - before
+
+
+@pytest.fixture(scope="module")
+def manifest(corpus):
+    with open(corpus / "manifest.tsv", newline="", encoding="utf-8") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {row["name"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def features(corpus):
+    with open(corpus / "features.tsv", newline="", encoding="utf-8") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {row["sha256"]: row for row in rows}
+
+
+@pytest.fixture
+def path(corpus, corpus_name):
+    if corpus_name == TWO_GIGABYTES:
+        pytest.skip("verified by test_a_file_of_two_gigabytes_is_verified")
+    return corpus / "files" / corpus_name
+
+
+@pytest.fixture
+def found(corpus, manifest):
+    """The findings in every other file, by name."""
+    return {
+        name: verified(corpus / "files" / name)[0] for name in manifest if name != TWO_GIGABYTES
+    }
+
+
+def is_readable(row):
+    return row["expected"].isdigit()
+
+
+def errors(findings):
+    return [finding for finding in findings if finding.severity is ia.Severity.ERROR]
+
+
+def test_a_file_is_verified_in_good_time_and_without_an_exception(path):
+    findings, seconds = verified(path)
+    assert seconds < SECONDS
+    assert all(finding.where.file == str(path) for finding in findings)
+
+
+BY_ITSELF = """
+import json, sys
+import intarsia as ia
+found = ia.verify(sys.argv[1])
+print(json.dumps([[f.severity.name, f.where.column, f.message] for f in found]))
+"""
+
+
+def test_a_file_of_two_gigabytes_is_verified(corpus):
+    command = [sys.executable, "-c", BY_ITSELF, str(corpus / "files" / TWO_GIGABYTES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [
+        [
+            "WARNING",
+            "arr.key_value.key",
+            "not checked: cannot decode: "
+            "Nested data conversions not implemented for chunked array outputs",
+        ]
+    ]
+
+
+def test_what_is_found_wrong_in_readable_files_is_wrong(found, manifest):
+    for name, findings in found.items():
+        if is_readable(manifest[name]):
+            messages = {finding.message for finding in errors(findings)}
+            known = WRONG.get(name, set())
+            unknown = {message for message in messages if not message.startswith(tuple(known))}
+            assert unknown == set(), name
+            assert all(any(m.startswith(claim) for m in messages) for claim in known), name
+    assert all(is_readable(manifest[name]) for name in WRONG)
+
+
+def test_files_that_pyarrow_cannot_read_are_clean_only_where_no_more_than_values_are_odd(
+    found, manifest
+):
+    unreadable = {name for name in found if not is_readable(manifest[name])}
+    assert {name for name in unreadable if not found[name]} == ODD
+
+
+def test_checksums_are_found_wrong_where_they_are(found, manifest, features):
+    wrong = {}
+    for name, findings in found.items():
+        of_checksums = [f for f in findings if f.message.startswith("checksum ")]
+        assert all(finding.severity is ia.Severity.ERROR for finding in of_checksums)
+        if of_checksums:
+            wrong[name] = [(f.where.column, f.where.page) for f in of_checksums]
+    assert wrong == CORRUPT_CHECKSUMS
+    facts = {name: features[manifest[name]["sha256"]] for name in found}
+    mismatch = {name for name, fact in facts.items() if fact["crc_check"] == "MISMATCH"}
+    assert mismatch == {name for name in wrong if is_readable(manifest[name])}
+    assert all(int(facts[name]["pages_with_crc"]) > 0 for name in wrong)
+    right = [name for name, fact in facts.items() if fact["crc_check"] == "verified"]
+    assert len(right) > 200
+    assert not any(name in wrong for name in right)
+
+
+def test_most_readable_files_are_clean(found, manifest):
+    grades = {name: worst(f) for name, f in found.items() if is_readable(manifest[name])}
+    assert {name for name, grade in grades.items() if grade is ia.Severity.ERROR} == set(WRONG)
+    clean = [name for name, grade in grades.items() if grade is None]
+    assert len(clean) > 0.9 * len(grades)
