@@ -16,7 +16,8 @@ from intarsia.format.thrift import decode, encode
 from intarsia.read import scan
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
-from intarsia.read.scan import Filter, Request, scan_file
+from intarsia.read.request import Filter, Request
+from intarsia.read.scan import scan_file
 from intarsia.source import BufferSource
 
 

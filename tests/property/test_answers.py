@@ -4,15 +4,18 @@ import datetime
 import decimal
 import math
 from functools import reduce
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.read import conjuncts, units
 from intarsia.source import BufferSource
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -195,6 +198,35 @@ def test_an_indexed_read_equals_the_whole_read_filtered(data, tmp_path_factory):
     assert same(ia.ParquetFile(path).read(filter=filter_), expected)
     assert same(ia.dataset(path).to_table(filter=filter_), expected)
     assert pq.read_table(path).schema.equals(table.schema)
+
+
+@settings(SETTINGS, max_examples=80)
+@given(data=st.data())
+def test_small_units_in_threads_and_filters_in_stages_change_no_answer(data, tmp_path_factory):
+    table = data.draw(tables())
+    filter_ = data.draw(filters(table))
+    folder = tmp_path_factory.mktemp("units")
+    files = data.draw(st.integers(1, 3))
+    for number in range(files):
+        part = table.slice(number * len(table) // files, (len(table) + files - 1) // files)
+        pq.write_table(part, folder / f"{number}.parquet", **data.draw(layouts()))
+    whole = pads.dataset(folder).to_table()
+    expected = brute_force(whole, filter_)
+    ds = ia.dataset(folder)
+    limit = data.draw(st.integers(0, 10))
+    with (
+        mock.patch.object(units, "FIRST_ROWS", data.draw(st.integers(1, 9))),
+        mock.patch.object(units, "UNIT_ROWS", data.draw(st.integers(1, 20))),
+        mock.patch.object(conjuncts, "STAGED_ROWS", 0),
+    ):
+        assert same(ds.to_table(filter=filter_), expected)
+        assert same(ds.to_table(filter=filter_, use_threads=False), expected)
+        assert ds.count_rows(filter=filter_) == len(expected)
+        assert same(ds.head(limit, filter=filter_), expected.slice(0, limit))
+        assert same(ds.head(limit), whole.slice(0, limit))
+        rows = data.draw(st.lists(st.integers(0, max(len(whole) - 1, 0)), max_size=9))
+        if len(whole):
+            assert same(ds.take(rows), whole.take(pa.array(rows, pa.int64())))
 
 
 @pytest.mark.parametrize("name", LOOKUPS)

@@ -4,6 +4,7 @@ import operator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 
 from intarsia.predicate.expression import (
@@ -11,6 +12,7 @@ from intarsia.predicate.expression import (
     FieldRef,
     Literal,
     Opaque,
+    conjuncts,
     field_paths,
     read_expression,
 )
@@ -158,3 +160,34 @@ def test_the_fields_of_an_expression():
 def test_the_fields_of_an_opaque_expression_are_unknown():
     assert field_paths(Opaque("x")) is None
     assert field_paths(Call("equal", (FieldRef(("x",)), Opaque("x")))) is None
+
+
+CONDITIONS = [
+    pc.field("a") == 5,
+    pc.field("s").isin(["x", None]),
+    pc.match_substring(pc.field("m"), "dd") | pc.field("q", "r").is_null(),
+    ~(pc.field("a") > 1),
+    pc.scalar(True),
+    pc.field("flag"),
+]
+
+
+@pytest.mark.parametrize("order", [[0, 1], [2, 1, 0], [5, 4], [0, 1, 2, 3, 4, 5]])
+def test_conjuncts_are_what_ands_join(order):
+    parts = [CONDITIONS[i] for i in order]
+    nested = functools.reduce(lambda left, right: right & left, parts)
+    assert [str(part) for part in conjuncts(functools.reduce(operator.and_, parts))] == list(
+        map(str, parts)
+    )
+    assert [str(part) for part in conjuncts(nested)] == [str(part) for part in reversed(parts)]
+
+
+def test_conjuncts_of_ands_on_both_sides():
+    a, b, c, d = CONDITIONS[:4]
+    joined = (a & b) & (c & d)
+    assert [str(part) for part in conjuncts(joined)] == [str(part) for part in (a, b, c, d)]
+
+
+@pytest.mark.parametrize("alone", [*CONDITIONS, CONDITIONS[0] | CONDITIONS[1], ds.field(0) == 1])
+def test_an_expression_that_is_no_and_is_its_own_conjunct(alone):
+    assert [str(part) for part in conjuncts(alone)] == [str(alone)]

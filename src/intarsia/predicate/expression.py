@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,17 +59,30 @@ def read_expression(expression: pc.Expression) -> Node:
 
     Raises ``PredicateError`` where pyarrow's serialized form is not as this version knows it.
     """
-    try:
-        _, (buffer,) = expression.__reduce__()
-    except pa.ArrowNotImplementedError:
+    serialized = _serialized(expression)
+    if serialized is None:
         return Opaque(str(expression))
-    with pa.ipc.open_file(buffer) as reader:
-        batch = reader.get_batch(0)
-        nodes = iter(_metadata_items(reader.schema))
     try:
-        return _tree(nodes, batch)
+        return _tree(iter(serialized.nodes), serialized.batch)
     except (StopIteration, IndexError, ValueError, UnicodeDecodeError) as error:
         raise PredicateError(f"cannot read the structure of {expression}") from error
+
+
+def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
+    """The operands of the ANDs at the top of an Expression: it is true where all of them are."""
+    serialized = _serialized(expression)
+    if serialized is None:
+        return [expression]
+    nodes, found, at = serialized.nodes, [], 0
+    while at < len(nodes):
+        kind, value = nodes[at]
+        if kind == "end" or (kind == "call" and value in _ANDS):
+            at += 1
+            continue
+        stop = _stop(nodes, at)
+        found.append(nodes[at:stop])
+        at = stop
+    return [serialized.part(part) for part in found] if len(found) > 1 else [expression]
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:
@@ -85,6 +98,48 @@ def field_paths(node: Node) -> set[tuple[str, ...]] | None:
             case Call(_, arguments):
                 pending += arguments
     return found
+
+
+_ANDS = ("and_kleene", "and")
+
+
+class _Serialized(NamedTuple):
+    """An Expression's pickle state: its nodes in prefix order, and the values these point to."""
+
+    rebuild: Callable[[pa.Buffer], pc.Expression]
+    nodes: list[tuple[str, str]]
+    batch: pa.RecordBatch
+
+    def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
+        """The Expression of some of its nodes."""
+        schema = self.batch.schema.with_metadata(pa.KeyValueMetadata(nodes))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(self.batch.columns, schema=schema))
+        return self.rebuild(sink.getvalue())
+
+
+def _serialized(expression: pc.Expression) -> _Serialized | None:
+    """None where pyarrow cannot serialize it."""
+    try:
+        rebuild, (buffer,) = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return None
+    with pa.ipc.open_file(buffer) as reader:
+        return _Serialized(rebuild, _metadata_items(reader.schema), reader.get_batch(0))
+
+
+def _stop(nodes: list[tuple[str, str]], at: int) -> int:
+    """Where the node at ``at`` ends, with all that is under it."""
+    depth = 0
+    while True:
+        kind, value = nodes[at]
+        at += 1
+        if kind == "nested_field_ref":
+            at += int(value)
+        depth += {"call": 1, "end": -1}.get(kind, 0)
+        if not depth:
+            return at
 
 
 def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:

@@ -13,7 +13,7 @@ NaN and NULL are told apart from ordinary values because they behave in their ow
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -116,6 +116,14 @@ def pruning_of(node: Node) -> Pruning:
         return Maybe()
 
 
+def escapes_of(node: Node) -> Pruning:
+    """Which rows can be other than TRUE under ``node``: FALSE, or NULL."""
+    try:
+        return _other_than(node, True)
+    except RecursionError:
+        return Maybe()
+
+
 def tests_of(pruning: Pruning) -> list[Test]:
     """The distinct tests of a pruning tree, in order of appearance."""
     match pruning:
@@ -155,6 +163,34 @@ def _possible(node: Node, outcome: bool) -> Pruning:
             return _membership(argument, options, outcome)
         case _:
             return Maybe()
+
+
+def _other_than(node: Node, outcome: bool) -> Pruning:
+    """Which rows can be NULL, or the opposite of ``outcome``, under ``node``."""
+    match node:
+        case Literal(value):
+            return _constant(value, not outcome) if value.is_valid else Maybe()
+        case FieldRef():
+            return _or_null(_possible(node, not outcome))
+        case Call("invert", (argument,)):
+            return _other_than(argument, not outcome)
+        case Call("and_kleene" | "or_kleene" as function):
+            parts = [_other_than(operand, outcome) for operand in _operands(node, function)]
+            any_suffices = (function == "and_kleene") == outcome
+            return _any_of(*parts) if any_suffices else _all_of(*parts)
+        case Call("is_null" | "is_valid"):
+            return _possible(node, not outcome)
+        case Call(function, (_, _)) if function in _COMPARISONS:
+            return _or_null(_possible(node, not outcome))
+        case Call("is_in"):
+            return _or_null(_possible(node, not outcome))
+        case _:
+            return Maybe()
+
+
+def _or_null(pruning: Pruning) -> Pruning:
+    """A test, and NULLs as well; what no test tells may be NULL anywhere."""
+    return replace(pruning, nulls=True) if isinstance(pruning, Test) else Maybe()
 
 
 def _constant(value: pa.Scalar, outcome: bool) -> Pruning:

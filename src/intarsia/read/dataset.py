@@ -8,10 +8,12 @@ here.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -22,12 +24,16 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
+from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
+from intarsia.read.columns import roots_of
+from intarsia.read.count import count_rows
 from intarsia.read.folders import folder_constants, folder_of, hive_partitioning
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
-from intarsia.read.scan import Filter, Request, check_is_expression, roots_of, scan_file
+from intarsia.read.request import PSEUDO_COLUMNS, ROW_NUMBER, Filter, Request, check_is_expression
+from intarsia.read.scan import Part, scan, scan_file
 from intarsia.read.stream import Stream
 from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
 
@@ -41,7 +47,7 @@ _SCAN_OPTIONS = {
     "memory_pool",
 }
 _BATCH_ROWS = 131_072
-_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment", "__filename")
+_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
 
 
 class _File(NamedTuple):
@@ -250,29 +256,66 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found."""
-        scan = self._scan(columns, filter, options)
+        scan = self._scan(columns, filter, options, limit=num_rows)
         if scan is None:
             return super().head(num_rows, columns, filter, **options)
         schema, batches = scan
-        found: list[pa.RecordBatch] = []
-        while num_rows > 0 and (batch := next(batches, None)) is not None:
-            found.append(batch.slice(0, num_rows))
-            num_rows -= found[-1].num_rows
-        return pa.Table.from_batches(found, schema)
+        return pa.Table.from_batches(list(batches), schema)
+
+    def take(
+        self,
+        indices: Any,
+        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
+        """The rows at ``indices`` among the matching ones, in that order.
+
+        Without a filter, only pages that hold one of them are read. Raises ``IndexError`` for an
+        index that is not there.
+        """
+        if self._wanted(filter, options) is not None or _is_special(columns):
+            return self.to_table(columns, filter, **options).take(indices)
+        wanted = pa.array(indices, pa.int64()).to_numpy()
+        distinct, places = np.unique(wanted, return_inverse=True)
+        rows = RowRanges.from_rows(distinct)
+        scan = self._scan(columns, None, options, parts=self._parts_at(rows))
+        assert scan is not None
+        schema, batches = scan
+        return pa.Table.from_batches(list(batches), schema).take(pa.array(places))
+
+    def _parts_at(self, rows: RowRanges) -> Iterator[Part]:
+        """The files that hold ``rows``, counted from the start of the data set."""
+        start = 0
+        for file in self._files:
+            part = self._part(file)
+            stop = start + part.get().num_rows
+            if within := rows.clip(start, stop):
+                yield replace(part, rows=within.shift(-start))
+            start = stop
+            if not rows or start >= rows.stops[-1]:
+                return
+        if rows:
+            raise IndexError(f"row {int(rows.stops[-1]) - 1:,} of {start:,}")
 
     def count_rows(
         self,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> int:
-        """How many rows match. Reads the filter's columns only."""
+        """How many rows match.
+
+        Reads the filter's columns only, where statistics and page indexes leave it open.
+        """
         wanted = self._wanted(filter, options)
         if wanted is None:
             return int(super().count_rows(**options))
-        return sum(table.num_rows for table in self._tables(self._request([], wanted)))
+        request = self._request([], wanted)
+        use_threads = options.get("use_threads", True)
+        return count_rows(self._parts(request), request, use_threads=use_threads)
 
     def _wanted(
-        self, filter_: pc.Expression | None, options: Collection[str] = ()
+        self, filter_: pc.Expression | None, options: Iterable[str] = ()
     ) -> pc.Expression | None:
         """A scan's filter and the data set's own. Raises ``TypeError`` for wrong options."""
         unknown = set(options) - _SCAN_OPTIONS
@@ -286,59 +329,66 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         columns: Sequence[str] | dict[str, pc.Expression] | None,
         filter_: pc.Expression | None,
-        options: Collection[str],
+        options: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+        parts: Iterable[Part] | None = None,
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]] | None:
         """The matching rows, and their schema; None for a scan that is pyarrow's own."""
         wanted = self._wanted(filter_, options)
         self._check(columns)
-        if wanted is None or _is_special(columns):
+        by_page = wanted is not None or limit is not None or parts is not None
+        if _is_special(columns) or not (by_page or ROW_NUMBER in (columns or ())):
             return None
+        names, project = self.schema.names if columns is None else list(columns), None
         if isinstance(columns, dict):
-            return self._project(columns, wanted)
-        names = self.schema.names if columns is None else list(columns)
+            names, project = self._needed(columns), partial(_project, columns)
         request = self._request(names, wanted)
-        return request.output, self._batches(request)
+        tables = scan(
+            self._parts(request) if parts is None else parts,
+            request,
+            limit=limit,
+            use_threads=options.get("use_threads", True),
+        )
+        if project is None:
+            return request.output, _batches(tables)
+        return project(request.output.empty_table()).schema, _batches(map(project, tables))
 
-    def _project(
-        self, columns: dict[str, pc.Expression], filter_: pc.Expression
-    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
-        """Computed columns: by pyarrow, over the columns they need."""
+    def _needed(self, columns: dict[str, pc.Expression]) -> list[str]:
+        """The columns that computed columns are computed from; one where they need none."""
         needed: dict[str, None] = {}
         for expression in columns.values():
             paths = field_paths(read_expression(expression))
             found = self.schema.names if paths is None else sorted(path[0] for path in paths)
             needed.update(dict.fromkeys(found))
-        request = self._request(list(needed) or self.schema.names[:1], filter_)
-
-        def project(table: pa.Table) -> pa.Table:
-            return pads.dataset(table).to_table(columns=columns)
-
-        schema = project(request.output.empty_table()).schema
-        tables = (project(table) for table in self._tables(request))
-        return schema, (batch for table in tables for batch in table.to_batches())
+        return list(needed) or self.schema.names[:1]
 
     def _request(self, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
         self._check(columns)
         wanted = None if filter_ is None else Filter.of(filter_, self.schema)
-        return Request(self.schema, tuple(columns), wanted)
+        schema = self.schema
+        for field in PSEUDO_COLUMNS:
+            if field.name in columns and field.name not in schema.names:
+                schema = schema.append(field)
+        return Request(schema, tuple(columns), wanted)
 
     def _check(self, columns: Sequence[str] | dict[str, pc.Expression] | None) -> None:
         """Raise ``PredicateError`` for a name that is no column."""
         if isinstance(columns, str):
             raise TypeError("columns is a list of names, not one name")
         for name in () if isinstance(columns, dict) else columns or ():
-            if name not in self.schema.names and name not in _SPECIAL:
+            known = name in self.schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
+            if not known:
                 raise unknown_column(name, self.schema.names)
 
-    def _batches(self, request: Request) -> Generator[pa.RecordBatch]:
-        for table in self._tables(request):
-            yield from table.to_batches()
-
-    def _tables(self, request: Request) -> Iterator[pa.Table]:
-        """The matching rows, file by file; files of folders that cannot match are not opened."""
+    def _parts(self, request: Request) -> Iterator[Part]:
+        """Every file; those of folders that cannot match are not opened."""
         for file in self._files:
             if folder_might_match(request.pruning, file.constants):
-                yield from scan_file(self._cache.get(file.path), request, file.constants)
+                yield self._part(file)
+
+    def _part(self, file: _File) -> Part:
+        return Part(partial(self._cache.get, file.path), file.constants)
 
     def _candidates(self, file: _File, request: Request) -> bool:
         if not folder_might_match(request.pruning, file.constants):
@@ -432,6 +482,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
 
 
+def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()
+
+
+def _project(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
+    """Computed columns: by pyarrow."""
+    return pads.dataset(table).to_table(columns=columns)
+
+
 def _rebuild(
     cls: type[Dataset], parts: tuple[Any, ...], options: dict[str, Any], partitioning: Any
 ) -> Dataset:
@@ -442,7 +502,7 @@ def _rebuild(
 
 
 def _is_special(columns: Any) -> bool:
-    """Are pyarrow's own pseudo-columns asked for? Only its own scan knows them."""
+    """Are pseudo-columns asked for that only pyarrow's own scan knows?"""
     if isinstance(columns, dict):
         paths = [field_paths(read_expression(expression)) for expression in columns.values()]
         return any(path[0] in _SPECIAL for found in paths for path in found or ())

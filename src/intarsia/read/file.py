@@ -18,8 +18,9 @@ from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.read.pages import PageInfo, describe_pages
+from intarsia.read.request import Filter, Request, without_columns
 from intarsia.read.rows import PageIndexMistrust, read_rows
-from intarsia.read.scan import Filter, Request, scan_file, without_columns
+from intarsia.read.scan import scan_file
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
 

@@ -1,112 +1,43 @@
-"""Scanning one file: candidate rows, the filter's columns, the rows that match, the other columns.
+"""Scanning files: candidate rows, the filter's columns, the rows that match, the other columns.
 
 The filter's columns of the candidate rows are read first and pyarrow evaluates the filter on them;
-only then are the other columns read, and only at the rows that matched.
+only then are the other columns read, and only at the rows that matched. Files are divided into
+units of bounded size, which are read in threads and given in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from intarsia.errors import FormatError, PredicateError, Where, unknown_column
-from intarsia.format.schema import Root
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.pruning import Maybe, Pruning, pruning_of
 from intarsia.ranges import RowRanges
+from intarsia.read.columns import read_columns
+from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile
+from intarsia.read.parallel import in_order
 from intarsia.read.planner import Constants, plan_rows
-from intarsia.read.rows import PageIndexMistrust, groups_of, read_rows
+from intarsia.read.request import Request, evaluate, without_columns
+from intarsia.read.rows import PageIndexMistrust
+from intarsia.read.units import units_of
 
-UNIT_ROWS = 1024 * 1024
-"""Rows read and filtered at a time, unless one row group without page indexes is larger."""
-_ROW = "__intarsia_row"
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A filter, what pruning knows of it, and the columns it needs; None where that is unknown."""
-
-    expression: pc.Expression
-    pruning: Pruning
-    columns: tuple[str, ...] | None
-
-    @classmethod
-    def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
-        """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
-        check_is_expression(expression)
-        node = read_expression(expression)
-        paths = field_paths(node)
-        for path in paths or ():
-            if path[0] not in schema.names:
-                raise unknown_column(".".join(path), schema.names)
-        columns = None if paths is None else tuple(dict.fromkeys(sorted(p[0] for p in paths)))
-        # Some types are found not to compare only where there is a row, be it of NULLs.
-        fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
-        nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
-        names = [field.name for field in fields] or [_ROW]
-        evaluate(expression, pa.table(nulls, names))
-        return cls(expression, pruning_of(node), columns)
+_NUMBERS = "__intarsia_row"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked of every file: output columns and their types, and a filter.
+class Part:
+    """One file's part of a scan.
 
-    ``schema`` is the data set's; a file that lacks a column gives NULLs, one that has it in another
-    type is cast.
+    ``rows`` restricts it to these. ``planned`` are the candidates where they are known already, as
+    ``plan_rows`` would find them; they are found again if pages belie the index they came from.
     """
 
-    schema: pa.Schema
-    columns: tuple[str, ...]
-    filter: Filter | None = None
-
-    @property
-    def output(self) -> pa.Schema:
-        return pa.schema([self.schema.field(name) for name in self.columns])
-
-    @property
-    def filter_columns(self) -> tuple[str, ...]:
-        """Columns read to evaluate the filter."""
-        if self.filter is None:
-            return ()
-        return tuple(self.schema.names) if self.filter.columns is None else self.filter.columns
-
-    @property
-    def all_columns(self) -> tuple[str, ...]:
-        """Output columns, then those only the filter needs."""
-        return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))
-
-    @property
-    def pruning(self) -> Pruning:
-        return self.filter.pruning if self.filter else Maybe()
-
-
-def check_is_expression(filter_: object) -> None:
-    """Raise ``TypeError`` for text, tuples and whatever else a filter might be thought to be."""
-    if filter_ is not None and not isinstance(filter_, pc.Expression):
-        kind = type(filter_).__name__
-        raise TypeError(f"a filter is an Expression, not {kind}; explain takes SQL text as well")
-
-
-def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """The rows of ``table`` for which ``expression`` is true.
-
-    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
-    """
-    try:
-        return table.filter(expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
-        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
-
-
-def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
-    """Those of ``columns`` that the file has."""
-    roots = (file.schema.root(name) for name in columns)
-    return [root for root in roots if root is not None]
+    get: Callable[[], OpenedFile]
+    constants: Constants
+    rows: RowRanges | None = None
+    planned: RowRanges | None = None
 
 
 def scan_file(
@@ -115,129 +46,125 @@ def scan_file(
     constants: Constants,
     rows: RowRanges | None = None,
     planned: RowRanges | None = None,
-) -> Iterator[pa.Table]:
-    """The matching rows of one file, in file order, as tables of the requested columns.
+) -> Generator[pa.Table]:
+    """The matching rows of one opened file; see ``Part``."""
+    return scan([Part(lambda: file, constants, rows, planned)], request)
 
-    ``rows`` restricts the scan to these. ``planned`` are the candidates where they are known
-    already, as ``plan_rows`` would find them; they are found again if pages belie the index they
-    came from.
+
+def scan(
+    parts: Iterable[Part], request: Request, *, limit: int | None = None, use_threads: bool = True
+) -> Generator[pa.Table]:
+    """The matching rows of all ``parts``, in their order, as tables of the requested columns.
+
+    Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
+    cores as pyarrow does; units under way hold some 100 MB each.
     """
-    given = 0  # rows before this one have been given: another attempt goes on from there
-    while True:
-        trusted = file.distrusted
+    if limit is None:
+        yield from _scan(parts, request, False, use_threads)
+        return
+    for table in _scan(parts, request, True, use_threads) if limit > 0 else ():
+        found = table.slice(0, limit)
+        limit -= found.num_rows
+        yield found
+        if limit <= 0:
+            return
+
+
+def _scan(
+    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool
+) -> Generator[pa.Table]:
+    in_advance = use_threads and not (small_first and request.filter is None)
+    ahead = pa.cpu_count() if in_advance else 0
+    begun = in_order((partial(_Attempt, part, request) for part in parts), ahead)
+    units = (partial(attempt.run, unit) for attempt in begun for unit in attempt.units(small_first))
+    for attempt, stop, table in in_order(units, ahead):
+        if attempt.is_spoiled:
+            continue
+        if table is None or attempt.is_outdated:
+            attempt.is_spoiled = True
+            yield from attempt.again()
+            continue
+        attempt.given = stop
+        if table.num_rows:
+            yield table
+
+
+class _Attempt:
+    """A part as it was planned. Where its pages belie the plan, the rest of it is planned again."""
+
+    def __init__(self, part: Part, request: Request) -> None:
+        self._file, self._part, self._request = part.get(), part, request
+        self._distrusted = self._file.distrusted
+        self.given = 0
+        """Rows before this one have been given: another attempt goes on from there."""
+        self.is_spoiled = False
+        self._rows = self._plan() if part.planned is None else self._within(part.planned)
+
+    def _plan(self) -> RowRanges:
+        request = self._request
+        constants = self._part.constants
+        rows = plan_rows(self._file, request.pruning, constants, request.schema).rows
+        return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
+
+    def _within(self, rows: RowRanges) -> RowRanges:
+        return rows if self._part.rows is None else rows & self._part.rows
+
+    @property
+    def is_outdated(self) -> bool:
+        """Has another scan of the same file found one of its page indexes to be wrong?"""
+        return self._file.distrusted != self._distrusted
+
+    def units(self, small_first: bool) -> Iterator[RowRanges]:
+        return units_of(self._file, self._rows, self._request.all_columns, small_first=small_first)
+
+    def run(self, unit: RowRanges) -> tuple[_Attempt, int, pa.Table | None]:
+        """The matching rows of ``unit``; None where pages belie the index it was planned by."""
         try:
-            candidates = planned
-            if candidates is None:
-                pruned = plan_rows(file, request.pruning, constants, request.schema)
-                candidates = pruned.rows
-            if rows is not None:
-                candidates = candidates & rows
-            for unit in _units(file, candidates.clip(given, max(file.num_rows, given)), request):
-                table = _scan_unit(file, request, constants, unit)
-                if file.distrusted != trusted:  # found by another scan of the same file
-                    raise PageIndexMistrust
-                given = int(unit.stops[-1])
+            table = _scan_unit(self._file, self._request, self._part.constants, unit)
+        except PageIndexMistrust:
+            table = None
+        return self, int(unit.stops[-1]), table
+
+    def again(self) -> Iterator[pa.Table]:
+        """What has not been given yet, planned as often as another index turns out to be wrong."""
+        while True:
+            self._distrusted = self._file.distrusted
+            self._rows = self._plan()
+            for unit in self.units(small_first=False):
+                _, stop, table = self.run(unit)
+                if table is None or self.is_outdated:
+                    break
+                self.given = stop
                 if table.num_rows:
                     yield table
-            return
-        except PageIndexMistrust:
-            planned = None
+            else:
+                return
 
 
 def _scan_unit(
     file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
 ) -> pa.Table:
-    if request.filter is None:
-        return read_columns(file, request.schema, request.columns, constants, rows)
-    found = read_columns(file, request.schema, request.filter_columns, constants, rows)
-    numbers = _ROW
-    while numbers in found.column_names:
-        numbers += "_"
-    found = found.append_column(numbers, pa.array(rows.rows()))
-    found = evaluate(request.filter.expression, found)
-    matching = RowRanges.from_rows(found.column(numbers).to_numpy())
-    rest = [name for name in request.all_columns if name not in request.filter_columns]
-    if not matching:
-        return request.output.empty_table()
-    other = read_columns(file, request.schema, rest, constants, matching)
-    parts = [other.column(name) if name in rest else found.column(name) for name in request.columns]
-    if not parts:
-        return without_columns(matching.num_rows)
-    return pa.Table.from_arrays(parts, schema=request.output)
-
-
-def read_columns(
-    file: OpenedFile,
-    schema: pa.Schema,
-    columns: Sequence[str],
-    constants: Constants,
-    rows: RowRanges,
-) -> pa.Table:
-    """``columns`` of ``file`` at ``rows``, in the types of ``schema``."""
-    wanted = [name for name in columns if name not in constants]
-    roots = roots_of(file, wanted)
-    decoded = dict(zip((root.name for root in roots), read_rows(file, roots, rows), strict=True))
-    arrays = [
-        _typed(file, schema.field(name), decoded.get(name), constants.get(name), rows.num_rows)
-        for name in columns
-    ]
-    if not arrays:
+    held = pa.table([])
+    for expression, columns in stages(file, request, rows):
+        new = [name for name in columns if name not in held.column_names]
+        found = read_columns(file, request.schema, new, constants, rows)
+        numbers = _unused(_NUMBERS, columns, held.column_names)
+        for name in held.column_names:
+            found = found.append_column(name, held.column(name))
+        found = evaluate(expression, found.append_column(numbers, pa.array(rows.rows())))
+        rows = RowRanges.from_rows(found.column(numbers).to_numpy())
+        if not rows:
+            return request.output.empty_table()
+        held = found.drop_columns([numbers])
+    rest = [name for name in dict.fromkeys(request.columns) if name not in held.column_names]
+    other = read_columns(file, request.schema, rest, constants, rows)
+    if not request.columns:
         return without_columns(rows.num_rows)
-    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
+    arrays = [(other if name in rest else held).column(name) for name in request.columns]
+    return pa.Table.from_arrays(arrays, schema=request.output)
 
 
-def _typed(
-    file: OpenedFile,
-    field: pa.Field,
-    values: pa.ChunkedArray | None,
-    constant: pa.Scalar | None,
-    count: int,
-) -> pa.ChunkedArray:
-    if constant is not None:
-        return pa.chunked_array([pa.repeat(constant, count)])
-    if values is None:
-        return pa.chunked_array([pa.nulls(count, field.type)])
-    if values.type == field.type:
-        return values
-    try:
-        return values.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        where = Where(file.name, column=field.name)
-        message = f"{values.type} cannot be read as {field.type}: {error}"
-        raise FormatError(message, where) from error
-
-
-def without_columns(num_rows: int) -> pa.Table:
-    """A table that has rows and no columns, as counting needs it."""
-    return pa.table({_ROW: pa.nulls(num_rows)}).select([])
-
-
-def _units(file: OpenedFile, rows: RowRanges, request: Request) -> Iterator[RowRanges]:
-    """``rows`` in portions of at most ``UNIT_ROWS``; row groups without page indexes stay whole."""
-    pending: list[RowRanges] = []
-    count = 0
-    for group in groups_of(file, rows):
-        start, stop = file.row_group_starts[group : group + 2].tolist()
-        step = UNIT_ROWS if _is_paged(file, group, request) else stop - start
-        for low in range(start, stop, step):
-            part = rows.clip(low, min(low + step, stop))
-            if pending and count + part.num_rows > UNIT_ROWS:
-                yield RowRanges.union(pending)
-                pending, count = [], 0
-            if part:
-                pending.append(part)
-                count += part.num_rows
-    if pending:
-        yield RowRanges.union(pending)
-
-
-def _is_paged(file: OpenedFile, group: int, request: Request) -> bool:
-    """Can every column be read in parts of this row group?"""
-    num_rows = int(file.row_group_starts[group + 1] - file.row_group_starts[group])
-    if num_rows <= UNIT_ROWS:
-        return False
-    leaves = [leaf for root in roots_of(file, request.all_columns) for leaf in root.leaves]
-    if not all(file.schema.leaves[leaf].is_flat for leaf in leaves):
-        return False
-    file.load_page_indexes([(group, leaf) for leaf in leaves], [])
-    return all(file.offset_index(group, leaf) is not None for leaf in leaves)
+def _unused(name: str, *taken: Iterable[str]) -> str:
+    while any(name in names for names in taken):
+        name += "_"
+    return name

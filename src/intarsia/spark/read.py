@@ -21,7 +21,8 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.dataset import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
-from intarsia.read.scan import Filter, Request, scan_file
+from intarsia.read.request import Filter, Request
+from intarsia.read.scan import scan_file
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.storage import PathLike, list_files

@@ -1,0 +1,66 @@
+"""Columns of one file as the data set has them: read, cast, filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from intarsia.errors import FormatError, Where
+from intarsia.format.schema import Root
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants
+from intarsia.read.request import FILENAME, ROW_NUMBER, without_columns
+from intarsia.read.rows import read_rows
+
+
+def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
+    """Those of ``columns`` that the file has."""
+    roots = (file.schema.root(name) for name in columns)
+    return [root for root in roots if root is not None]
+
+
+def read_columns(
+    file: OpenedFile,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    constants: Constants,
+    rows: RowRanges,
+) -> pa.Table:
+    """``columns`` of ``file`` at ``rows``, in the types of ``schema``."""
+    wanted = [name for name in columns if name not in constants]
+    roots = roots_of(file, wanted)
+    decoded = dict(zip((root.name for root in roots), read_rows(file, roots, rows), strict=True))
+    if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
+        decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
+    if FILENAME in wanted and FILENAME not in decoded:
+        constants = {**constants, FILENAME: pa.scalar(file.name)}
+    arrays = [
+        _typed(file, schema.field(name), decoded.get(name), constants.get(name), rows.num_rows)
+        for name in columns
+    ]
+    if not arrays:
+        return without_columns(rows.num_rows)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
+
+
+def _typed(
+    file: OpenedFile,
+    field: pa.Field,
+    values: pa.ChunkedArray | None,
+    constant: pa.Scalar | None,
+    count: int,
+) -> pa.ChunkedArray:
+    if constant is not None:
+        return pa.chunked_array([pa.repeat(constant, count)])
+    if values is None:
+        return pa.chunked_array([pa.nulls(count, field.type)])
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        where = Where(file.name, column=field.name)
+        message = f"{values.type} cannot be read as {field.type}: {error}"
+        raise FormatError(message, where) from error

@@ -1,0 +1,59 @@
+"""The order in which a filter's conditions are evaluated: cheap and selective ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow.compute as pc
+
+from intarsia.ranges import RowRanges
+from intarsia.read.columns import roots_of
+from intarsia.read.opened import OpenedFile
+from intarsia.read.request import Conjunct, Request
+from intarsia.read.rows import groups_of
+
+STAGED_ROWS = 64 * 1024
+"""Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""
+
+_LEAST = 0.01
+
+Stage = tuple[pc.Expression, tuple[str, ...]]
+"""A condition, and the columns it needs."""
+
+
+def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
+    """Conditions to evaluate one after the other on what the ones before left of ``rows``.
+
+    Together they are the request's filter; conditions on the same columns are one stage. A stage
+    that costs bytes ``c`` a row and lets a share ``p`` pass goes first where ``c / (1 - p)`` is
+    least, which is least in all if the conditions are independent of each other.
+    """
+    wanted = request.filter
+    if wanted is None:
+        return []
+    if not wanted.conjuncts or rows.num_rows < STAGED_ROWS:
+        return [(wanted.expression, request.filter_columns)]
+    same: dict[tuple[str, ...], list[Conjunct]] = {}
+    for part in wanted.conjuncts:
+        same.setdefault(part.columns, []).append(part)
+    group = groups_of(file, rows)[0]
+
+    def rank(parts: Iterable[Conjunct]) -> float:
+        passing = 1.0
+        names: tuple[str, ...] = ()
+        for part in parts:
+            passing *= part.passing
+            names = part.columns
+        leaves = [leaf for root in roots_of(file, names) for leaf in root.leaves]
+        cost = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
+        return cost / max(1 - passing, _LEAST)
+
+    ordered = sorted(same.items(), key=lambda item: rank(item[1]))
+    return [(_all_of(parts), columns) for columns, parts in ordered]
+
+
+def _all_of(parts: list[Conjunct]) -> pc.Expression:
+    joined = parts[0].expression
+    for part in parts[1:]:
+        joined = joined & part.expression
+    return joined

@@ -1,0 +1,41 @@
+"""Counting the rows that match, without reading where metadata and indexes prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from intarsia.predicate.pruning import Maybe
+from intarsia.read.parallel import in_order
+from intarsia.read.planner import plan_rows
+from intarsia.read.request import Request
+from intarsia.read.scan import Part, scan
+
+
+def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = True) -> int:
+    """How many rows of ``parts`` match the request's filter.
+
+    Rows that can match and cannot fail to, by statistics and page indexes, are not read.
+    """
+    ahead = pa.cpu_count() if use_threads else 0
+    return sum(in_order((partial(_count, part, request) for part in parts), ahead))
+
+
+def _count(part: Part, request: Request) -> int:
+    file = part.get()
+    escapes = Maybe() if request.filter is None else request.filter.escapes
+    while True:
+        distrusted = file.distrusted
+        plans = (
+            plan_rows(file, pruning, part.constants, request.schema).rows
+            for pruning in (request.pruning, escapes)
+        )
+        possible = next(plans)
+        unsure = possible & next(plans) if possible else possible
+        rest = replace(part, get=lambda: file, rows=unsure, planned=unsure)
+        found = sum(table.num_rows for table in scan([rest], request))
+        if file.distrusted == distrusted:  # else what was proven may be wrong as well
+            return int((possible - unsure).num_rows + found)

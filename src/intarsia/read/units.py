@@ -1,0 +1,94 @@
+"""Dividing the rows of a file into units: what is read, filtered and held in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.columns import roots_of
+from intarsia.read.opened import OpenedFile
+from intarsia.read.rows import groups_of
+
+UNIT_ROWS = 1024 * 1024
+UNIT_BYTES = 64 * 1024 * 1024
+"""A unit's rows, and their bytes uncompressed, at most; row groups without page indexes are read
+whole."""
+_FEW_GROUPS = 8
+FIRST_ROWS = 16 * 1024
+"""Rows of the first unit where few rows are wanted; each unit after it may be twice as long."""
+
+
+def units_of(
+    file: OpenedFile, rows: RowRanges, columns: Sequence[str], *, small_first: bool = False
+) -> Iterator[RowRanges]:
+    """``rows`` in portions, in order; ``columns`` are those that will be read."""
+    groups = groups_of(file, rows)
+    if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
+        yield rows
+        return
+    limit = FIRST_ROWS if small_first else UNIT_ROWS
+    leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
+    pending: list[RowRanges] = []
+    count, size = 0, 0.0
+    for group in groups:
+        row_bytes = _row_bytes(file, group, leaves)
+        for part, held in _parts_of(file, rows, group, leaves, min(limit, UNIT_BYTES / row_bytes)):
+            part_size = held * row_bytes
+            if pending and (count + part.num_rows > limit or size + part_size > UNIT_BYTES):
+                yield RowRanges.union(pending)
+                pending, count, size = [], 0, 0.0
+                limit = min(2 * limit, UNIT_ROWS)
+            pending.append(part)
+            count += part.num_rows
+            size += part_size
+    if pending:
+        yield RowRanges.union(pending)
+
+
+def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
+    """Bytes of a row, uncompressed; dictionary indexes count as what they are stored in."""
+    sizes = (file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
+    return max(sum(sizes) / file.num_rows_in(group), 1.0)
+
+
+def _parts_of(
+    file: OpenedFile, rows: RowRanges, group: int, leaves: Sequence[int], step: float
+) -> Iterator[tuple[RowRanges, int]]:
+    """``rows`` of a row group, about ``step`` at a time, and how many have to be decoded for them.
+
+    A part ends where a page of the largest column does.
+    """
+    start, stop = file.row_group_starts[group : group + 2].tolist()
+    wanted = rows.clip(start, stop)
+    if wanted.num_rows == stop - start <= step:
+        yield wanted, stop - start
+        return
+    edges = _page_starts(file, group, leaves)
+    if edges is None:
+        yield wanted, stop - start
+        return
+    edges = np.append(edges, stop - start) + start
+    at = start
+    while at < stop:
+        within = int(np.searchsorted(edges, at + step, side="right")) - 1
+        beyond = int(np.searchsorted(edges, at, side="right"))
+        end = int(edges[max(within, beyond)])
+        part = wanted.clip(at, end)
+        at = end
+        if part:
+            yield part, part.num_rows
+
+
+def _page_starts(file: OpenedFile, group: int, leaves: Sequence[int]) -> Int64Array | None:
+    """First rows of the pages of the largest column; None where not all are to be had by page."""
+    if not leaves or not all(file.schema.leaves[leaf].is_flat for leaf in leaves):
+        return None
+    file.load_page_indexes([(group, leaf) for leaf in leaves], [])
+    indexes = [file.offset_index(group, leaf) for leaf in leaves]
+    sizes = [file.chunk(group, leaf).total_compressed_size for leaf in leaves]
+    largest = indexes[int(np.argmax(sizes))]
+    if largest is None or any(index is None or not len(index) for index in indexes):
+        return None
+    return largest.first_row_index

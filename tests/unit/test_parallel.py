@@ -1,0 +1,60 @@
+"""Results in order, no more work begun than asked for, and no deadlock."""
+
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from intarsia.read.parallel import all_of, in_order
+
+
+def square(number, begun=None):
+    if begun is not None:
+        begun.append(number)
+    time.sleep(0.001 * (number % 3))
+    return number * number
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
+def test_results_come_in_the_order_of_the_tasks(ahead, count):
+    tasks = (partial(square, number) for number in range(count))
+    assert list(in_order(tasks, ahead)) == [number * number for number in range(count)]
+
+
+def test_at_most_so_many_are_begun_ahead():
+    begun = []
+    results = in_order((partial(square, number, begun) for number in range(50)), 2)
+    assert next(results) == 0
+    time.sleep(0.05)
+    assert len(begun) <= 3
+    assert next(results) == 1
+    time.sleep(0.05)
+    assert len(begun) <= 4
+    results.close()
+    time.sleep(0.05)
+    assert len(begun) <= 4
+
+
+def test_a_lone_task_runs_where_it_is_asked_for():
+    assert list(in_order([threading.current_thread], 5)) == [threading.current_thread()]
+
+
+def test_tasks_may_divide_their_own_work():
+    def task(number):
+        return sum(all_of(partial(square, number + i) for i in range(4)))
+
+    tasks = [partial(task, number) for number in range(20)]
+    assert all_of(tasks) == [sum((n + i) ** 2 for i in range(4)) for n in range(20)]
+
+
+def test_the_first_failure_ends_it():
+    def fail():
+        raise ValueError("no")
+
+    results = in_order([partial(square, 1), fail, partial(square, 2)], 2)
+    assert next(results) == 1
+    with pytest.raises(ValueError, match="no"):
+        next(results)
+    assert list(results) == []
