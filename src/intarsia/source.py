@@ -6,7 +6,8 @@ decides can be tested on plain bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from intarsia.errors import FormatError, Where
@@ -86,6 +87,49 @@ class HeldSource:
     def _holds(self, range_: ByteRange) -> bool:
         offset, length = range_
         return self._start <= offset and offset + length <= self._start + self._data.nbytes
+
+
+class AheadSource:
+    """A source that fetches what is expected to be read along with what is read next.
+
+    Where storage is far, a request more at the same time costs less than one after the other.
+    """
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._expected: list[ByteRange] = []
+        self._held: dict[ByteRange, memoryview] = {}
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def expect(self, ranges: Iterable[ByteRange]) -> None:
+        """Fetch ``ranges`` when next anything is fetched; each is given once, then forgotten."""
+        with self._lock:
+            known = {*self._expected, *self._held}
+            self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        with self._lock:
+            held = [self._held.pop(range_, None) for range_ in ranges]
+            missing = [r for r, data in zip(ranges, held, strict=True) if data is None]
+            if not missing:
+                return [data for data in held if data is not None]
+            expected, self._expected = self._expected, []
+        wanted = set(missing)
+        ahead = [range_ for range_ in expected if range_ not in wanted]
+        try:
+            found = self._inner.read([*missing, *ahead])
+        except FormatError:
+            if not ahead:
+                raise
+            found = self._inner.read(missing)  # a range that nobody needs yet is outside the file
+        with self._lock:
+            self._held.update(zip(ahead, found[len(missing) :], strict=False))
+        fetched = iter(found)
+        return [next(fetched) if data is None else data for data in held]
 
 
 def check_range(range_: ByteRange, size: int) -> None:

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
+from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, Source, check_range
 
@@ -31,7 +33,7 @@ LOCAL_GAP_BYTES = 16 * 1024
 REMOTE_GAP_BYTES = 1024 * 1024
 """Bytes that cost about as much to read as one more request: latency × bandwidth."""
 LOCAL_TAIL_BYTES = 16 * 1024
-REMOTE_TAIL_BYTES = 64 * 1024
+REMOTE_TAIL_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -45,15 +47,17 @@ class IOCount:
 class FileSource:
     """A ``Source`` over one file of a ``pyarrow.fs`` file system. Counts what it reads.
 
-    Ranges that lie close together are fetched in one request. The file is opened on first use and
-    stays open: on a local disk, a file replaced meanwhile is read on as it was.
+    Ranges that lie no more than ``gap`` bytes apart are fetched in one request, by default as far
+    apart as suits the kind of storage; requests to remote storage are made at the same time. The
+    file is opened on first use and stays open: on a local disk, a file replaced meanwhile is read
+    on as it was.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, path: str, gap: int | None = None) -> None:
         self.filesystem, self.path = filesystem, path
         self.count = IOCount()
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._gap = gap_bytes(filesystem)
+        self.gap = gap_bytes(filesystem) if gap is None else gap
         self._lock = threading.Lock()
         self._handle: pa.NativeFile | None = None
         self._size: int | None = None
@@ -72,10 +76,11 @@ class FileSource:
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
-        groups = coalesce(ranges, self._gap)
+        groups = coalesce(ranges, self.gap)
+        tasks = [partial(self._read_at, group.offset, group.length) for group in groups]
+        found = [task() for task in tasks] if self.is_local else all_awaited(tasks)
         out: list[memoryview] = [memoryview(b"")] * len(ranges)
-        for group in groups:
-            whole = self._read_at(group.offset, group.length)
+        for group, whole in zip(groups, found, strict=True):
             for member in group.members:
                 offset, length = ranges[member]
                 out[member] = whole[offset - group.offset : offset - group.offset + length]

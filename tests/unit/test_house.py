@@ -10,7 +10,7 @@ import intarsia
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
     ("errors", "version"),
-    ("ranges", "source"),
+    ("ranges", "source", "parallel"),
     ("predicate",),
     ("format",),
     ("decode",),

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from intarsia.read.parallel import all_of, in_order
+from intarsia.parallel import all_of, in_order
 
 
 def square(number, begun=None):

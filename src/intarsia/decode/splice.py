@@ -85,6 +85,11 @@ class SchemaTemplates:
         self._orders = [encode(order) for order in metadata.column_orders or []]
         self._arrow_schema = _stored_arrow_schema(metadata)
 
+    @property
+    def stored_metadata(self) -> dict[bytes, bytes] | None:
+        """The metadata of the Arrow schema that the writer stored, pandas' own among it."""
+        return None if self._arrow_schema is None else self._arrow_schema.metadata
+
     def arrow_schema(self) -> pa.Schema:
         """The file's schema as pyarrow reads it, without its key/value metadata."""
         orders = [list_span(7, self._orders)] if self._orders else []

@@ -12,7 +12,8 @@ from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.request import FILENAME, ROW_NUMBER, without_columns
-from intarsia.read.rows import read_rows
+from intarsia.read.rows import ranges_of, read_rows, select
+from intarsia.source import AheadSource, Source
 
 
 def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
@@ -21,17 +22,42 @@ def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
     return [root for root in roots if root is not None]
 
 
+def expect_columns(
+    file: OpenedFile,
+    columns: Sequence[str],
+    first: Sequence[str],
+    rows: RowRanges,
+    source: AheadSource,
+) -> None:
+    """Have ``source`` fetch ``columns`` at ``rows`` all at once.
+
+    That is where those that are not read ``first``, and may turn out not to be needed, take no more
+    than a request of their own would cost.
+    """
+    later = [name for name in columns if name not in first]
+    if not later or rows.num_rows > file.request_bytes:
+        return
+    ranges = ranges_of(select(file, roots_of(file, later), rows))
+    if sum(length for _, length in ranges) <= file.request_bytes:
+        source.expect(ranges)
+
+
 def read_columns(
     file: OpenedFile,
     schema: pa.Schema,
     columns: Sequence[str],
     constants: Constants,
     rows: RowRanges,
+    source: Source | None = None,
 ) -> pa.Table:
-    """``columns`` of ``file`` at ``rows``, in the types of ``schema``."""
+    """``columns`` of ``file`` at ``rows``, in the types of ``schema``.
+
+    ``source`` is what the file is read through, where that is not its own.
+    """
     wanted = [name for name in columns if name not in constants]
     roots = roots_of(file, wanted)
-    decoded = dict(zip((root.name for root in roots), read_rows(file, roots, rows), strict=True))
+    found = read_rows(file, roots, rows, source=source)
+    decoded = dict(zip((root.name for root in roots), found, strict=True))
     if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
     if FILENAME in wanted and FILENAME not in decoded:

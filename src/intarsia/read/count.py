@@ -8,8 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
+from intarsia.parallel import in_order
 from intarsia.predicate.pruning import Maybe
-from intarsia.read.parallel import in_order
+from intarsia.read.opened import lease_of
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, scan
@@ -25,7 +26,7 @@ def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = T
 
 
 def _count(part: Part, request: Request) -> int:
-    file = part.get()
+    file, is_current = part.get()
     escapes = Maybe() if request.filter is None else request.filter.escapes
     while True:
         distrusted = file.distrusted
@@ -35,7 +36,9 @@ def _count(part: Part, request: Request) -> int:
         )
         possible = next(plans)
         unsure = possible & next(plans) if possible else possible
-        rest = replace(part, get=lambda: file, rows=unsure, planned=unsure)
+        rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
         found = sum(table.num_rows for table in scan([rest], request))
-        if file.distrusted == distrusted:  # else what was proven may be wrong as well
+        if not is_current():
+            file, is_current = part.get()
+        elif file.distrusted == distrusted:  # else what was proven may be wrong as well
             return int((possible - unsure).num_rows + found)

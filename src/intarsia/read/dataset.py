@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,12 @@ from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
 from intarsia.read.columns import roots_of
 from intarsia.read.count import count_rows
-from intarsia.read.folders import folder_constants, folder_of, hive_partitioning
+from intarsia.read.folders import (
+    folder_constants,
+    folder_of,
+    hive_partitioning,
+    hive_types,
+)
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
@@ -64,21 +70,61 @@ def dataset(
     filesystem: Any = None,
     partitioning: Any = "hive",
     page_checksum_verification: bool = False,
+    cache_options: pa.CacheOptions | None = None,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
     ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
     ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
-    compares pages that are read with their checksums, where they have some. Raises ``PathError``
-    where there is no file, ``FormatError`` where the first file is not Parquet.
+    compares pages that are read with their checksums, where they have some. ``cache_options`` says
+    what storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that
+    many bytes took as long to read as one more request takes to be answered, which is how
+    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
+    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
     found, files = list_files(source, filesystem)
     base = folder_of(source)
+    options = pads.ParquetFragmentScanOptions(
+        page_checksum_verification=page_checksum_verification,
+        cache_options=cache_options or pa.CacheOptions(),
+    )
+    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
+    if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):
+        return _open_remote(found, files, form)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
-    options = pads.ParquetFragmentScanOptions(page_checksum_verification=page_checksum_verification)
-    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
     return open_dataset(found, files, base, partitioning, schema, form)
+
+
+def _open_remote(
+    filesystem: pafs.FileSystem, files: Sequence[str], form: pads.ParquetFileFormat
+) -> Dataset:
+    """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
+    cache = _cache_of(filesystem, form)
+    first = cache.get(files[0])
+    keys = hive_types(files, None)
+    folders = pads.partitioning(keys, flavor="hive")
+    fragments = [
+        form.make_fragment(file, filesystem, folders.parse(os.path.dirname(file) + "/"))
+        for file in files
+    ]
+    schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
+    for field in keys:
+        if field.name not in schema.names:
+            schema = schema.append(field)
+    made = Dataset(fragments, schema, form, filesystem)
+    made._cache, made._partitioning = cache, folders
+    return made
+
+
+def _cache_of(filesystem: pafs.FileSystem, form: pads.ParquetFileFormat) -> FileCache:
+    options = form.default_fragment_scan_options
+    costs = options.cache_options
+    return FileCache(
+        filesystem,
+        page_checksum_verification=options.page_checksum_verification,
+        gap=None if costs == pa.CacheOptions() else costs.hole_size_limit,
+    )
 
 
 def open_dataset(
@@ -132,10 +178,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._partitioning = None
 
     def _new_cache(self) -> FileCache:
-        options = self.format.default_fragment_scan_options
-        return FileCache(
-            self.filesystem, page_checksum_verification=options.page_checksum_verification
-        )
+        return _cache_of(self.filesystem, self.format)
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -289,7 +332,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         start = 0
         for file in self._files:
             part = self._part(file)
-            stop = start + part.get().num_rows
+            stop = start + self._cache.get(file.path).num_rows
             if within := rows.clip(start, stop):
                 yield replace(part, rows=within.shift(-start))
             start = stop
@@ -388,7 +431,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
                 yield self._part(file)
 
     def _part(self, file: _File) -> Part:
-        return Part(partial(self._cache.get, file.path), file.constants)
+        return Part(partial(self._cache.lease, file.path), file.constants)
 
     def _candidates(self, file: _File, request: Request) -> bool:
         if not folder_might_match(request.pruning, file.constants):

@@ -177,14 +177,20 @@ def open_file(
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
     if not isinstance(where, str | os.PathLike):
         return OpenedFile(where, "<source>", page_checksum_verification=page_checksum_verification)
-    found, path = resolve(where, filesystem)
-    source = FileSource(found, path)
+    source = FileSource(*resolve(where, filesystem))
+    return open_source(source, page_checksum_verification=page_checksum_verification)
+
+
+def open_source(source: FileSource, *, page_checksum_verification: bool = False) -> OpenedFile:
+    """Open a file by its source. Errors as of ``ParquetFile``."""
+    path = source.path
     try:
         return OpenedFile(
             source,
             path,
             source.tail_bytes,
             page_checksum_verification=page_checksum_verification,
+            request_bytes=0 if source.is_local else source.gap,
         )
     except OSError as error:
         if isinstance(error, PathError):

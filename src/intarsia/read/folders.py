@@ -27,6 +27,22 @@ def hive_partitioning(files: Sequence[str], base: str | None, *, dates: bool = F
     pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below. With
     ``dates``, keys whose values are all ISO dates are dates, as they are to Spark.
     """
+    values = _values(files, base)
+    types = hive_types(files, base, dates=dates)
+    unusual = dates and pa.date32() in types.types
+    if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
+        return "hive"
+    return pads.partitioning(types, flavor="hive")
+
+
+def hive_types(files: Sequence[str], base: str | None, *, dates: bool = False) -> pa.Schema:
+    """The keys of ``hive_partitioning`` and their types."""
+    found = _values(files, base).items()
+    return pa.schema([(key, _inferred(values - {NULL_FOLDER}, dates)) for key, values in found])
+
+
+def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
+    """The values of each key in the names of folders."""
     values: dict[str, set[str]] = {}
     for file in files:
         below = file.removeprefix(base or "")
@@ -34,11 +50,7 @@ def hive_partitioning(files: Sequence[str], base: str | None, *, dates: bool = F
             key, is_pair, value = part.partition("=")
             if is_pair:
                 values.setdefault(key, set()).add(value)
-    types = {key: _inferred(found - {NULL_FOLDER}, dates) for key, found in values.items()}
-    unusual = dates and pa.date32() in types.values()
-    if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
-        return "hive"
-    return pads.partitioning(pa.schema(list(types.items())), flavor="hive")
+    return values
 
 
 def _inferred(values: set[str], dates: bool) -> pa.DataType:

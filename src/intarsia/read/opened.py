@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ from intarsia.index.kind import InvertedKind
 from intarsia.index.registry import known_version, make
 from intarsia.index.section import Section
 from intarsia.ranges import Int64Array
-from intarsia.source import ByteRange, Source, WindowSource
+from intarsia.source import AheadSource, ByteRange, Source, WindowSource
 
 T = TypeVar("T")
 _DICTIONARY_HEADER_BYTES = 100
@@ -65,9 +65,14 @@ class OpenedFile:
         tail_bytes: int = TAIL_BYTES,
         *,
         page_checksum_verification: bool = False,
+        request_bytes: int = 0,
     ) -> None:
-        """Reads the footer. Raises ``FormatError`` where there is none."""
+        """Reads the footer. Raises ``FormatError`` where there is none.
+
+        ``request_bytes`` is what costs about as much to read as one more request.
+        """
         self.name = name
+        self.request_bytes = request_bytes
         self.page_checksum_verification = page_checksum_verification
         try:
             self._footer: Footer = read_footer(source, tail_bytes)
@@ -89,9 +94,9 @@ class OpenedFile:
     def metadata(self) -> FileMetaData:
         return self._footer.metadata
 
-    @property
-    def source(self) -> Source:
-        return self._footer.source
+    @functools.cached_property
+    def source(self) -> AheadSource:
+        return AheadSource(self._footer.source)
 
     @property
     def footer(self) -> bytes:
@@ -206,6 +211,31 @@ class OpenedFile:
                 self._column_indexes[id_] = self._checked(id_, data, self._column_index)
             else:
                 self._offset_indexes[id_] = self._checked(id_, data, self._offset_index)
+
+    def expect_metadata(
+        self, entries: Iterable[IndexEntry], offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
+    ) -> None:
+        """Have sections' metadata and page indexes fetched along with whatever is read next.
+
+        That is where they take no more than a request of their own would cost.
+        """
+        ranges = [
+            (entry.offset + entry.length - entry.meta_length, entry.meta_length)
+            for entry in entries
+            if entry.name not in self._sections
+        ]
+        ranges += [
+            self._index_range(id_, kind)
+            for kind, ids, known in (
+                ("offset_index", offsets, self._offset_indexes),
+                ("column_index", columns, self._column_indexes),
+            )
+            for id_ in ids
+            if id_ not in known
+        ]
+        ranges = [(offset, length) for offset, length in ranges if length > 0]
+        if sum(length for _, length in ranges) <= self.request_bytes:
+            self.source.expect(ranges)
 
     def _index_range(self, id_: ChunkId, kind: str) -> ByteRange:
         """Where an index is; no bytes at all where there is none."""
@@ -354,3 +384,18 @@ class OpenedFile:
         rows = self.num_rows_in(row_group)
         if self.schema.leaves[leaf].is_flat and chunk is not None and chunk.num_values != rows:
             raise FormatError(f"{chunk.num_values:,} values for {rows:,} rows")
+
+
+class Lease(NamedTuple):
+    """An opened file, and a question that waits for its answer: is it still the file at its path?
+
+    On remote storage the answer takes a request, which is under way meanwhile.
+    """
+
+    file: OpenedFile
+    is_current: Callable[[], bool]
+
+
+def lease_of(file: OpenedFile) -> Lease:
+    """A file that is opened for one use, and so is what it is."""
+    return Lease(file, lambda: True)

@@ -40,10 +40,18 @@ class Candidates:
 
 
 def plan_rows(
-    file: OpenedFile, pruning: Pruning, constants: Constants, schema: pa.Schema
+    file: OpenedFile,
+    pruning: Pruning,
+    constants: Constants,
+    schema: pa.Schema,
+    leaves: Sequence[int] = (),
 ) -> Candidates:
-    """Which rows of ``file``, seen through ``schema``, might pass ``pruning``."""
-    return _Planner(file, constants, schema).run(pruning)
+    """Which rows of ``file``, seen through ``schema``, might pass ``pruning``.
+
+    ``leaves`` are those to be read at these rows: what that takes is fetched meanwhile, where
+    storage is far.
+    """
+    return _Planner(file, constants, schema).run(pruning, leaves)
 
 
 def plan_reads(
@@ -112,7 +120,7 @@ class _Planner:
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
 
-    def run(self, pruning: Pruning) -> Candidates:
+    def run(self, pruning: Pruning, wanted: Sequence[int]) -> Candidates:
         file = self._file
         rows = self._all
         tests = tests_of(pruning)
@@ -122,6 +130,8 @@ class _Planner:
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
+        if rows:
+            self._expect(list(leaves.values()), wanted, groups_of(file, rows))
         answered: set[Test] = set()
         for test, leaf in leaves.items():
             for entry in file.entries(leaf) if rows else ():
@@ -144,6 +154,13 @@ class _Planner:
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step("page index", pruning, rows)
         return Candidates(rows, tuple(self._steps))
+
+    def _expect(self, tested: Sequence[Leaf], wanted: Sequence[int], groups: Sequence[int]) -> None:
+        file = self._file
+        entries = [entry for leaf in tested for entry in file.entries(leaf)]
+        columns = [(group, leaf.index) for group in groups for leaf in tested]
+        offsets = [*columns, *((group, leaf) for group in groups for leaf in wanted)]
+        file.expect_metadata(entries, offsets, columns)
 
     def _learn(self, test: Test, rows: RowRanges) -> None:
         self._known[test] = self._known[test] & rows

@@ -18,6 +18,7 @@ from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
+from intarsia.source import ByteRange, Source
 
 _SLICES = 64
 """Up to this many ranges, rows are cut out by slicing; beyond it by their positions."""
@@ -71,19 +72,28 @@ def _select_root(file: OpenedFile, root: Root, wanted: Mapping[int, RowRanges]) 
     return ColumnRead(root, tuple(selected))
 
 
+def ranges_of(reads: Iterable[ColumnRead]) -> list[ByteRange]:
+    """The byte ranges of all selections, in order."""
+    return [r for read in reads for _, parts in read.groups for s in parts for r in s.byte_ranges]
+
+
 def read_rows(
-    file: OpenedFile, roots: Sequence[Root], rows: RowRanges, *, physical: bool = False
+    file: OpenedFile,
+    roots: Sequence[Root],
+    rows: RowRanges,
+    *,
+    physical: bool = False,
+    source: Source | None = None,
 ) -> list[pa.ChunkedArray]:
     """The values of ``roots`` at ``rows``: one array a root, each of ``rows.num_rows`` values.
 
-    ``physical`` gives flat columns in their physical type, without any annotation. Raises
-    ``PageIndexMistrust`` where a page's header contradicts the page index, ``FormatError`` where
-    bytes cannot be decoded.
+    ``source`` is what is read through, the file's own by default. ``physical`` gives flat columns
+    in their physical type, without any annotation. Raises ``PageIndexMistrust`` where a page's
+    header contradicts the page index, ``FormatError`` where bytes cannot be decoded.
     """
     reads = select(file, roots, rows)
-    ranges = [r for read in reads for _, sel in read.groups for s in sel for r in s.byte_ranges]
     try:
-        parts = iter(file.source.read(ranges))
+        parts = iter((source or file.source).read(ranges_of(reads)))
     except FormatError as error:
         raise error.at(Where(file.name)) from error
     columns = []

@@ -13,15 +13,16 @@ from functools import partial
 
 import pyarrow as pa
 
+from intarsia.parallel import in_order
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import read_columns
+from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.conjuncts import stages
-from intarsia.read.opened import OpenedFile
-from intarsia.read.parallel import in_order
+from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request, evaluate, without_columns
 from intarsia.read.rows import PageIndexMistrust
 from intarsia.read.units import units_of
+from intarsia.source import AheadSource
 
 _NUMBERS = "__intarsia_row"
 
@@ -30,11 +31,12 @@ _NUMBERS = "__intarsia_row"
 class Part:
     """One file's part of a scan.
 
-    ``rows`` restricts it to these. ``planned`` are the candidates where they are known already, as
-    ``plan_rows`` would find them; they are found again if pages belie the index they came from.
+    ``get`` gives the file, as often as it turns out to have been replaced. ``rows`` restricts the
+    scan to these. ``planned`` are the candidates where they are known already, as ``plan_rows``
+    would find them; they are found again if pages belie the index they came from.
     """
 
-    get: Callable[[], OpenedFile]
+    get: Callable[[], Lease]
     constants: Constants
     rows: RowRanges | None = None
     planned: RowRanges | None = None
@@ -48,7 +50,7 @@ def scan_file(
     planned: RowRanges | None = None,
 ) -> Generator[pa.Table]:
     """The matching rows of one opened file; see ``Part``."""
-    return scan([Part(lambda: file, constants, rows, planned)], request)
+    return scan([Part(lambda: lease_of(file), constants, rows, planned)], request)
 
 
 def scan(
@@ -80,7 +82,7 @@ def _scan(
     for attempt, stop, table in in_order(units, ahead):
         if attempt.is_spoiled:
             continue
-        if table is None or attempt.is_outdated:
+        if table is None or attempt.is_outdated or not attempt.is_current():
             attempt.is_spoiled = True
             yield from attempt.again()
             continue
@@ -93,7 +95,8 @@ class _Attempt:
     """A part as it was planned. Where its pages belie the plan, the rest of it is planned again."""
 
     def __init__(self, part: Part, request: Request) -> None:
-        self._file, self._part, self._request = part.get(), part, request
+        self._part, self._request = part, request
+        self._file, self._answer = part.get()
         self._distrusted = self._file.distrusted
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
@@ -101,9 +104,10 @@ class _Attempt:
         self._rows = self._plan() if part.planned is None else self._within(part.planned)
 
     def _plan(self) -> RowRanges:
-        request = self._request
+        request, file = self._request, self._file
+        leaves = [leaf for root in roots_of(file, request.all_columns) for leaf in root.leaves]
         constants = self._part.constants
-        rows = plan_rows(self._file, request.pruning, constants, request.schema).rows
+        rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
         return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
@@ -114,7 +118,18 @@ class _Attempt:
         """Has another scan of the same file found one of its page indexes to be wrong?"""
         return self._file.distrusted != self._distrusted
 
+    def is_current(self) -> bool:
+        """Is the file still the one at its path, or was it when its first rows were given?"""
+        if self.given or self._answer():
+            return True
+        self._file, self._answer = self._part.get()
+        return False
+
     def units(self, small_first: bool) -> Iterator[RowRanges]:
+        """What ``run`` is to be given, one after the other."""
+        while not self._rows and not self.is_current():
+            self._distrusted = self._file.distrusted
+            self._rows = self._plan()
         return units_of(self._file, self._rows, self._request.all_columns, small_first=small_first)
 
     def run(self, unit: RowRanges) -> tuple[_Attempt, int, pa.Table | None]:
@@ -145,9 +160,12 @@ def _scan_unit(
     file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
 ) -> pa.Table:
     held = pa.table([])
+    source = AheadSource(file.source)
+    if request.filter is not None:
+        expect_columns(file, request.all_columns, request.filter_columns, rows, source)
     for expression, columns in stages(file, request, rows):
         new = [name for name in columns if name not in held.column_names]
-        found = read_columns(file, request.schema, new, constants, rows)
+        found = read_columns(file, request.schema, new, constants, rows, source)
         numbers = _unused(_NUMBERS, columns, held.column_names)
         for name in held.column_names:
             found = found.append_column(name, held.column(name))
@@ -157,7 +175,7 @@ def _scan_unit(
             return request.output.empty_table()
         held = found.drop_columns([numbers])
     rest = [name for name in dict.fromkeys(request.columns) if name not in held.column_names]
-    other = read_columns(file, request.schema, rest, constants, rows)
+    other = read_columns(file, request.schema, rest, constants, rows, source)
     if not request.columns:
         return without_columns(rows.num_rows)
     arrays = [(other if name in rest else held).column(name) for name in request.columns]
