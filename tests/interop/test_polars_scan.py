@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -153,6 +154,12 @@ def test_a_row_limit_ends_reading(data, frame, asked):
         ia.polars.scan(data).head(3).filter(c("i") > 2).collect(), frame.head(3).filter(c("i") > 2)
     )
     assert ia.polars.scan(data).head(0).collect().is_empty()
+
+
+def test_without_polars_the_extra_is_named(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ia.MissingDependencyError, match=r"intarsia\[polars\]"):
+        ia.polars.scan(data)
 
 
 def test_a_path_is_opened(data, frame):

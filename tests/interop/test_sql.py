@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -431,12 +433,18 @@ def test_sql_that_is_not_one_query_runs_as_it_is(data):
     assert ia.sql("CREATE TABLE x AS SELECT * FROM t; SELECT count(*) AS n FROM x", t=data)[
         "n"
     ].to_pylist() == [8]
-    assert ia.sql("SET threads = 1").num_columns == 0
+    assert ia.sql("").num_columns == 0
 
 
 def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
     found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
     assert found.to_pydict() == {"row": [1]}
+
+
+def test_without_duckdb_the_extra_is_named(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ia.MissingDependencyError, match=r"intarsia\[sql\]"):
+        ia.sql("SELECT 1")
 
 
 def test_names_that_differ_by_case_only_are_refused(data):
