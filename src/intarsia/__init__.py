@@ -4,6 +4,8 @@ Adds page indexes and user-defined indexes to Parquet files that every ordinary 
 and answers selective questions by reading only the pages that can match.
 """
 
+from intarsia.engines import polars
+from intarsia.engines.sql import sql
 from intarsia.errors import (
     FormatError,
     IndexSpecError,
@@ -46,6 +48,8 @@ __all__ = [
     "add_indexes",
     "dataset",
     "list_indexes",
+    "polars",
+    "sql",
     "verify",
     "write_table",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -161,3 +162,52 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, path in files.items():
         WRITERS[name](table, path)
     return files
+
+
+@pytest.fixture(scope="session")
+def awkward() -> pa.Table:
+    """Few rows of all types, with what engines see differently: NaN, zeros, NULL, time zones."""
+    moments = [datetime.datetime(2020, 1, day, 12, 0, 0, day) for day in range(1, 8)]
+    return pa.table(
+        {
+            "row": range(8),
+            "i": pa.array([1, 2, 3, 7, -7, None, 2**62, 0], pa.int64()),
+            "i8": pa.array([1, 2, 100, -100, 0, None, 127, 3], pa.int8()),
+            "u": pa.array([1, 2, 2**63, 0, 5, None, 2**64 - 1, 3], pa.uint64()),
+            "f": pa.array(
+                [0.1, 1.5, 2.5, -0.0, float("nan"), None, 0.0, float("inf")], pa.float32()
+            ),
+            "d": pa.array(
+                [0.1, 1.5, float("nan"), -0.0, 7, None, 0.0, float("-inf")], pa.float64()
+            ),
+            "dec": pa.array(
+                [Decimal(v) for v in ("1.10", "2.50", "-3.00", "0.00", "9.99", "1.11", "5.00")]
+                + [None],
+                pa.decimal128(9, 2),
+            ),
+            "s": ["a_b", "axb", "a\\_b", "A\nB", "10%", None, "", "Éſİß"],
+            "ls": pa.array(["x", None, "y", "z", "xy", "", "Ж", "X"], pa.large_string()),
+            "di": pa.array(["x", None, "y", "z", "xy", "", "x", "y"]).dictionary_encode(),
+            "bin": pa.array([b"x", None, b"y", b"z", b"xy", b"", b"\xff", b"\\"]),
+            "b": [True, False, None, True, False, None, True, False],
+            "date": [moment.date() for moment in moments] + [None],
+            "time": pa.array([moment.time() for moment in moments] + [None], pa.time64("us")),
+            "ts": pa.array([*moments, None], pa.timestamp("us")),
+            "ts_ms": pa.array(
+                [*(m.replace(microsecond=0) for m in moments), None], pa.timestamp("ms")
+            ),
+            "ts_ns": pa.array([*moments, None], pa.timestamp("ns")),
+            "tz": pa.array([*moments, None], pa.timestamp("us", "UTC")),
+            "paris": pa.array([*moments, None], pa.timestamp("us", "Europe/Paris")),
+            "st": pa.array(
+                [{"a": n, "B c": -n} if n % 3 else None for n in range(8)],
+                pa.struct([("a", pa.int64()), ("B c", pa.int64())]),
+            ),
+            "l": pa.array(
+                [[1, 2], [], None, [None], [2], [3, None], [2, 2], [1]], pa.list_(pa.int64())
+            ),
+            "Odd Name": range(8),
+            "t": range(8),
+            "nothing": pa.nulls(8, pa.int64()),
+        }
+    )

@@ -169,7 +169,18 @@ def ask_pyarrow(logs: ia.Dataset, case: Case) -> pa.Table:
     return logs.to_table(filter=case.expression)
 
 
+def ask_sql(logs: ia.Dataset, case: Case) -> pa.Table:
+    return ia.sql(f"SELECT * FROM logs WHERE {case.sql}", logs=logs)
+
+
+def ask_scan(logs: ia.Dataset, case: Case) -> pa.Table:
+    frame = ia.polars.scan(logs).filter(pl.sql_expr(case.sql)).collect()
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
 ENGINES = {
+    "ia.sql": ask_sql,
+    "ia.polars.scan": ask_scan,
     "duckdb": ask_duckdb,
     "polars": ask_polars,
     "datafusion": ask_datafusion,

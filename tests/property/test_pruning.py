@@ -86,13 +86,30 @@ def null_tests(draw):
     return draw(asked)
 
 
+@st.composite
+def text_tests(draw):
+    pattern = draw(TEXTS | st.text("ab%_ü\\", max_size=3).filter(lambda text: text[-1:] != "\\"))
+    search = draw(st.sampled_from([pc.starts_with, pc.match_like]))
+    return search(pc.field("s"), pattern, ignore_case=draw(st.booleans()))
+
+
+NAN_TESTS = st.sampled_from([pc.is_nan(pc.field("f")), pc.is_nan(pc.field("g"))])
 CONSTANTS = st.sampled_from([True, False, None]).map(lambda v: pc.scalar(pa.scalar(v, pa.bool_())))
-LEAVES = comparisons() | memberships() | null_tests() | CONSTANTS | st.just(pc.field("b"))
+LEAVES = (
+    comparisons()
+    | memberships()
+    | null_tests()
+    | text_tests()
+    | NAN_TESTS
+    | CONSTANTS
+    | st.just(pc.field("b"))
+)
 
 
 def branches(inner):
     return (
         inner.map(lambda a: ~a)
+        | st.tuples(inner, st.booleans()).map(lambda p: pc.coalesce(p[0], pc.scalar(p[1])))
         | st.tuples(inner, inner).map(lambda p: p[0] & p[1])
         | st.tuples(inner, inner).map(lambda p: p[0] | p[1])
         | st.tuples(inner, inner, inner).map(lambda p: pc.if_else(*p))

@@ -20,7 +20,7 @@ LAYERS = (
     ("read",),
     ("write",),
     ("verify",),
-    ("spark", "cli"),
+    ("spark", "cli", "engines"),
     ("__main__",),
 )
 LAYER = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
@@ -96,6 +96,8 @@ def test_the_public_names_are_these():
             "add_indexes",
             "dataset",
             "list_indexes",
+            "polars",
+            "sql",
             "verify",
             "write_table",
         ]

@@ -80,7 +80,7 @@ def test_and_or_and_de_morgan():
 
 
 def test_what_is_not_understood_drops_out_of_and_and_takes_over_or():
-    other = pc.starts_with(Y, "a")
+    other = pc.ends_with(Y, "a")
     assert pruning(other) == Maybe()
     assert pruning((X > 1) & other) == on_x(Op.GT, 1)
     assert pruning((X > 1) | other) == Maybe()
@@ -274,3 +274,41 @@ def test_rows_left():
     assert rows_left(pruning((X > 1) & (X < 5)), everything, leaf) == RowRanges.of((4, 6))
     assert rows_left(pruning((X > 1) | (X < 5)), everything, leaf) == RowRanges.of((0, 10))
     assert rows_left(pruning(X > 1), RowRanges.of((5, 8)), leaf) == RowRanges.of((5, 6))
+
+
+@pytest.mark.parametrize(
+    ("matching", "low", "high"),
+    [
+        (pc.starts_with(X, "ab"), "ab", "ac"),
+        (pc.match_like(X, "ab%c"), "ab", "ac"),
+        (pc.match_like(X, "ab_"), "ab", "ac"),
+        (pc.match_like(X, "ab\\%"), "ab", "ac"),
+        (pc.match_like(X, "é"), "é", "ê"),
+    ],
+)
+def test_texts_that_begin_alike_lie_between_two_bounds(matching, low, high):
+    assert pruning(matching) == And((on_x(Op.GE, low), on_x(Op.LT, high)))
+
+
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff"])
+def test_a_prefix_without_a_successor_has_no_upper_bound(last):
+    assert pruning(pc.starts_with(X, "a" + last)) == on_x(Op.GE, "a" + last)
+
+
+def test_a_pattern_without_a_prefix_wants_any_text():
+    assert pruning(pc.match_like(X, "%a")) == on_x(Op.ANY)
+    assert pruning(pc.match_like(X, "ab%", ignore_case=True)) == on_x(Op.ANY)
+    assert pruning(~pc.starts_with(X, "a")) == Maybe()
+
+
+def test_nan_is_looked_for_by_itself():
+    assert pruning(pc.is_nan(X)) == on_x(Op.NONE, nans=True)
+    assert pruning(~pc.is_nan(X)) == on_x(Op.ANY)
+    assert pruning(pc.is_nan(X + 1)) == Maybe()
+    assert str(pruning(pc.is_nan(X))) == "x IS NAN"
+
+
+def test_coalesce_with_the_other_truth_value_changes_nothing():
+    assert pruning(pc.coalesce(X > 1, pc.scalar(False))) == on_x(Op.GT, 1)
+    assert pruning(~pc.coalesce(X > 1, pc.scalar(True))) == on_x(Op.LE, 1, nans=True)
+    assert pruning(pc.coalesce(X > 1, pc.scalar(True))) == Maybe()

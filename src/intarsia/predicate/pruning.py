@@ -13,6 +13,7 @@ NaN and NULL are told apart from ordinary values because they behave in their ow
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -51,7 +52,8 @@ class Test:
     def __str__(self) -> str:
         name = ".".join(self.field)
         if self.op is Op.NONE:
-            return f"{name} IS NULL" if self.nulls else f"never {name}"
+            wanted = [word for word, asked in (("NULL", self.nulls), ("NAN", self.nans)) if asked]
+            return f"{name} IS {' OR '.join(wanted)}" if wanted else f"never {name}"
         if self.op is Op.ANY:
             return f"{name} IS NOT NULL"
         if self.op in (Op.IN, Op.NOT_IN):
@@ -159,6 +161,12 @@ def _possible(node: Node, outcome: bool) -> Pruning:
             return _null_test(argument, outcome, nan_is_null=_flag(options, "nan_is_null"))
         case Call("is_valid", (argument,)):
             return _null_test(argument, not outcome, nan_is_null=False)
+        case Call("is_nan", (FieldRef(path),)):
+            return Test(path, Op.NONE, nans=True) if outcome else Test(path, Op.ANY)
+        case Call("coalesce", (argument, Literal(value))):
+            return _possible(argument, outcome) if _is_not(value, outcome) else Maybe()
+        case Call("starts_with" | "match_like", (FieldRef(path),), options) if outcome:
+            return _prefix_test(path, _prefix_of(node.function, options))
         case Call("is_in", (argument,), options):
             return _membership(argument, options, outcome)
         case _:
@@ -199,6 +207,11 @@ def _constant(value: pa.Scalar, outcome: bool) -> Pruning:
     if not pa.types.is_boolean(value.type):
         return Maybe()
     return Maybe() if value.as_py() is outcome else Never()
+
+
+def _is_not(value: pa.Scalar, outcome: bool) -> bool:
+    """Is ``value`` the other truth value?"""
+    return bool(pa.types.is_boolean(value.type)) and value.as_py() is (not outcome)
 
 
 def _operands(node: Node, function: str) -> list[Node]:
@@ -253,6 +266,29 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
     if is_null:
         return Test(argument.path, Op.NONE, nulls=True, nans=nan_is_null)
     return Test(argument.path, Op.ANY, nans=not nan_is_null)
+
+
+def _prefix_of(function: str, options: dict[str, Any]) -> str:
+    """What every text that matches begins with."""
+    pattern = options["pattern"].as_py()
+    if _flag(options, "ignore_case"):
+        return ""
+    if isinstance(pattern, bytes):
+        pattern = pattern.decode()
+    return pattern if function == "starts_with" else re.split(r"[%_\\]", pattern, maxsplit=1)[0]
+
+
+def _prefix_test(path: tuple[str, ...], prefix: str) -> Pruning:
+    """Texts that begin with ``prefix`` lie between it and the next text that does not.
+
+    There are none after U+D7FF but surrogates, so such a bound is given up.
+    """
+    above = Test(path, Op.GE, (pa.scalar(prefix),))
+    if not prefix:
+        return Test(path, Op.ANY)
+    if prefix[-1] in ("\ud7ff", "\U0010ffff"):
+        return above
+    return And((above, Test(path, Op.LT, (pa.scalar(prefix[:-1] + chr(ord(prefix[-1]) + 1)),))))
 
 
 def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:

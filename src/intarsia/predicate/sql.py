@@ -70,12 +70,12 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
     try:
-        return _Translator(schema).condition(tree)
+        return Translator(schema).condition(tree)
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
 
 
-class _Translator:
+class Translator:
     """Translates one condition; knows the schema its fields come from."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -107,19 +107,20 @@ class _Translator:
                 return self._boolean_column(node)
         if type(node) in _COMPARE:
             sides = node.args["this"], node.args["expression"]
-            return self._compare(_COMPARE[type(node)], *sides)
+            return self._compare(type(node), *sides)
         raise PredicateError(f"{node.sql()!r} is not a condition this understands")
 
     def _compare(
         self,
-        op: Callable[[Any, Any], pc.Expression],
+        comparison: type[exp.Expr],
         left: exp.Expr,
         right: exp.Expr,
     ) -> pc.Expression:
-        if _is_constant(left) and not _is_constant(right):
+        op = _COMPARE[comparison]
+        if is_constant(left) and not is_constant(right):
             kind = self._type_of(right)
             return op(self._constant(left, kind), self._value(right))
-        if _is_constant(right):
+        if is_constant(right):
             kind = self._type_of(left)
             return op(self._value(left), self._constant(right, kind))
         return op(self._value(left), self._value(right))
@@ -128,9 +129,8 @@ class _Translator:
         if node.args.get("symmetric"):
             raise PredicateError(f"{node.sql()!r}: SYMMETRIC is not understood")
         low, high = node.args["low"], node.args["high"]
-        return self._compare(_COMPARE[exp.GTE], node.this, low) & self._compare(
-            _COMPARE[exp.LTE], node.this, high
-        )
+        above = self._compare(exp.GTE, node.this, low)
+        return above & self._compare(exp.LTE, node.this, high)
 
     def _in(self, node: exp.In) -> pc.Expression:
         members = node.expressions
@@ -162,7 +162,7 @@ class _Translator:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise PredicateError(f"{node.sql()!r}: LIKE needs a text constant as its pattern")
-        literal = _like_pattern(pattern.this, escape.name if escape else "")
+        literal = like_pattern(pattern.this, escape.name if escape else "")
         value = self._text_value(node.this)
         found = pc.match_like(value, literal, ignore_case=isinstance(node, exp.ILike))
         return ~found if node.args.get("negate") else found
@@ -193,9 +193,9 @@ class _Translator:
                 return pc.field(*self._resolve(node)[0])
             case exp.TryCast():
                 raise PredicateError(f"{node.sql()!r}: TRY_CAST is not understood")
-            case exp.Cast(this=inner, to=target) if not _is_constant(node):
+            case exp.Cast(this=inner, to=target) if not is_constant(node):
                 return self._value(inner).cast(_cast_type(target))
-        if _is_constant(node):
+        if is_constant(node):
             return pc.scalar(self._scalar(node, None))
         if type(node) in _ARITHMETIC:
             sides = (node.args["this"], node.args["expression"])
@@ -286,10 +286,11 @@ def _common(values: list[pa.Scalar]) -> pa.DataType | None:
     return types.pop() if len(types) == 1 else None
 
 
-def _is_constant(node: exp.Expr) -> bool:
+def is_constant(node: exp.Expr) -> bool:
+    """Is ``node`` a literal, cast or in parentheses perhaps?"""
     match node:
         case exp.Paren(this=inner) | exp.Neg(this=inner) | exp.Cast(this=inner):
-            return _is_constant(inner)
+            return is_constant(inner)
         case exp.Literal() | exp.Null() | exp.Boolean():
             return True
     return False
@@ -308,7 +309,7 @@ def _cast_type(target: exp.DataType) -> pa.DataType:
     return kind
 
 
-def _like_pattern(pattern: str, escape: str) -> str:
+def like_pattern(pattern: str, escape: str) -> str:
     """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names."""
     out, characters = "", iter(pattern)
     for character in characters:

@@ -1,0 +1,221 @@
+"""What engines tell a data set: which predicates reach it, and what is read of it then.
+
+``python benchmarks/pushdown.py`` prints the table of ``docs/pushdown.md``; with ``--write`` it puts
+it there. The data are made anew each time, from a fixed seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+import intarsia as ia
+
+ROWS = 20_000
+PAGE_ROWS = 500
+DOCS = Path(__file__).parents[1] / "docs" / "pushdown.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+ENGINES = ("ia.sql", "ia.polars.scan", "DuckDB", "Polars", "DataFusion")
+c = pl.col
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """One predicate as SQL and for Polars, and as DataFusion's SQL where that differs."""
+
+    sql: str
+    polars: pl.Expr
+    datafusion: str = ""
+
+
+PREDICATES = (
+    Predicate("id = 7777", c("id") == 7777),
+    Predicate("id IN (7, 7777)", c("id").is_in([7, 7777])),
+    Predicate("id IN (7, NULL)", c("id").is_in([7, None])),
+    Predicate("id BETWEEN 70 AND 77", c("id").is_between(70, 77)),
+    Predicate("id < 7 OR id > 19990", (c("id") < 7) | (c("id") > 19990)),
+    Predicate("id IS NOT DISTINCT FROM 7", c("id").eq_missing(7)),
+    Predicate("NOT (id >= 7)", ~(c("id") >= 7)),
+    Predicate("x > 9998.5", c("x") > 9998.5),
+    Predicate("money = 77.77", c("money") == Decimal("77.77")),
+    Predicate("day = '2020-01-10'", c("day") == datetime.date(2020, 1, 10)),
+    Predicate("ts < '2020-01-01 01:00:00'", c("ts") < datetime.datetime(2020, 1, 1, 1)),
+    Predicate(
+        "tz < '2020-01-01 01:00:00+00'",
+        c("tz") < datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.UTC),
+    ),
+    Predicate("ts::DATE = '2020-01-10'", c("ts").dt.date() == datetime.date(2020, 1, 10)),
+    Predicate("id::DOUBLE = 7.0", c("id").cast(pl.Float64) == 7.0),
+    Predicate("gap IS NOT NULL", c("gap").is_not_null()),
+    Predicate("s = 'k07777'", c("s") == "k07777"),
+    Predicate("s LIKE 'k0777%'", c("s").str.starts_with("k0777")),
+    Predicate("starts_with(s, 'k0777')", c("s").str.starts_with("k0777")),
+    Predicate("s LIKE '%7777'", c("s").str.ends_with("7777")),
+    Predicate(
+        "contains(s, '7777')", c("s").str.contains("7777", literal=True), "strpos(s, '7777') > 0"
+    ),
+    Predicate("regexp_matches(s, '7{4}')", c("s").str.contains("7{4}"), "regexp_like(s, '7{4}')"),
+    Predicate("lower(s) = 'k07777'", c("s").str.to_lowercase() == "k07777"),
+    Predicate("length(s) = 5", c("s").str.len_chars() == 5),
+    Predicate("st.a = 7777", c("st").struct.field("a") == 7777, "st['a'] = 7777"),
+    Predicate("list_contains(l, 7777)", c("l").list.contains(7777), "array_has(l, 7777)"),
+    Predicate("id + 1 = 7778", c("id") + 1 == 7778),
+    Predicate("coalesce(gap, 0) = 7000", c("gap").fill_null(0) == 7000),
+)
+
+
+def write(path: Path) -> None:
+    """A file of ``ROWS`` rows in pages of ``PAGE_ROWS``, sorted by most columns."""
+    number = np.arange(ROWS)
+    noise = np.random.default_rng(1)
+    micros = 1_577_836_800_000_000 + number * 120_000_000
+    table = pa.table(
+        {
+            "id": number,
+            "x": number / 2,
+            "money": pa.array(
+                [Decimal(n).scaleb(-2) for n in number.tolist()], pa.decimal128(9, 2)
+            ),
+            "day": pa.array(micros // 86_400_000_000, pa.int64())
+            .cast(pa.int32())
+            .cast(pa.date32()),
+            "ts": pa.array(micros, pa.timestamp("us")),
+            "tz": pa.array(micros, pa.timestamp("us", "UTC")),
+            "gap": pa.array(number, mask=(number % 1000 != 0)),
+            "s": [f"k{n:05}" for n in number.tolist()],
+            "st": pa.array([{"a": n} for n in number.tolist()]),
+            "l": pa.array([[n] for n in number.tolist()]),
+            "payload": [noise.bytes(40).hex() for _ in range(ROWS)],
+        }
+    )
+    ia.write_table(
+        table,
+        path,
+        max_rows_per_page=PAGE_ROWS,
+        write_batch_size=PAGE_ROWS,
+        row_group_size=ROWS // 4,
+    )
+
+
+def _duckdb(data: ia.Dataset, predicate: Predicate) -> int:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("t", data)
+        return len(connection.sql(f"SELECT payload FROM t WHERE {predicate.sql}").to_arrow_table())
+
+
+def _sql(data: ia.Dataset, predicate: Predicate) -> int:
+    return len(ia.sql(f"SELECT payload FROM t WHERE {predicate.sql}", t=data))
+
+
+def _scan(data: ia.Dataset, predicate: Predicate) -> int:
+    return ia.polars.scan(data).filter(predicate.polars).select("payload").collect().height
+
+
+def _polars(data: ia.Dataset, predicate: Predicate) -> int:
+    lazy = pl.scan_pyarrow_dataset(data).filter(predicate.polars)
+    return lazy.select("payload").collect().height
+
+
+def _datafusion(data: ia.Dataset, predicate: Predicate) -> int:
+    context = datafusion.SessionContext()
+    context.register_dataset("t", data)
+    query = f"SELECT payload FROM t WHERE {predicate.datafusion or predicate.sql}"
+    return len(context.sql(query).to_arrow_table())
+
+
+RUNNERS: dict[str, Callable[[ia.Dataset, Predicate], int]] = dict(
+    zip(ENGINES, (_sql, _scan, _duckdb, _polars, _datafusion), strict=True)
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one engine asked of the data set, and what that came to."""
+
+    reached: bool
+    given: int
+    answer: int
+    bytes: int
+
+
+@contextmanager
+def _watched() -> Iterator[list[tuple[Any, Any]]]:
+    """Columns and filter of every scan that is made meanwhile."""
+    found: list[tuple[Any, Any]] = []
+    real = ia.Dataset._scan
+
+    def spy(self: ia.Dataset, columns: Any, filter_: Any, options: Any) -> Any:
+        wanted = self._wanted(filter_, options)
+        found.append((columns, wanted))
+        return real(self, columns, filter_, options)
+
+    ia.Dataset._scan = spy
+    try:
+        yield found
+    finally:
+        ia.Dataset._scan = real
+
+
+def read(path: Path, engine: str, predicate: Predicate) -> Reading:
+    """Run ``predicate`` by ``engine`` and say what it read."""
+    data = ia.dataset(path, filesystem=pafs.LocalFileSystem())
+    with _watched() as scans:
+        answer = RUNNERS[engine](data, predicate)
+    given = total = 0
+    # One method of a data set may be carried out by another: what is asked twice is read once.
+    distinct = {(tuple(columns or ()), str(wanted)): (columns, wanted) for columns, wanted in scans}
+    for columns, wanted in distinct.values():
+        found = data.explain(columns, wanted, analyze=True).read
+        given, total = given + found.rows.selected, total + found.bytes.selected
+    return Reading(any(wanted is not None for _, wanted in scans), given, answer, total)
+
+
+def table(path: Path) -> str:
+    """The table in Markdown."""
+    lines = [
+        "| predicate | " + " | ".join(ENGINES) + " |",
+        "|---|" + "---|" * len(ENGINES),
+    ]
+    for predicate in PREDICATES:
+        cells = [_cell(read(path, engine, predicate)) for engine in ENGINES]
+        lines.append(f"| `{predicate.sql}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(reading: Reading) -> str:
+    return f"{'yes' if reading.reached else 'no'}: {reading.given:,} rows, {reading.bytes:,} B"
+
+
+def main() -> None:
+    """Print the table, or write it into the docs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.name}")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        write(path)
+        found = table(path)
+    if not arguments.write:
+        print(found)
+        return
+    before, rest = DOCS.read_text().split(BEGIN)
+    DOCS.write_text(f"{before}{BEGIN}\n{found}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()

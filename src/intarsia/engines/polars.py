@@ -1,0 +1,63 @@
+"""``scan``: a data set as a Polars LazyFrame that reads only the pages its predicate can match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from intarsia.errors import MissingDependencyError
+from intarsia.read.dataset import Dataset, dataset
+from intarsia.storage import PathLike
+
+if TYPE_CHECKING:
+    import polars
+
+_BATCH_ROWS = 131_072
+
+
+def scan(source: Dataset | PathLike) -> polars.LazyFrame:
+    """A LazyFrame over a data set, or over a path that ``intarsia.dataset`` opens.
+
+    Predicates, columns and row limits reach the scan. Polars applies its predicate to what is read,
+    so answers are Polars' own. Raises ``MissingDependencyError`` without Polars, ``PathError``
+    where there is no file.
+    """
+    try:
+        import polars
+        from polars.io.plugins import register_io_source
+
+        from intarsia.engines.polars_predicate import arrow_predicate
+    except ModuleNotFoundError as error:
+        message = "Polars is not installed: install the extra, intarsia[polars]"
+        raise MissingDependencyError(message) from error
+
+    data = source if isinstance(source, Dataset) else dataset(source)
+
+    def read(
+        columns: list[str] | None,
+        predicate: polars.Expr | None,
+        limit: int | None,
+        batch_rows: int | None,
+    ) -> Iterator[polars.DataFrame]:
+        wanted = data.schema.names if columns is None else columns
+        needed = set(wanted) if predicate is None else {*wanted, *predicate.meta.root_names()}
+        names = [name for name in data.schema.names if name in needed]
+        # A limit counts the rows before the predicate, so then none may be left out.
+        pushed = None if predicate is None or limit is not None else predicate
+        found = None if pushed is None else arrow_predicate(pushed, data.schema)
+        left = limit
+        options = {"batch_size": batch_rows or _BATCH_ROWS}
+        if left is not None:
+            options["batch_size"] = max(min(options["batch_size"], left), 1)
+        for batch in data.to_batches(names or data.schema.names[:1], found, **options):
+            rows = batch if left is None else batch.slice(0, left)
+            left = None if left is None else left - rows.num_rows
+            frame = polars.DataFrame(polars.from_arrow(rows))
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame.select(wanted) if wanted else frame.select()
+            if left == 0:
+                return
+
+    schema = polars.DataFrame(polars.from_arrow(data.schema.empty_table())).schema
+    return register_io_source(read, schema=schema, is_pure=True)

@@ -1,0 +1,66 @@
+"""``sql``: DuckDB runs a query, and reads of each table what the query's conditions leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from intarsia.errors import MissingDependencyError
+from intarsia.predicate.query import Query, scans_of
+from intarsia.read.dataset import Dataset, dataset
+from intarsia.storage import PathLike
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def sql(query: str, **tables: Dataset | PathLike) -> pa.Table:
+    """The answer of a SQL query, run by DuckDB over data sets or paths, by name.
+
+    ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE '%full%'", logs="lake/logs")``: a path is
+    opened as ``intarsia.dataset`` does. Conditions that DuckDB does not push by itself (LIKE,
+    functions, …) reach the scans as well; answers are DuckDB's own either way. The session's time
+    zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
+    file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing gives
+    a table of nothing.
+    """
+    engine = _require_duckdb()
+    opened = {name: _opened(table) for name, table in tables.items()}
+    rewritten = scans_of(query, {name: table.schema for name, table in opened.items()})
+    with engine.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        _register(connection, rewritten, opened)
+        answer = connection.sql(rewritten.sql)
+        return pa.table({}) if answer is None else answer.to_arrow_table()
+
+
+def _opened(table: Dataset | PathLike) -> Dataset:
+    return table if isinstance(table, Dataset) else dataset(table)
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection, query: Query, tables: Mapping[str, Dataset]
+) -> None:
+    """Every scan under its name, and every table under its own, for what was not rewritten.
+
+    A scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks
+    for columns itself.
+    """
+    for name, table in tables.items():
+        connection.register(name, table)
+    for scan in query.scans:
+        table = tables[scan.table]
+        connection.register(scan.name, table if scan.filter is None else table.filter(scan.filter))
+
+
+def _require_duckdb() -> ModuleType:
+    """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
+    try:
+        import duckdb
+    except ImportError as error:
+        message = "DuckDB is not installed: install the extra, intarsia[sql]"
+        raise MissingDependencyError(message) from error
+    return duckdb

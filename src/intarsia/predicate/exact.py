@@ -1,0 +1,274 @@
+"""SQL conditions → Expressions that are TRUE, FALSE and NULL where a SQL engine finds them so.
+
+A filter pushed below an engine may only save it work: a row that the engine would keep must not be
+lost. ``parse_where`` asks for the user's meaning and lets pyarrow decide; here the engine's meaning
+counts, for which NaN equals itself and is greater than every number, −0.0 equals +0.0, and whatever
+the two might see differently (arithmetic, most casts, case mappings beyond ASCII) is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.sql import Translator, is_constant, like_pattern
+
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_MAPPED = (exp.Lower, exp.Upper)
+_MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ)
+_SEARCHES: dict[str, Callable[[pc.Expression, str], pc.Expression]] = {
+    "starts_with": pc.starts_with,
+    "prefix": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "suffix": pc.ends_with,
+    "contains": pc.match_substring,
+    "regexp_matches": pc.match_substring_regex,
+}
+_SEARCH_NODES: dict[type[exp.Expr], str] = {
+    exp.StartsWith: "starts_with",
+    exp.EndsWith: "ends_with",
+    exp.Contains: "contains",
+    exp.RegexpLike: "regexp_matches",
+}
+# As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
+# from a decimal to a float may end at a neighbour.
+_DIGITS = {32: 6, 64: 15}
+
+
+def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") -> pc.Expression:
+    """The Expression of a condition over ``schema``'s fields, with an engine's NaN and NULL.
+
+    ``like_escape`` is the character that escapes in LIKE where nothing says so: none in DuckDB, a
+    backslash in Spark. Raises ``PredicateError`` for whatever might mean something else to pyarrow.
+    """
+    try:
+        found = _Exact(schema, like_escape).condition(node)
+    except RecursionError as error:
+        raise PredicateError("the condition nests too deeply") from error
+    return checked_condition(found, schema)
+
+
+def checked_condition(condition: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """``condition``, tried on a row of NULLs. Some types are found not to compare only then.
+
+    Raises ``PredicateError``.
+    """
+    nulls = [pa.nulls(1, field.type) for field in schema]
+    try:
+        pa.Table.from_arrays(nulls, schema=schema).filter(condition)
+    except (pa.ArrowException, TypeError) as error:
+        raise PredicateError(f"cannot evaluate {condition}: {error}") from error
+    return condition
+
+
+class _Exact(Translator):
+    """Translates what is certain to mean the same."""
+
+    def __init__(self, schema: pa.Schema, like_escape: str) -> None:
+        super().__init__(schema)
+        self._like_escape = like_escape
+
+    def condition(self, node: exp.Expr) -> pc.Expression:
+        match node:
+            case exp.NullSafeEQ():
+                return self._same(node)
+            case exp.NullSafeNEQ():
+                return ~self._same(node)
+            case exp.Anonymous(this=str(name)) if len(node.expressions) == 2:
+                return self._search(name.lower(), *node.expressions)
+        if type(node) is exp.RegexpLike:
+            _refuse_unless_plainly_wanted(node)
+        if type(node) in _SEARCH_NODES and not node.args.get("flag"):
+            return self._search(_SEARCH_NODES[type(node)], node.this, node.expression)
+        return super().condition(node)
+
+    def _compare(
+        self, comparison: type[exp.Expr], left: exp.Expr, right: exp.Expr
+    ) -> pc.Expression:
+        if is_constant(left) and not is_constant(right):
+            return self._compare(_MIRRORED[comparison], right, left)
+        if not is_constant(right):
+            self._check_alike(left, right)
+            return super()._compare(comparison, left, right)
+        self._check(left, right, ordered=comparison in _ORDERED)
+        found = super()._compare(comparison, left, right)
+        if comparison in (exp.GT, exp.GTE) and pa.types.is_floating(self._kind(left)):
+            return found | pc.is_nan(self._value(left))
+        return found
+
+    def _in(self, node: exp.In) -> pc.Expression:
+        for member in node.expressions:
+            self._check(node.this, member, ordered=False)
+        if node.expressions and pa.types.is_floating(self._kind(node.this)):
+            # Membership tells −0.0 from +0.0, equality does not.
+            equal = (self._compare(exp.EQ, node.this, member) for member in node.expressions)
+            return functools.reduce(operator.or_, equal)
+        return super()._in(node)
+
+    def _same(self, node: exp.Expr) -> pc.Expression:
+        """IS NOT DISTINCT FROM a constant other than NULL."""
+        left, right = node.args["this"], node.args["expression"]
+        if is_constant(left) or not is_constant(right) or isinstance(right, exp.Null):
+            raise _refusal(node)
+        return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
+
+    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
+        pattern = self._pattern(node.expression, node.this)
+        value = self._text_value(node.this)
+        escaped = like_pattern(pattern, escape.name if escape else self._like_escape)
+        if isinstance(node, exp.ILike):
+            # pyarrow's own ignore_case folds more than ASCII's letters: ſ is an s to it.
+            if not pattern.isascii():
+                raise _refusal(node)
+            value, escaped = pc.utf8_lower(value), escaped.lower()
+        found = pc.match_like(value, escaped)
+        return ~found if node.args.get("negate") else found
+
+    def _search(self, name: str, subject: exp.Expr, wanted: exp.Expr) -> pc.Expression:
+        if name not in _SEARCHES:
+            raise PredicateError(f"{name} is not a function this understands")
+        text = self._pattern(wanted, subject)
+        return _SEARCHES[name](self._text_value(subject), text)
+
+    def _pattern(self, node: exp.Expr, subject: exp.Expr) -> str:
+        if not (isinstance(node, exp.Literal) and node.is_string):
+            raise _refusal(node)
+        if isinstance(subject, _MAPPED) and not node.this.isascii():
+            raise _refusal(subject)
+        return str(node.this)
+
+    def _value(self, node: exp.Expr) -> pc.Expression:
+        """A field, or a function of a field that both sides compute alike."""
+        match node:
+            case exp.Paren(this=inner):
+                return self._value(inner)
+            case exp.Column() | exp.Dot():
+                return super()._value(node)
+            case (
+                exp.Lower(this=exp.Column() | exp.Dot()) | exp.Upper(this=exp.Column() | exp.Dot())
+            ):
+                return super()._value(node)
+            case exp.Length(this=exp.Column() | exp.Dot() as inner) if self._is_text(inner):
+                return super()._value(node)
+        raise _refusal(node)
+
+    def _is_text(self, node: exp.Expr) -> bool:
+        kind = self._kind(node)
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+    def _kind(self, node: exp.Expr) -> pa.DataType:
+        """The type of a value; of a dictionary, its values'."""
+        if isinstance(node, exp.Length):
+            return pa.int32()
+        kind = self._type_of(node)
+        if kind is None:
+            raise _refusal(node)
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    def _check_alike(self, left: exp.Expr, right: exp.Expr) -> None:
+        """Raise unless two fields have one type that has no NaN."""
+        one, other = self._type_of(left), self._type_of(right)
+        simple = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
+        if one is None or one != other or not any(check(one) for check in simple):
+            raise _refusal(left)
+
+    def _check(self, subject: exp.Expr, constant: exp.Expr, *, ordered: bool) -> None:
+        """Raise unless ``subject`` compares with ``constant`` as it does in the engine."""
+        kind = self._kind(subject)
+        if not is_constant(constant) or not _fits(_bare(constant), kind):
+            raise _refusal(constant)
+        if isinstance(subject, _MAPPED) and (ordered or not constant.name.isascii()):
+            raise _refusal(subject)
+
+
+def _refuse_unless_plainly_wanted(node: exp.Expr) -> None:
+    """Raise where not matching might keep a row: ``~``, which has to match all of a text, parses
+    as ``regexp_matches``, which lets more through.
+    """
+    parent = node.parent
+    while isinstance(parent, exp.Condition):
+        if not isinstance(parent, exp.And | exp.Or | exp.Paren):
+            raise _refusal(node)
+        parent = parent.parent
+
+
+def _refusal(node: exp.Expr) -> PredicateError:
+    return PredicateError(f"{node.sql()!r} may mean something else to pyarrow")
+
+
+def _bare(constant: exp.Expr) -> exp.Expr:
+    while isinstance(constant, exp.Paren):
+        constant = constant.this
+    return constant
+
+
+def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
+    """Does ``constant`` beside a value of ``kind`` mean the same to every engine?"""
+    match constant:
+        case exp.Null():
+            return not pa.types.is_floating(kind)
+        case exp.Boolean():
+            return bool(pa.types.is_boolean(kind))
+        case exp.Cast(this=exp.Literal(is_string=True), to=target):
+            is_try = isinstance(constant, exp.TryCast)
+            return not is_try and target.this in _MOMENTS and _is_moment(kind)
+        case exp.Neg(this=exp.Literal(is_string=False) as number):
+            return _number_fits(f"-{number.this}", kind)
+        case exp.Literal(is_string=True, this=str(text)):
+            return _text_fits(text, kind)
+        case exp.Literal(this=str(number)):
+            return _number_fits(number, kind)
+    return False
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+
+
+def _text_fits(text: str, kind: pa.DataType) -> bool:
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return text.isascii() and "\\" not in text  # DuckDB reads \xAA as one byte
+    if pa.types.is_floating(kind):
+        try:
+            return not math.isnan(float(text)) and _float_fits(text, kind)
+        except ValueError:
+            return False
+    alike = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_time64)
+    return _is_moment(kind) or any(check(kind) for check in alike)
+
+
+def _number_fits(number: str, kind: pa.DataType) -> bool:
+    digits = number.lstrip("-").replace(".", "")
+    if pa.types.is_integer(kind):
+        low, high = _limits(kind)
+        return number.lstrip("-").isdigit() and low <= int(number) < high
+    if pa.types.is_decimal(kind):
+        return digits.isdigit() and len(digits) + kind.precision <= 38
+    return bool(pa.types.is_floating(kind)) and _float_fits(number, kind)
+
+
+def _limits(kind: pa.DataType) -> tuple[int, int]:
+    """Integers that compare with ``kind`` without a conversion that could fail."""
+    if kind == pa.uint64():
+        return 0, 2**64
+    return -(2**63), 2**63
+
+
+def _float_fits(number: str, kind: pa.DataType) -> bool:
+    digits = number.lstrip("-").replace(".", "")
+    return digits.isdigit() and len(digits) <= _DIGITS.get(kind.bit_width, 0)

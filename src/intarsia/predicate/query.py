@@ -1,0 +1,155 @@
+"""SQL queries over named tables → one scan an occurrence of a table, each with its own filter.
+
+The query stays as it was written, but for the names of tables: every occurrence gets a name of its
+own, under which the caller provides the rows its filter leaves. Conditions stay in the query, so a
+filter only saves work, and where it is not certain that a condition can go below whatever lies
+between (an outer join, a window, a LIMIT), it stays where it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.exact import exact_condition
+from intarsia.predicate.pushdown import columns_used, conditions_of
+
+_LIKE_ESCAPE = {"spark": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One occurrence of a table: rows of ``table`` for the query's table ``name``.
+
+    ``columns`` are all that the query may use. ``filter`` is TRUE for every row the query needs,
+    None where that may be any.
+    """
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    filter: pc.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that reads ``scans`` instead of tables."""
+
+    sql: str
+    scans: tuple[Scan, ...]
+
+
+def scans_of(query: str, schemas: Mapping[str, pa.Schema], dialect: str = "duckdb") -> Query:
+    """``query`` with each occurrence of a table replaced by a scan of its own.
+
+    ``dialect`` is sqlglot's name of the engine's SQL. Text beside a time zone is UTC, so the engine
+    has to see it so. Occurrences that are more than a name and an alias (PIVOT, TABLESAMPLE), and
+    all of a query that sqlglot cannot parse, keep the table's own name. Raises ``PredicateError``
+    for tables whose names differ by case only.
+    """
+    known = {name.lower(): name for name in schemas}
+    if len(known) < len(schemas):
+        raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
+    tree = _parse(query, dialect)
+    if tree is None:
+        return Query(query, ())
+    tables = _occurrences(tree, known, query)
+    fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
+    try:
+        wanted = conditions_of(tree, {key: schema.names for key, schema in fields.items()})
+    except RecursionError:
+        wanted = {}
+    prefix = _unused_prefix(query)
+    scans = []
+    for number, table in enumerate(tables):
+        schema = fields[id(table)]
+        found = _filter(wanted.get(id(table), ()), schema, _LIKE_ESCAPE.get(dialect, ""))
+        columns = tuple(columns_used(table, schema.names))
+        scans.append(Scan(f"{prefix}{number}", known[table.name.lower()], columns, found))
+    return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans))
+
+
+def _parse(query: str, dialect: str) -> exp.Query | None:
+    """The query's tree; None for whatever is no single query that sqlglot understands."""
+    try:
+        tree = sqlglot.parse_one(query, dialect=dialect)
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        return None
+    return tree if isinstance(tree, exp.Query) else None
+
+
+def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[exp.Table]:
+    """Mentions of the tables in ``known`` that can be renamed, as they follow in the text."""
+    shadowed = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    found = [
+        table
+        for table in tree.find_all(exp.Table)
+        if table.name.lower() in known
+        and table.name.lower() not in shadowed
+        and all(name in ("this", "alias") for name, value in table.args.items() if value)
+        and isinstance(table.this, exp.Identifier)
+        and not _names_a_column(table)
+        and _text_of(table, query).strip('"`').lower() == table.name.lower()
+    ]
+    return sorted(found, key=lambda table: _place(table)[0])
+
+
+def _names_a_column(table: exp.Table) -> bool:
+    """Is the table part of a subquery that, for want of an alias, a column is called by?"""
+    node: exp.Expr | None = table
+    while node is not None and node.parent is not None:
+        is_output = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
+        if is_output and not isinstance(node, exp.Alias):
+            return True
+        node = node.parent
+    return False
+
+
+def _place(table: exp.Table) -> tuple[int, int]:
+    """Where the table's name begins and ends in the query."""
+    meta = table.this.meta
+    return int(meta.get("start", 0)), int(meta.get("end", -1)) + 1
+
+
+def _text_of(table: exp.Table, query: str) -> str:
+    start, stop = _place(table)
+    return query[start:stop]
+
+
+def _renamed(query: str, tables: Iterable[exp.Table], names: Iterable[str]) -> str:
+    """The query with other names for tables, which keep what they were called as an alias."""
+    parts, end = [], 0
+    for table, name in zip(tables, names, strict=True):
+        start, stop = _place(table)
+        alias = "" if table.alias else f" AS {query[start:stop]}"
+        parts += [query[end:start], name, alias]
+        end = stop
+    return "".join([*parts, query[end:]])
+
+
+def _unused_prefix(query: str) -> str:
+    prefix = "intarsia_scan_"
+    while prefix in query.lower():
+        prefix += "_"
+    return prefix
+
+
+def _filter(
+    conditions: Iterable[exp.Expr], schema: pa.Schema, like_escape: str
+) -> pc.Expression | None:
+    """The conditions that can be evaluated by pyarrow, joined by AND."""
+    found = []
+    for condition in conditions:
+        try:
+            found.append(exact_condition(condition, schema, like_escape))
+        except PredicateError:
+            continue  # it stays with the engine
+    return functools.reduce(operator.and_, found) if found else None

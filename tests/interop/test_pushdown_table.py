@@ -1,0 +1,171 @@
+"""``docs/pushdown.md`` says what is found now, and what it says of meanings holds."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import re
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import datafusion
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+
+CHECKOUT = Path(__file__).parents[2]
+c = pl.col
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location(
+        "benchmarks_pushdown", CHECKOUT / "benchmarks/pushdown.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+def cells(table):
+    """Predicate and engine → yes or no, rows, bytes."""
+    header, _, *lines = (line.strip("| ").split(" | ") for line in table.strip().splitlines())
+    found = {}
+    for line in lines:
+        for engine, cell in zip(header[1:], line[1:], strict=True):
+            reached, rows, size = re.fullmatch(
+                r"(yes|no): ([\d,]+) rows, ([\d,]+) B", cell
+            ).groups()
+            found[line[0], engine] = reached, rows, int(size.replace(",", ""))
+    return found
+
+
+def test_the_table_says_what_is_found_now(benchmark, tmp_path):
+    text = (CHECKOUT / "docs/pushdown.md").read_text()
+    written = cells(text.split(benchmark.BEGIN)[1].split(benchmark.END)[0])
+    benchmark.write(tmp_path / "t.parquet")
+    found = cells(benchmark.table(tmp_path / "t.parquet"))
+    assert {key: cell[:2] for key, cell in found.items()} == {
+        key: cell[:2] for key, cell in written.items()
+    }
+    for key, (_, _, size) in found.items():
+        assert size == pytest.approx(written[key][2], rel=0.2), key
+
+
+def test_engines_agree_on_the_tables_answers(benchmark, tmp_path):
+    benchmark.write(tmp_path / "t.parquet")
+    for predicate in benchmark.PREDICATES:
+        answers = {
+            engine: benchmark.read(tmp_path / "t.parquet", engine, predicate).answer
+            for engine in benchmark.ENGINES
+        }
+        assert len(set(answers.values())) == 1, (predicate.sql, answers)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    def opened(**columns):
+        ia.write_table(pa.table(columns), tmp_path / "t.parquet")
+        return ia.dataset(tmp_path / "t.parquet")
+
+    return opened
+
+
+def by_sql(data, condition):
+    return ia.sql(f"SELECT row FROM t WHERE {condition}", t=data)["row"].to_pylist()
+
+
+def by_polars(data, predicate):
+    return ia.polars.scan(data).filter(predicate).collect()["row"].to_list()
+
+
+def by_pyarrow(data, condition):
+    plan = data.explain(["row"], condition, analyze=True)
+    return plan.read.rows.selected
+
+
+def test_nan(opened):
+    data = opened(row=[0, 1, 2], x=[NAN, 6.0, 1.0])
+    assert data.to_table(filter=pc.field("x") > 5)["row"].to_pylist() == [1]
+    assert by_sql(data, "x > 5") == by_polars(data, c("x") > 5) == [0, 1]
+    assert by_sql(data, "x = 'nan'") == by_polars(data, c("x") == NAN) == [0]
+    lazy = pl.scan_pyarrow_dataset(data).filter(c("x") > 5)
+    assert lazy.collect()["row"].to_list() == [1]
+    context = datafusion.SessionContext()
+    context.register_dataset("t", data)
+    assert context.sql("SELECT row FROM t WHERE x > 5").to_pydict() == {"row": [1]}
+    with duckdb.connect() as connection:
+        connection.register("t", data)
+        assert connection.sql("SELECT row FROM t WHERE x > 5").fetchall() == [(0,), (1,)]
+
+
+def test_negative_zero(opened):
+    data = opened(row=[0, 1], x=[-0.0, 0.0])
+    assert data.to_table(filter=pc.field("x").isin([0.0]))["row"].to_pylist() == [1]
+    assert by_sql(data, "x IN (0)") == by_polars(data, c("x").is_in([0.0])) == [0, 1]
+
+
+NOON = datetime.datetime(2020, 1, 2, 12, tzinfo=datetime.UTC)
+
+
+def test_text_without_a_zone_is_utc(opened):
+    data = opened(row=[0], moment=pa.array([NOON], pa.timestamp("us", "Europe/Paris")))
+    assert by_pyarrow(data, "moment = '2020-01-02 12:00:00'") == 1
+    assert by_sql(data, "moment = '2020-01-02 12:00:00'") == [0]
+    assert by_sql(data, "moment = '2020-01-02 13:00:00+01'") == [0]
+
+
+def test_zones_of_answers(opened):
+    kind = pa.timestamp("us", "Europe/Paris")
+    data = opened(row=[0], moment=pa.array([NOON], kind))
+    assert data.to_table(filter=pc.field("row") == 0).schema.field("moment").type == kind
+    answer = ia.sql("SELECT moment FROM t WHERE t.row = 0", t=data)
+    assert answer.schema.field("moment").type == pa.timestamp("us", "UTC")
+    assert answer["moment"].to_pylist() == [NOON]
+    assert ia.polars.scan(data).collect_schema()["moment"] == pl.Datetime("us", "Europe/Paris")
+
+
+def test_decimals(opened):
+    data = opened(row=[0, 1], m=pa.array([Decimal("1.10"), Decimal("1.11")], pa.decimal128(9, 2)))
+    assert by_pyarrow(data, "m < 1.105") == 1
+    assert by_sql(data, "m < 1.105") == by_polars(data, c("m") < Decimal("1.105")) == [0]
+
+
+def test_decimals_and_text(opened):
+    data = opened(row=[0, 1], m=pa.array([Decimal("1.10"), Decimal("1.11")], pa.decimal128(9, 2)))
+    with pytest.raises(ia.PredicateError):
+        data.explain(filter="m = '1.105'")
+    assert by_sql(data, "m = '1.105'") == [1]
+
+
+def test_a_date_is_its_midnight(opened):
+    data = opened(row=[0, 1], day=[datetime.date(2020, 1, 2), datetime.date(2020, 1, 3)])
+    noon = NOON.replace(tzinfo=None)
+    condition = "day < TIMESTAMP '2020-01-02 12:00:00'"
+    assert by_pyarrow(data, condition) == 1
+    assert by_sql(data, condition) == by_polars(data, c("day") < noon) == [0]
+
+
+def test_in_with_null(opened):
+    data = opened(row=[0, 1, 2], i=[1, 2, None])
+    assert by_pyarrow(data, "i IN (1, NULL)") == 1
+    assert by_sql(data, "i IN (1, NULL)") == by_polars(data, c("i").is_in([1, None])) == [0]
+    assert by_pyarrow(data, "i NOT IN (1, NULL)") == 0
+    assert by_sql(data, "i NOT IN (1, NULL)") == []
+
+
+def test_casts_of_constants(opened):
+    data = opened(row=[0, 1], i=[1, 2])
+    assert by_pyarrow(data, "i > 1.5") == by_pyarrow(data, "i = '2'") == 1
+    assert (
+        by_sql(data, "i > 1.5") == by_sql(data, "i = '2'") == by_polars(data, c("i") > 1.5) == [1]
+    )
+    with pytest.raises(pl.exceptions.PolarsError):
+        by_polars(data, c("i") == "2")

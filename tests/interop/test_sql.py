@@ -1,0 +1,511 @@
+"""``ia.sql`` answers as DuckDB does over the same tables in memory, and reads little."""
+
+from __future__ import annotations
+
+import sys
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.predicate.query import scans_of
+
+CONDITIONS = """
+i = 2
+2 < i
+i <> 2
+i = 1.5
+i > 1.5
+i = '2'
+i = NULL
+i IN (1, 2, NULL)
+i NOT IN (1, 2)
+i NOT IN (1, NULL)
+NOT (i IN (1, NULL))
+i IN (NULL)
+i BETWEEN 1 AND 3
+i NOT BETWEEN 1 AND 3
+i IS DISTINCT FROM 2
+i IS NOT DISTINCT FROM 2
+i IS NOT DISTINCT FROM NULL
+NOT (i IS NOT DISTINCT FROM 2)
+i / 2 = 1
+i // 2 = 1
+i % 2 = 1
+i + 1 > 3
+i8 = 300
+i8 + 100 < 200
+u > 9223372036854775807
+u = 18446744073709551615
+u > -1
+u IN (5, 2)
+i = u
+i = i8
+d > 5
+d >= 5
+5 < d
+d < 5
+d <= 5
+d = 0
+d = -0.0
+d <> 1.5
+NOT (d > 5)
+NOT (d < 5)
+d > 'nan'
+d = 'nan'
+d IN (0, 7)
+d NOT IN (0, 7)
+d IN (0, NULL)
+d BETWEEN 1 AND 8
+d NOT BETWEEN 1 AND 8
+d > 'inf'
+d IS DISTINCT FROM 7
+isnan(d)
+d = f
+d > f
+f = 0.1
+f > 0.1
+f <= 0.1
+f IN (0.1, 2.5)
+f = 0.1::FLOAT
+f > 1e0
+f = 16777217
+dec = 1.1
+dec < 1.105
+dec > 1.105
+dec = '1.105'
+dec IN (1.1, -3)
+dec > 1e0
+dec > 2
+dec = 1.10500000000000000000000000000000000000001
+s = 'axb'
+s > 'a'
+s < 'B'
+s = 5::VARCHAR
+s COLLATE NOCASE = 'AXB'
+s LIKE 'a_b'
+s LIKE 'a%'
+s LIKE '%b'
+s LIKE 'A%B'
+s LIKE '10\\%'
+s LIKE 'a\\_b'
+s LIKE 'a!_b' ESCAPE '!'
+s NOT LIKE 'a%'
+NOT (s NOT LIKE 'a%')
+s ILIKE 'A%'
+s ILIKE '%S%'
+s ILIKE '%i%'
+s NOT ILIKE '%s%'
+s ILIKE 'é%'
+s LIKE s
+s ~ 'a'
+NOT (s ~ 'a')
+s ~ 'a.b'
+regexp_matches(s, 'a.b')
+regexp_matches(s, 'A.B')
+NOT regexp_matches(s, 'a.b')
+regexp_matches(s, 'AX', 'i')
+starts_with(s, 'a')
+NOT starts_with(s, 'a')
+s ^@ 'a'
+prefix(s, 'a')
+suffix(s, 'b')
+ends_with(s, 'b')
+contains(s, 'x')
+NOT contains(s, '')
+contains(s, NULL)
+starts_with(lower(s), 'a')
+lower(s) = 'axb'
+upper(s) = 'AXB'
+lower(s) <> 'axb'
+lower(s) LIKE 'a%b'
+upper(s) = 'ÉSİSS'
+lower(s) > 'a'
+length(s) = 3
+length(l) = 2
+s || 'x' = 'axbx'
+coalesce(s, 'axb') = 'axb'
+coalesce(i, 0) = 0
+ls = 'x'
+ls IN ('x', 'y')
+ls ILIKE 'x'
+di = 'x'
+di > 'x'
+di IN ('x', 'y')
+di LIKE 'x%'
+lower(di) = 'x'
+bin = 'x'
+bin = '\\xFF'
+bin > 'x'
+b
+NOT b
+b = true
+b = 't'
+b IS TRUE
+b IS NOT TRUE
+b IS NOT FALSE
+(i > 2) IS NOT FALSE
+date = '2020-01-02'
+date > DATE '2020-01-02'
+date >= TIMESTAMP '2020-01-02 06:00:00'
+date BETWEEN '2020-01-02' AND '2020-01-03'
+date IN ('2020-01-02', NULL)
+date < ts
+date = '2020/01/02'
+date = '2020-1-2'
+time > '12:00:00.000003'
+time = '12:00:00.000003'
+ts > '2020-01-02'
+ts = '2020-01-02 12:00:00.000002'
+ts = '2020-01-02 14:00:00.000002+02:00'
+ts > DATE '2020-01-02'
+ts::DATE = '2020-01-02'
+CAST(ts AS DATE) IN (DATE '2020-01-02')
+date_trunc('day', ts) = '2020-01-02'
+ts_ms = '2020-01-02 12:00:00.0004'
+ts_ms < TIMESTAMP '2020-01-02 12:00:00.0004'
+ts_ns >= '2020-01-02 12:00:00.000002'
+ts_ns > '2020-01-02 12:00:00.0000015'
+tz > '2020-01-02 12:00:00'
+tz > '2020-01-02 12:00:00+02:00'
+tz > '2020-01-02 12:00:00 Europe/Paris'
+tz > TIMESTAMPTZ '2020-01-02 12:00:00+00:00'
+tz > DATE '2020-01-02'
+tz = ts
+paris > '2020-01-02 12:00:00'
+paris = '2020-01-02 12:00:00.000002+00'
+ts > TIMESTAMPTZ '2020-01-02 12:00:00+02:00'
+st.a = 2
+st."B c" = -2
+t.st.a > 2
+st.a IN (1, 2)
+st['a'] = 2
+st.a IS NULL
+st IS NULL
+t = 3
+t.t = 3
+list_contains(l, 2)
+array_contains(l, 2)
+2 = ANY(l)
+list_has_any(l, [1, 3])
+l = [1, 2]
+l[1] = 1
+len(list_filter(l, i -> i > 1)) > 0
+"Odd Name" = 3
+"odd name" = 3
+nothing IS NULL
+nothing = 1
+i = 1 OR i = 2 AND i = 3
+(i = 1 OR s LIKE 'a%') AND NOT b
+i = 1 OR list_contains(l, 2)
+NOT i = 1
+i IN (SELECT i FROM t WHERE s LIKE 'a%')
+i NOT IN (SELECT i FROM t)
+EXISTS (SELECT 1 FROM t AS o WHERE o.i = t.i AND o.s LIKE 'a%')
+TRUE
+FALSE
+""".strip().splitlines()
+
+QUERIES = """
+FROM t
+SELECT count(*) FROM t
+SELECT count(*) FROM T WHERE i > 1
+SELECT 1 FROM t WHERE d > 5
+SELECT i AS s FROM t WHERE s = 'axb'
+SELECT i + 1 AS j FROM t WHERE j > 3
+SELECT lower(s) AS i FROM t WHERE i = 2
+SELECT t FROM t WHERE i = 2
+SELECT t.* EXCLUDE (l) FROM t WHERE i = 2
+SELECT COLUMNS('i.*') FROM t WHERE i = 2
+SELECT x FROM t AS t(x) WHERE x > 3
+SELECT row FROM t AS o WHERE o.s LIKE 'a%'
+SELECT a.row, b.row FROM t a, t b WHERE a.i = b.i8 AND a.s LIKE 'a%' AND b.b
+SELECT a.row, b.row FROM t a JOIN t b ON a.i = b.i8 AND a.s LIKE 'a%' AND b.b WHERE b.i > 0
+SELECT a.row, b.row FROM t a LEFT JOIN t b ON a.i = b.i8 AND a.s LIKE 'a%' AND b.b
+SELECT a.row, b.row FROM t a LEFT JOIN t b ON a.i = b.i8 WHERE b.s IS NULL AND a.i > 0
+SELECT a.row, b.row FROM t a RIGHT JOIN t b ON a.i = b.i8 AND a.b AND b.b WHERE a.i IS NULL
+SELECT a.row, b.row FROM t a FULL JOIN t b ON a.i = b.i8 AND a.b AND b.b WHERE a.i IS NULL
+SELECT a.row, b.row FROM t a FULL JOIN t b USING (row) WHERE row = 3 AND a.i = 7
+SELECT a.row, c.row FROM t a LEFT JOIN t b USING (row) JOIN t c ON c.i = a.i AND b.s IS NULL
+SELECT a.row FROM t a SEMI JOIN t b ON a.i = b.i8 AND b.b AND a.b
+SELECT a.row FROM t a ANTI JOIN t b ON a.i = b.i8 AND b.b AND a.b
+SELECT a.row, b.row FROM t a POSITIONAL JOIN t b WHERE a.i > 1
+SELECT a.row, b.row FROM t a ASOF JOIN t b ON a.row >= b.row WHERE b.i > 1
+SELECT row FROM t NATURAL JOIN t AS o WHERE i = 2
+SELECT row, x FROM t, unnest([1, 2]) u(x) WHERE t.i = 2
+SELECT row, x FROM t, unnest(t.l) u(x) WHERE i > 0
+SELECT row, x FROM t, LATERAL (SELECT t.i + 1 AS x) WHERE i = 2
+SELECT a.row, x.n FROM t a, LATERAL (SELECT count(*) n FROM t b WHERE b.i = a.i AND b.b) x
+SELECT * FROM (SELECT row, i FROM t ORDER BY row LIMIT 3) WHERE i > 1
+SELECT * FROM (SELECT row, i FROM t ORDER BY row OFFSET 2) WHERE i > 1
+SELECT * FROM (SELECT row, i, row_number() OVER (ORDER BY row) AS n FROM t) WHERE i > 1
+SELECT * FROM (SELECT b, count(*) AS n FROM t GROUP BY b) WHERE b
+SELECT * FROM (SELECT b, count(*) AS n FROM t GROUP BY ALL) WHERE n > 2
+SELECT * FROM (SELECT DISTINCT ON (b) b, row FROM t ORDER BY b, row) WHERE row > 1
+SELECT * FROM (SELECT DISTINCT b FROM t) WHERE b
+SELECT * FROM (SELECT max(i) AS i FROM t) WHERE i > 1
+SELECT * FROM (SELECT row, s AS i, i AS s FROM t) WHERE i LIKE 'a%'
+SELECT * FROM (SELECT *, i + 1 AS j FROM t) WHERE j > 3 AND i > 1 AND row < 6
+SELECT * FROM (SELECT row, st AS q FROM t) WHERE q.a = 2
+SELECT * FROM (SELECT row, t.st.a AS q FROM t) WHERE q = 2
+SELECT * FROM (SELECT row, lower(s) AS m FROM t) AS d WHERE d.m LIKE 'a%'
+SELECT * FROM (SELECT row, i FROM t) AS d(i, row) WHERE i = 2
+SELECT * FROM (SELECT row, unnest(l) AS e FROM t) WHERE row > 2 AND e = 2
+SELECT * FROM (SELECT row, i FROM t UNION ALL SELECT row, i8 FROM t) WHERE i = 2
+SELECT row FROM t WHERE i = 2 UNION SELECT row FROM t WHERE s LIKE 'a%'
+SELECT row FROM t WHERE i > 1 EXCEPT SELECT row FROM t WHERE b
+SELECT row FROM t WHERE i > 1 INTERSECT SELECT row FROM t WHERE s = 'axb'
+SELECT b, count(*) FROM t WHERE i > 0 GROUP BY b HAVING count(*) > 1
+SELECT row, sum(i) OVER (PARTITION BY b) FROM t WHERE i < 10
+SELECT row FROM t WHERE i < 10 QUALIFY row_number() OVER (PARTITION BY b ORDER BY row) = 1
+WITH r AS (SELECT row, i FROM t WHERE b) SELECT * FROM r WHERE i > 0
+WITH r AS (SELECT row, i FROM t) SELECT * FROM r WHERE i > 0 AND row IN (SELECT row FROM r)
+WITH t AS (SELECT 1 AS i) SELECT * FROM t WHERE i = 2
+WITH r AS MATERIALIZED (SELECT * FROM t) SELECT r.row FROM r WHERE r.s LIKE 'a%'
+WITH r(x) AS (SELECT row FROM t) SELECT * FROM r WHERE x = 2
+WITH RECURSIVE r AS (SELECT 1::BIGINT AS n UNION ALL SELECT n + i8 FROM r, t WHERE i8 > 0 AND n < 9) FROM r
+SELECT row, (SELECT max(o.i) FROM t o WHERE o.b AND o.row < t.row) FROM t WHERE i > 0
+SELECT row FROM t WHERE i = (SELECT min(i) FROM t AS o WHERE o.i > 1)
+SELECT row FROM t WHERE EXISTS (SELECT 1 FROM t AS o WHERE t.b AND o.i = 2 AND s = 'axb')
+SELECT row FROM (t JOIN (SELECT i8 AS k FROM t WHERE b) AS o ON t.i = o.k) WHERE t.s LIKE 'a%'
+SELECT * FROM (VALUES (1), (2)) AS v(x) JOIN t ON t.i = v.x WHERE x = 2
+SELECT row FROM range(3) AS g(n) JOIN t ON t.i = g.n WHERE t.s LIKE 'a%'
+SELECT * FROM (PIVOT (SELECT b, i8 FROM t) ON b USING sum(i8))
+PIVOT t ON b USING count(*) GROUP BY i8
+SELECT * FROM t PIVOT (sum(i8) FOR b IN (true, false) GROUP BY row)
+UNPIVOT (SELECT row, i8, i FROM t) ON i8::BIGINT, i
+SELECT count(*) FROM t TABLESAMPLE 100% WHERE i > 1
+SUMMARIZE SELECT i FROM t
+DESCRIBE t
+SELECT "t"."i" FROM "t" /* t */ WHERE "t"."i" = 2 -- FROM t
+SELECT 'FROM t' AS é, i FROM t WHERE s = 'Éſİß'
+SELECT row FROM tt: t WHERE tt.i = 2
+SELECT row FROM memory.t WHERE i = 2
+SELECT row FROM t WHERE random() < 2 AND i = 2
+SELECT 1
+SELECT sum(i8) FILTER (WHERE i > 1) FROM t WHERE b
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, awkward: pa.Table) -> ia.Dataset:
+    path = tmp_path_factory.mktemp("sql") / "t.parquet"
+    ia.write_table(awkward, path, max_rows_per_page=2, write_batch_size=2, row_group_size=4)
+    return ia.dataset(path)
+
+
+@pytest.fixture(scope="module")
+def memory(awkward):
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("t", awkward)
+        yield connection
+
+
+def canonical(table: pa.Table) -> list[str]:
+    """Rows in any order, NaN equal to itself."""
+    return sorted(map(str, table.to_pylist()))
+
+
+def agrees(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """The same answer; or the same error, as to its kind. True where there is an answer."""
+    try:
+        expected = memory.sql(query).to_arrow_table()
+    except duckdb.Error as error:
+        with pytest.raises(type(error)):
+            ia.sql(query, t=data)
+        return False
+    found = ia.sql(query, t=data)
+    assert found.schema.names == expected.schema.names
+    assert canonical(found) == canonical(expected)
+    return True
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_gives_duckdbs_answer(data, memory, condition):
+    agrees(data, memory, f"SELECT row FROM t WHERE {condition}")
+    agrees(data, memory, f"SELECT row FROM t WHERE NOT ({condition})")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_gives_duckdbs_answer(data, memory, query):
+    agrees(data, memory, query)
+
+
+def filters_of(query: str, data: ia.Dataset) -> list[str | None]:
+    scans = scans_of(query, {"t": data.schema}).scans
+    return [None if scan.filter is None else str(scan.filter) for scan in scans]
+
+
+PUSHED = {
+    "s LIKE 'a%'": "match_like",
+    "s ILIKE 'a%'": "utf8_lower",
+    "s ^@ 'a'": "starts_with",
+    "contains(s, 'a')": "match_substring",
+    "regexp_matches(s, 'a')": "match_substring_regex",
+    "lower(s) = 'a'": "utf8_lower",
+    "length(s) = 3": "utf8_length",
+    "d > 5": "is_nan",
+    "i IS NOT DISTINCT FROM 2": "coalesce",
+    "i IN (1, NULL)": "is_in",
+    "st.a = 2": "FieldRef.Nested",
+    "dec = 1.1": "1.1",
+    "tz > '2020-01-02 12:00:00'": "tz >",
+    "di LIKE 'x%'": "match_like",
+}
+KEPT = """
+i + 1 > 3
+s COLLATE NOCASE = 'a'
+d = 'nan'
+dec = '1.105'
+dec > 1e0
+f > 1e0
+u > -1
+lower(s) > 'a'
+upper(s) = 'É'
+s ILIKE 'é'
+NOT (s ~ 'a')
+regexp_matches(s, 'A', 'i')
+list_contains(l, 2)
+2 = ANY(l)
+coalesce(i, 0) = 0
+ts::DATE = '2020-01-02'
+bin = '\\xFF'
+i = u
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(("condition", "what"), PUSHED.items(), ids=PUSHED)
+def test_a_condition_reaches_the_scan(data, condition, what):
+    (found,) = filters_of(f"SELECT row FROM t WHERE {condition}", data)
+    assert found is not None
+    assert what in found
+
+
+@pytest.mark.parametrize("condition", KEPT)
+def test_a_condition_that_may_mean_something_else_stays(data, condition):
+    assert filters_of(f"SELECT row FROM t WHERE {condition}", data) == [None]
+
+
+def test_each_occurrence_has_its_own_filter(data):
+    query = """
+        WITH r AS (SELECT row, lower(s) AS m FROM t)
+        SELECT * FROM t x JOIN t y ON x.i = y.i8 AND y.b LEFT JOIN r ON r.row = x.row AND x.i = 3
+        WHERE x.i > 1 AND r.m = 'x' AND EXISTS (SELECT 1 FROM t WHERE i = 4 AND x.b)
+    """
+    assert filters_of(query, data) == [None, "(i > 1)", "b", "(i == 4)"]
+
+
+def test_through_subqueries_and_common_table_expressions(data):
+    query = """
+        WITH r AS (SELECT row, lower(s) AS m, st FROM t WHERE b)
+        SELECT * FROM (SELECT *, m AS n FROM r) WHERE n = 'x' AND st.a = 1 AND row > 2
+    """
+    (found,) = filters_of(query, data)
+    for part in ("and b", "utf8_lower(s)", "FieldRef.Name(a)", "row > 2"):
+        assert part in found
+
+
+def test_the_query_is_otherwise_as_it_was_written(data):
+    query = 'SELECT \'FROM t\' AS é, "T".i -- t\nFROM "T", t AS u'
+    found = scans_of(query, {"t": data.schema})
+    one, two = (scan.name for scan in found.scans)
+    assert found.sql == query.replace('FROM "T"', f'FROM {one} AS "T"').replace(
+        "t AS u", f"{two} AS u"
+    )
+
+
+def test_columns_that_may_be_used(data):
+    query = "SELECT x.row, count(*) FROM t x JOIN t y USING (i) WHERE y.st.a = 1 GROUP BY ALL"
+    one, two = scans_of(query, {"t": data.schema}).scans
+    assert one.columns == ("row", "i")
+    assert two.columns == ("i", "st")
+    (all_,) = scans_of("SELECT t FROM t AS o(t)", {"t": data.schema}).scans
+    assert all_.columns == tuple(data.schema.names)
+
+
+def test_sql_that_is_not_one_query_runs_as_it_is(data):
+    assert scans_of("SELECT 1; SELECT 2", {"t": data.schema}).scans == ()
+    assert ia.sql("CREATE TABLE x AS SELECT * FROM t; SELECT count(*) AS n FROM x", t=data)[
+        "n"
+    ].to_pylist() == [8]
+    assert ia.sql("").num_columns == 0
+
+
+def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
+    found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
+    assert found.to_pydict() == {"row": [1]}
+
+
+def test_without_duckdb_the_extra_is_named(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ia.MissingDependencyError, match=r"intarsia\[sql\]"):
+        ia.sql("SELECT 1")
+
+
+def test_names_that_differ_by_case_only_are_refused(data):
+    with pytest.raises(ia.PredicateError, match="case"):
+        ia.sql("SELECT 1", a=data, A=data)
+
+
+def test_columns_that_differ_by_case_only_take_no_filter(tmp_path):
+    ia.write_table(pa.table({"a": [1, 2], "A": [3, 4]}), tmp_path / "x.parquet")
+    data = ia.dataset(tmp_path)
+    assert filters_of("SELECT * FROM t WHERE a = 2", data) == [None]
+    assert ia.sql("SELECT * FROM t WHERE a = 2", t=data).num_rows == 1
+
+
+def test_case_mappings_beyond_ascii_stay_beyond_ascii():
+    """Where DuckDB's and pyarrow's differ, neither gives an ASCII letter: constants of ASCII are
+    safe.
+    """
+    codes = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    with duckdb.connect() as connection:
+        characters = pa.table({"c": [chr(code) for code in codes], "code": codes})
+        connection.register("characters", characters)
+        query = "SELECT c, lower(c) AS lower, upper(c) AS upper FROM characters ORDER BY code"
+        found = connection.sql(query).to_arrow_table()
+    for name, function in {"lower": pc.utf8_lower, "upper": pc.utf8_upper}.items():
+        ours = function(found["c"])
+        differing = pc.not_equal(ours, found[name])
+        assert pc.sum(differing).as_py() < 200
+        for side in (ours, found[name]):
+            texts = side.filter(differing)
+            assert not pc.any(pc.string_is_ascii(texts)).as_py()
+            assert pc.all(pc.equal(pc.utf8_length(texts), 1)).as_py()
+
+
+ATOMS = st.sampled_from([c for c in CONDITIONS if "SELECT" not in c and "t.t" not in c])
+WHERES = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        inner.map("NOT ({})".format),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: "({}) {} ({})".format(*parts)
+        ),
+        inner.map("({}) IS NOT TRUE".format),
+    ),
+    max_leaves=4,
+)
+JOINS = st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"])
+SHAPES = st.sampled_from(
+    [
+        "SELECT row FROM t WHERE {where}",
+        "SELECT row FROM (SELECT * FROM t WHERE {on}) AS t WHERE {where}",
+        "WITH r AS (SELECT * FROM t WHERE {on}) SELECT row FROM r AS t WHERE {where}",
+        "SELECT row FROM (SELECT * FROM t ORDER BY row LIMIT 4) AS t WHERE {where}",
+        "SELECT t.row FROM t {join} (SELECT row AS k FROM t WHERE {on}) AS o ON t.i8 = o.k WHERE {where}",
+        "SELECT t.row FROM t {join} (SELECT row AS k, i8 AS k8 FROM t) AS o ON t.i8 = k AND ({on}) WHERE {where}",
+        "SELECT b, count(*) FROM t WHERE {where} GROUP BY b",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SHAPES, JOINS, WHERES, WHERES)
+def test_any_query_gives_duckdbs_answer(data, memory, shape, join, where, on):
+    agrees(data, memory, shape.format(join=join, where=where, on=on))
