@@ -13,7 +13,6 @@ children of one name are told apart. Pure: arrays in, arrays out.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -70,7 +69,6 @@ def _stored(field: pa.Field) -> pa.Field:
     return field.with_type(as_storage(field.type))
 
 
-@functools.lru_cache(maxsize=1024)
 def num_leaves(type_: pa.DataType) -> int:
     """How many columns of a Parquet file hold values of this type."""
     if isinstance(type_, pa.BaseExtensionType):
@@ -213,9 +211,14 @@ def _merge_fixed_size_lists(full: pa.DataType, first: int, parts: Sequence[_Leav
 
 def _without_views(part: _Leaves) -> _Leaves:
     """The same lists one after the other, as list views need not be."""
-    type_ = part.values.type
-    kind = pa.large_list if pa.types.is_large_list_view(type_) else pa.list_
-    return _Leaves(part.leaves, part.values.cast(kind(type_.value_field)))
+    views = part.values
+    mask = views.is_null()
+    sizes = np.where(mask.to_numpy(zero_copy_only=False), 0, views.sizes.to_numpy())
+    ends = np.cumsum(sizes, dtype=sizes.dtype)
+    rows = np.arange(sizes.sum()) + np.repeat(views.offsets.to_numpy() - (ends - sizes), sizes)
+    kind = pa.LargeListArray if pa.types.is_large_list_view(views.type) else pa.ListArray
+    offsets = pa.array(np.concatenate(([0], ends), dtype=sizes.dtype))
+    return _Leaves(part.leaves, kind.from_arrays(offsets, views.values.take(rows), mask=mask))
 
 
 def _as_views(full: pa.DataType, lists: pa.Array) -> pa.Array:

@@ -27,7 +27,14 @@ from intarsia.read.folders import folder_constants, folder_of, hive_partitioning
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
-from intarsia.read.scan import Filter, Request, check_is_expression, roots_of, scan_file
+from intarsia.read.scan import (
+    Filter,
+    Request,
+    check_is_expression,
+    roots_of,
+    scan_file,
+    without_rows,
+)
 from intarsia.read.stream import Stream
 from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
 
@@ -313,7 +320,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         def project(table: pa.Table) -> pa.Table:
             return pads.dataset(table).to_table(columns=columns)
 
-        schema = project(request.output.empty_table()).schema
+        schema = project(without_rows(request.output)).schema
         tables = (project(table) for table in self._tables(request))
         return schema, (batch for table in tables for batch in table.to_batches())
 

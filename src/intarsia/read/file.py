@@ -19,7 +19,7 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.rows import PageIndexMistrust, read_rows
-from intarsia.read.scan import Filter, Request, scan_file, without_columns
+from intarsia.read.scan import Filter, Request, scan_file, without_columns, without_rows
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
 
@@ -140,7 +140,7 @@ class ParquetFile:
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables(tables) if tables else request.output.empty_table()
+        return pa.concat_tables(tables) if tables else without_rows(request.output)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""

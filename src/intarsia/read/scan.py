@@ -158,7 +158,7 @@ def _scan_unit(
     matching = RowRanges.from_rows(found.column(numbers).to_numpy())
     rest = [name for name in request.all_columns if name not in request.filter_columns]
     if not matching:
-        return request.output.empty_table()
+        return without_rows(request.output)
     other = read_columns(file, request.schema, rest, constants, matching)
     parts = [other.column(name) if name in rest else found.column(name) for name in request.columns]
     if not parts:
@@ -210,6 +210,11 @@ def _typed(
 def without_columns(num_rows: int) -> pa.Table:
     """A table that has rows and no columns, as counting needs it."""
     return pa.table({_ROW: pa.nulls(num_rows)}).select([])
+
+
+def without_rows(schema: pa.Schema) -> pa.Table:
+    """A table of no rows; ``Schema.empty_table`` knows no extensions within structs or lists."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _units(file: OpenedFile, rows: RowRanges, request: Request) -> Iterator[RowRanges]:
