@@ -232,10 +232,12 @@ def _as_views(full: pa.DataType, lists: pa.Array) -> pa.Array:
 
 def _nulls(parts: Sequence[_Leaves]) -> pa.Array | None:
     """Which of the values are NULL, if any. Raises ``FormatError`` where parts differ in that."""
-    counts = {part.values.null_count for part in parts}
-    if len(counts) > 1:
+    if not any(part.values.null_count for part in parts):
+        return None
+    nulls = parts[0].values.is_null()
+    if not all(part.values.is_null().equals(nulls) for part in parts[1:]):
         raise FormatError("leaves of one group differ in its NULLs")
-    return parts[0].values.is_null() if counts != {0} else None
+    return nulls
 
 
 def _is_list_view(type_: pa.DataType) -> bool:

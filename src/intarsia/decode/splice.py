@@ -191,7 +191,8 @@ def decode_root(
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
     """Is the file sound, as far as this tells, and pyarrow not up to it?"""
-    return isinstance(error, pa.ArrowNotImplementedError) or "too deeply nested" in str(error)
+    known = ("too deeply nested", "Due to column pruning")
+    return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in known)
 
 
 def leaf_values(values: pa.ChunkedArray) -> pa.Array:

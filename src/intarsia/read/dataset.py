@@ -27,6 +27,7 @@ from intarsia.read.folders import folder_constants, folder_of, hive_partitioning
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
+from intarsia.read.projection import pruned_to_fields
 from intarsia.read.scan import (
     Filter,
     Request,
@@ -310,12 +311,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self, columns: dict[str, pc.Expression], filter_: pc.Expression
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
         """Computed columns: by pyarrow, over the columns they need."""
-        needed: dict[str, None] = {}
+        needed: set[tuple[str, ...]] = set()
         for expression in columns.values():
             paths = field_paths(read_expression(expression))
-            found = self.schema.names if paths is None else sorted(path[0] for path in paths)
-            needed.update(dict.fromkeys(found))
-        request = self._request(list(needed) or self.schema.names[:1], filter_)
+            needed |= {(name,) for name in self.schema.names} if paths is None else paths
+        names = list(dict.fromkeys(path[0] for path in sorted(needed)))
+        request = self._request(names or self.schema.names[:1], filter_)
+        request = replace(request, pruned=pruned_to_fields(self.schema, needed))
 
         def project(table: pa.Table) -> pa.Table:
             return pads.dataset(table).to_table(columns=columns)

@@ -234,7 +234,8 @@ def _checked_values(
     for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
         found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
         if num_rows_found != count:
-            reason = f"page {number} of those read has {num_rows_found} rows, not {count}"
+            has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
+            reason = f"page {number} of those read {has}, where {count} were due"
             file.distrust_page_index(group, leaf, reason)
             raise PageIndexMistrust
         values += found

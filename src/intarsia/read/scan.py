@@ -7,7 +7,7 @@ only then are the other columns read, and only at the rows that matched.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from intarsia.predicate.pruning import Maybe, Pruning, pruning_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, plan_rows
+from intarsia.read.projection import Projection, pruned_to_fields
 from intarsia.read.rows import PageIndexMistrust, groups_of, read_rows
 
 UNIT_ROWS = 1024 * 1024
@@ -33,6 +34,8 @@ class Filter:
     expression: pc.Expression
     pruning: Pruning
     columns: tuple[str, ...] | None
+    pruned: Projection = field(default_factory=dict)
+    """Those of its columns that it needs in part only."""
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -49,7 +52,8 @@ class Filter:
         nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
         names = [field.name for field in fields] or [_ROW]
         evaluate(expression, pa.table(nulls, names))
-        return cls(expression, pruning_of(node), columns)
+        pruned = pruned_to_fields(schema, paths or ())
+        return cls(expression, pruning_of(node), columns, pruned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,12 @@ class Request:
     schema: pa.Schema
     columns: tuple[str, ...]
     filter: Filter | None = None
+    pruned: Projection = field(default_factory=dict)
+    """Output columns that are wanted in part only."""
 
     @property
     def output(self) -> pa.Schema:
-        return pa.schema([self.schema.field(name) for name in self.columns])
+        return _schema_of(self.schema, self.columns, self.pruned)
 
     @property
     def filter_columns(self) -> tuple[str, ...]:
@@ -103,10 +109,17 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
         raise PredicateError(f"cannot evaluate {expression}: {error}") from error
 
 
-def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
-    """Those of ``columns`` that the file has."""
+def roots_of(
+    file: OpenedFile, columns: Sequence[str], pruned: Projection | None = None
+) -> list[Root]:
+    """Those of ``columns`` that the file has, with the leaves that are wanted of them."""
+    part = pruned or {}
     roots = (file.schema.root(name) for name in columns)
-    return [root for root in roots if root is not None]
+    return [
+        part[root.name].root_in(file.schema, root) if root.name in part else root
+        for root in roots
+        if root is not None
+    ]
 
 
 def scan_file(
@@ -148,18 +161,20 @@ def _scan_unit(
     file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
 ) -> pa.Table:
     if request.filter is None:
-        return read_columns(file, request.schema, request.columns, constants, rows)
-    found = read_columns(file, request.schema, request.filter_columns, constants, rows)
+        return read_columns(file, request.schema, request.columns, constants, rows, request.pruned)
+    have = request.filter.pruned
+    found = read_columns(file, request.schema, request.filter_columns, constants, rows, have)
     numbers = _ROW
     while numbers in found.column_names:
         numbers += "_"
     found = found.append_column(numbers, pa.array(rows.rows()))
     found = evaluate(request.filter.expression, found)
     matching = RowRanges.from_rows(found.column(numbers).to_numpy())
-    rest = [name for name in request.all_columns if name not in request.filter_columns]
+    kept = {n for n in request.filter_columns if have.get(n) == request.pruned.get(n)}
+    rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
     if not matching:
         return without_rows(request.output)
-    other = read_columns(file, request.schema, rest, constants, matching)
+    other = read_columns(file, request.schema, rest, constants, matching, request.pruned)
     parts = [other.column(name) if name in rest else found.column(name) for name in request.columns]
     if not parts:
         return without_columns(matching.num_rows)
@@ -172,18 +187,25 @@ def read_columns(
     columns: Sequence[str],
     constants: Constants,
     rows: RowRanges,
+    pruned: Projection,
 ) -> pa.Table:
-    """``columns`` of ``file`` at ``rows``, in the types of ``schema``."""
+    """``columns`` of ``file`` at ``rows``, in the types of ``schema``, some of them ``pruned``."""
     wanted = [name for name in columns if name not in constants]
-    roots = roots_of(file, wanted)
+    roots = roots_of(file, wanted, pruned)
+    output = _schema_of(schema, columns, pruned)
     decoded = dict(zip((root.name for root in roots), read_rows(file, roots, rows), strict=True))
     arrays = [
-        _typed(file, schema.field(name), decoded.get(name), constants.get(name), rows.num_rows)
-        for name in columns
+        _typed(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
+        for field in output
     ]
     if not arrays:
         return without_columns(rows.num_rows)
-    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
+    return pa.Table.from_arrays(arrays, schema=output)
+
+
+def _schema_of(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
+    fields = [schema.field(name) for name in columns]
+    return pa.schema([f.with_type(pruned[f.name].type) if f.name in pruned else f for f in fields])
 
 
 def _typed(
@@ -242,7 +264,5 @@ def _is_paged(file: OpenedFile, group: int, request: Request) -> bool:
     if num_rows <= UNIT_ROWS:
         return False
     leaves = [leaf for root in roots_of(file, request.all_columns) for leaf in root.leaves]
-    if not all(file.schema.leaves[leaf].is_flat for leaf in leaves):
-        return False
     file.load_page_indexes([(group, leaf) for leaf in leaves], [])
     return all(file.offset_index(group, leaf) is not None for leaf in leaves)
