@@ -1,14 +1,30 @@
 """Page indexes of nested leaves that their pages belie: noticed, and the answer is the same."""
 
+import struct
+import warnings
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, SchemaTemplates, splice
 from intarsia.format.compact import list_span, replace_fields, spans
 from intarsia.format.footer import read_footer
-from intarsia.format.metadata import OffsetIndexStruct, PageLocation
+from intarsia.format.metadata import (
+    ColumnMetaData,
+    DataPageHeader,
+    Encoding,
+    FileMetaData,
+    OffsetIndexStruct,
+    PageHeader,
+    PageLocation,
+    SchemaElement,
+)
+from intarsia.format.page_index import OffsetIndex
+from intarsia.format.schema import read_schema
 from intarsia.format.thrift import decode, encode
 from intarsia.ranges import RowRanges
 from intarsia.source import BufferSource
@@ -98,12 +114,65 @@ def test_leaves_shifted_alike_are_noticed_by_their_lists(stored, table):
     assert found.equals(table.select(["s"]).slice(4501, 3))
 
 
-def test_pages_that_begin_within_a_row_are_not_taken(table):
-    """A page index that says so of pages that a writer cut within a row."""
-    values = pa.array([list(range(100))] * 300, pa.list_(pa.int32()))
-    sink = pa.BufferOutputStream()
-    options = {"data_page_size": 1000, "write_batch_size": 150, "use_dictionary": False}
-    pq.write_table(pa.table({"l": values}), sink, data_page_version="1.0", **options)
-    file = ia.ParquetFile(BufferSource(sink.getvalue().to_pybytes()))
-    rows = RowRanges.of((7, 8))
-    assert file.read(rows=rows).column("l").to_pylist() == [list(range(100))]
+def page_of(repetition, values):
+    """A V1 page of a REPEATED INT32 column."""
+    packed = np.packbits(repetition, bitorder="little").tobytes()
+    levels = bytes([len(packed) << 1 | 1]) + packed, bytes([len(values) << 1, 1])
+    body = b"".join(struct.pack("<I", len(part)) + part for part in levels)
+    body += np.array(values, "<i4").tobytes()
+    v1 = DataPageHeader(
+        num_values=len(values),
+        encoding=Encoding.PLAIN,
+        definition_level_encoding=Encoding.RLE,
+        repetition_level_encoding=Encoding.RLE,
+    )
+    size = len(body)
+    header = PageHeader(
+        type=0, uncompressed_page_size=size, compressed_page_size=size, data_page_header=v1
+    )
+    return encode(header) + body
+
+
+def with_split_rows():
+    """Twelve rows of three numbers each, in pages of eight numbers, and an index of these pages."""
+    elements = [
+        SchemaElement(name="root", num_children=1),
+        SchemaElement(name="l", type=1, repetition_type=2),
+    ]
+    footer = FileMetaData(version=1, schema=elements, num_rows=12, row_groups=[])
+    templates = SchemaTemplates(footer, encode(footer))
+    levels, values = [0, 1, 1] * 12, list(range(36))
+    pages = [page_of(levels[at : at + 8], values[at : at + 8]) for at in range(0, 36, 8)]
+    size = sum(map(len, pages))
+    metadata = ColumnMetaData(
+        type=1,
+        encodings=[0, 3],
+        path_in_schema=["l"],
+        codec=0,
+        num_values=36,
+        total_uncompressed_size=size,
+        total_compressed_size=size,
+        data_page_offset=4,
+    )
+    chunk = ChunkBytes(metadata, None, [memoryview(page) for page in pages], 36)
+    template = templates.logical(read_schema(elements).roots[0])
+    file = ia.ParquetFile(BufferSource(splice(template, [RowGroupBytes(12, [chunk])])))
+    sizes = np.array([len(page) for page in pages])
+    rows = np.cumsum([0, *(levels[at : at + 8].count(0) for at in range(0, 32, 8))])
+    file._opened._offset_indexes[0, 0] = OffsetIndex(4 + np.cumsum(sizes) - sizes, sizes, rows)
+    return file
+
+
+@pytest.mark.parametrize("row", range(12))
+def test_rows_that_go_on_in_the_next_page_are_whole(row):
+    file = with_split_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        found = file.read(rows=RowRanges.of((row, row + 1)))
+    assert found.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
+
+
+def test_an_index_of_such_pages_is_dropped_when_they_are_read():
+    file = with_split_rows()
+    with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+        file.read(rows=RowRanges.of((2, 3)))

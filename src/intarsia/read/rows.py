@@ -85,7 +85,12 @@ def _select_root(file: OpenedFile, root: Root, wanted: Mapping[int, RowRanges]) 
             if rows.num_rows == count:
                 selections.append(whole_chunk(chunk, count))
             else:
-                selections.append(select_pages(chunk, file.offset_index(group, leaf), count, rows))
+                index = file.offset_index(group, leaf)
+                if file.schema.leaves[leaf].max_repetition_level:
+                    # A page's last row may go on in the next page: only that page can tell.
+                    selections.append(select_pages(chunk, index, count, rows | rows.shift(1)))
+                else:
+                    selections.append(select_pages(chunk, index, count, rows))
         selected.append((group, tuple(selections)))
     return ColumnRead(root, tuple(selected))
 
