@@ -12,7 +12,7 @@ from intarsia.decode.merge import Part, merge
 from intarsia.decode.page_body import num_rows
 from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import PageType
+from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header
 from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Leaf, Root
@@ -141,9 +141,10 @@ def _fetched(
             pages = [next(parts) for _ in selection.parts]
             if dictionary is not None:
                 _check_dictionary(file, group, leaf, dictionary)
-            count = _checked_values(file, group, leaf, selection, pages)
+            chunk = file.chunk(group, leaf)
+            count = _checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
-            chunks.append(ChunkBytes(file.chunk(group, leaf), dictionary, pages, count))
+            chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
     return groups
 
@@ -217,6 +218,7 @@ def _checked_values(
     file: OpenedFile,
     group: int,
     leaf: int,
+    chunk: ColumnMetaData,
     selection: ChunkSelection,
     pages: Sequence[memoryview],
 ) -> int:
@@ -224,7 +226,6 @@ def _checked_values(
 
     A page index that is off by rows would give wrong answers: every page is asked how many it has.
     """
-    chunk = file.chunk(group, leaf)
     index = file.known_offset_index(group, leaf)
     if index is None or not len(index):
         return chunk.num_values
