@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.ranges import RowRanges
 from intarsia.source import BufferSource
 
 ROWS = 40_000
@@ -170,3 +171,50 @@ def test_pages_read_are_few_of_many(stored, tmp_path):
 def test_decoding_is_pyarrows_whole_read_where_no_page_is_skipped(stored):
     file, _ = opened(stored, tail_bytes=65_536)
     assert file.read().equals(pq.read_table(pa.BufferReader(stored)))
+
+
+@pytest.fixture(scope="module")
+def nested():
+    """Leaves whose pages begin at different rows: ``a`` takes 8 bytes a row, ``b`` some 100."""
+    kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    values = [{"a": i, "b": ["x" * 50, f"{i:050d}"]} for i in range(ROWS)]
+    table = pa.table({"n": range(ROWS), "s": pa.array(values, kind)})
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        write_page_index=True,
+        data_page_size=20_000,
+        write_batch_size=100,
+        use_dictionary=False,
+        compression="none",
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_nested_column_reads_the_pages_of_each_leaf_that_hold_the_rows(nested):
+    file, log = opened(nested, tail_bytes=512)
+    rows = RowRanges.of((10_000, 10_010))
+    found = file.read(["s"], rows)
+    assert found.column("s").to_pylist() == [
+        {"a": i, "b": ["x" * 50, f"{i:050d}"]} for i in range(10_000, 10_010)
+    ]
+    assert log.calls == [
+        ["offset index s.a/0", "offset index s.b.list.element/0"],
+        ["s.a/0", "s.b.list.element/0"],
+    ]
+    assert file._opened.pages_read == 2
+
+
+def test_a_path_reads_its_leaves_alone(nested):
+    file, log = opened(nested, tail_bytes=512)
+    assert file.read(["s.a"], RowRanges.of((5, 6))).to_pylist() == [{"s": {"a": 5}}]
+    assert log.calls == [["offset index s.a/0"], ["s.a/0"]]
+
+
+def test_a_filter_on_a_field_reads_that_leaf_then_the_others_where_it_matches(nested):
+    file, log = opened(nested, tail_bytes=512)
+    found = file.read(["s.b", "n"], filter=pc.field("s", "a") == 31_000)
+    assert found.column("n").to_pylist() == [31_000]
+    pages = [[name for name in call if "/" in name and " " not in name] for call in log.calls]
+    assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]

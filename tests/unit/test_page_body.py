@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.decode.page_body import check_size, decompress, page_levels
+from intarsia.decode.page_body import check_size, decompress, num_rows, page_levels
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.metadata import (
     CompressionCodec,
@@ -250,6 +250,21 @@ def test_each_kind_of_level_of_a_v1_page_has_its_own_encoding(body, repetition, 
     assert found.definition.tolist() == [1, 1, 1, 1]
     with pytest.raises(FormatError):
         page_levels(header, memoryview(body[:-1]), leaf, 0)
+
+
+def test_the_rows_of_a_page_are_the_levels_that_begin_one():
+    (leaf,) = leaves([("x", 2)])
+    v1, v2 = b"\x02\0\0\0\x03\x0a" + b"\x02\0\0\0\x08\x01", b"\x03\x0a" + b"\x08\x01"
+    assert num_rows(v1_header(v1), memoryview(v1), leaf, 0) == 2
+    assert num_rows(v2_header(v2, 2, 2), memoryview(v2), leaf, 0) == 2  # its header claims four
+
+
+def test_a_page_that_begins_within_a_row_has_no_rows_to_count():
+    (leaf,) = leaves([("x", 2)])
+    v1, v2 = b"\x02\0\0\0\x03\x05" + b"\x02\0\0\0\x08\x01", b"\x03\x05" + b"\x08\x01"
+    for header, body in ((v1_header(v1), v1), (v2_header(v2, 2, 2), v2)):
+        with pytest.raises(FormatError, match="begins within a row"):
+            num_rows(header, memoryview(body), leaf, 0)
 
 
 @pytest.mark.parametrize("kind", [PageType.DATA_PAGE, PageType.DATA_PAGE_V2])

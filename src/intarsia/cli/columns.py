@@ -31,7 +31,7 @@ def _named(schema: Schema, name: str) -> Sequence[Leaf]:
     root = schema.root(name)
     if root is None or not root.leaves:
         raise unknown_column(name, (leaf.name for leaf in schema.leaves))
-    return schema.leaves[root.leaves.start : root.leaves.stop]
+    return schema.leaves[root.all_leaves.start : root.all_leaves.stop]
 
 
 @dataclass(slots=True)

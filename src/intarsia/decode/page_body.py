@@ -19,7 +19,14 @@ from intarsia.format.levels import (
     decode_hybrid,
     decode_levels,
 )
-from intarsia.format.metadata import CompressionCodec, Encoding, PageHeader, PageType
+from intarsia.format.metadata import (
+    CompressionCodec,
+    DataPageHeader,
+    DataPageHeaderV2,
+    Encoding,
+    PageHeader,
+    PageType,
+)
 from intarsia.format.schema import Leaf
 
 _BLOCKS: dict[int, str] = {CompressionCodec.SNAPPY: "snappy", CompressionCodec.LZ4_RAW: "lz4_raw"}
@@ -148,16 +155,10 @@ def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) ->
     """The levels of a data page. Raises ``FormatError`` where they cannot be decoded."""
     if header.type == PageType.DATA_PAGE_V2:
         return _levels_v2(header, body, leaf)
-    v1 = header.data_page_header
-    if v1 is None:
-        raise FormatError("a page of type DATA_PAGE without its header")
+    v1 = _header_v1(header)
     if not (leaf.max_repetition_level or leaf.max_definition_level):
         return PageLevels(v1.num_values, None, None)
-    check_size(header, codec)
-    if codec in _STREAMS:  # levels come first: no more than they take is decompressed
-        source: _Stream | io.BytesIO = _stream(codec, body)
-    else:
-        source = io.BytesIO(decompress(codec, body, header.uncompressed_page_size))
+    source = _start_v1(header, body, codec)
     levels: list[Levels | None] = []
     for encoding, highest in (
         (v1.repetition_level_encoding, leaf.max_repetition_level),
@@ -165,6 +166,40 @@ def page_levels(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) ->
     ):
         levels.append(_levels_v1(source, encoding, highest, v1.num_values) if highest else None)
     return PageLevels(v1.num_values, *levels)
+
+
+def num_rows(header: PageHeader, body: memoryview, leaf: Leaf, codec: int) -> int:
+    """Rows of a data page of a repeated leaf, by its repetition levels.
+
+    Raises ``FormatError`` where the page begins within a row, or levels cannot be decoded.
+    """
+    if header.type == PageType.DATA_PAGE_V2:
+        v2, (first, _) = _parts_v2(header, body)
+        repetition = decode_hybrid(body[:first], leaf.max_repetition_level, v2.num_values)
+        count = v2.num_values
+    else:
+        v1 = _header_v1(header)
+        count, encoding = v1.num_values, v1.repetition_level_encoding
+        source = _start_v1(header, body, codec)
+        repetition = _levels_v1(source, encoding, leaf.max_repetition_level, count)
+    levels = PageLevels(count, repetition, None)
+    if not levels.begins_a_row:
+        raise FormatError("a page begins within a row")
+    return levels.num_rows()
+
+
+def _header_v1(header: PageHeader) -> DataPageHeader:
+    if header.data_page_header is None:
+        raise FormatError("a page of type DATA_PAGE without its header")
+    return header.data_page_header
+
+
+def _start_v1(header: PageHeader, body: memoryview, codec: int) -> _Stream | io.BytesIO:
+    """A V1 page from its start on, where its levels are."""
+    check_size(header, codec)
+    if codec in _STREAMS:  # no more than the levels take is decompressed
+        return _stream(codec, body)
+    return io.BytesIO(decompress(codec, body, header.uncompressed_page_size))
 
 
 def _levels_v1(
@@ -183,13 +218,19 @@ def _levels_v1(
     ]
 
 
-def _levels_v2(header: PageHeader, body: memoryview, leaf: Leaf) -> PageLevels:
+def _parts_v2(header: PageHeader, body: memoryview) -> tuple[DataPageHeaderV2, tuple[int, int]]:
+    """The V2 header, and the bytes that repetition and definition levels take."""
     v2 = header.data_page_header_v2
     if v2 is None:
         raise FormatError("a page of type DATA_PAGE_V2 without its header")
     first, second = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
     if first < 0 or second < 0 or first + second > body.nbytes:
         raise FormatError(f"levels claim {first + second:,} bytes of a page of {body.nbytes:,}")
+    return v2, (first, second)
+
+
+def _levels_v2(header: PageHeader, body: memoryview, leaf: Leaf) -> PageLevels:
+    v2, (first, second) = _parts_v2(header, body)
 
     def levels(data: memoryview, max_level: int) -> Levels | None:
         if not max_level:

@@ -8,17 +8,22 @@
 
 The synthetic footer carries the schema elements of one root, bit for bit, so pyarrow makes the same
 Arrow type of it as it would reading the whole file. Several row groups become several row groups.
+
+Of a root with many leaves, some can be read: the elements of all stay in the footer, so that types
+come out as pyarrow prunes them, and the chunks of the others are there in name only. Leaves whose
+pages hold different rows are read by themselves and joined by ``merge``.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.decode.merge import as_storage
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.compact import (
     Span,
@@ -59,7 +64,7 @@ class ChunkBytes:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupBytes:
-    """The same ``num_rows`` rows of every leaf of one root."""
+    """The same ``num_rows`` rows of every leaf that is read of one root."""
 
     num_rows: int
     chunks: Sequence[ChunkBytes]
@@ -67,10 +72,19 @@ class RowGroupBytes:
 
 @dataclass(frozen=True, slots=True)
 class RootTemplate:
-    """The parts of a synthetic footer that are the same for all pages of one root."""
+    """The parts of a synthetic footer that are the same for all pages of one root.
+
+    ``leaves`` are those that are read, by their positions among the root's ``num_leaves``.
+    """
 
     name: str
     fields: tuple[Span, ...]
+    num_leaves: int = 1
+    leaves: tuple[int, ...] = (0,)
+
+    def only(self, leaves: Sequence[int]) -> RootTemplate:
+        """The same root, of which just ``leaves`` are read."""
+        return replace(self, leaves=tuple(leaves))
 
 
 class SchemaTemplates:
@@ -98,17 +112,25 @@ class SchemaTemplates:
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
         return _open(MAGIC + framed(footer)).schema_arrow.remove_metadata()
 
-    def logical(self, root: Root) -> RootTemplate:
-        """Decodes a root to its Arrow type."""
+    def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:
+        """Decodes a root to its Arrow type.
+
+        ``storage`` leaves extensions of more than one leaf out of it: pyarrow makes no such type of
+        some of its leaves.
+        """
         elements = [_one_child(self._elements[0]), *_slice(self._elements, root.elements)]
-        leaves = _slice(self._orders, root.leaves)
-        orders = [list_span(7, leaves)] if leaves else []
+        of_leaves = _slice(self._orders, root.all_leaves)
+        orders = [list_span(7, of_leaves)] if of_leaves else []
         stored = None
         if self._arrow_schema is not None:
             at = self._arrow_schema.get_field_index(root.name)
             if at >= 0:
-                stored = pa.schema([self._arrow_schema.field(at)])
-        return RootTemplate(root.name, self._head(elements, self._key_values(stored), orders))
+                field = self._arrow_schema.field(at)
+                stored = pa.schema([field.with_type(as_storage(field.type)) if storage else field])
+        head = self._head(elements, self._key_values(stored), orders)
+        first = root.all_leaves.start
+        wanted = tuple(leaf - first for leaf in root.leaves)
+        return RootTemplate(root.name, head, len(root.all_leaves), wanted)
 
     def physical(self, schema: Schema, leaf: Leaf) -> RootTemplate:
         """Decodes one leaf, without its siblings, to the values that PLAIN encoding would hold:
@@ -157,9 +179,12 @@ def decode_root(
 
     Raises ``FormatError`` where pyarrow cannot decode the pages.
     """
+    some = len(template.leaves) < template.num_leaves
     try:
         file = _open(splice(template, groups), verify_checksums)
-        table = file.read(use_threads=False)
+        # By number: names that hold dots would stand for other leaves as well.
+        columns = list(template.leaves) if some else None
+        table = file.reader.read_all(column_indices=columns, use_threads=False)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
@@ -171,7 +196,8 @@ def decode_root(
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
     """Is the file sound, as far as this tells, and pyarrow not up to it?"""
-    return isinstance(error, pa.ArrowNotImplementedError) or "too deeply nested" in str(error)
+    known = ("too deeply nested", "Due to column pruning")
+    return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in known)
 
 
 def leaf_values(values: pa.ChunkedArray) -> pa.Array:
@@ -187,16 +213,19 @@ def leaf_values(values: pa.ChunkedArray) -> pa.Array:
 
 
 def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:
-    """The bytes of a Parquet file of one root that holds just ``groups``."""
+    """The bytes of a Parquet file of one root that holds just ``groups``.
+
+    Their chunks are those of the template's leaves.
+    """
     parts: list[bytes | memoryview] = [MAGIC]
     at = len(MAGIC)
     encoded = []
     for group in groups:
-        chunks = []
-        for chunk in group.chunks:
+        chunks = [_absent(group.num_rows)] * template.num_leaves
+        for leaf, chunk in zip(template.leaves, group.chunks, strict=True):
             pieces = [*([chunk.dictionary] if chunk.dictionary else []), *chunk.pages]
             size = sum(piece.nbytes for piece in pieces)
-            chunks.append(_relocated(chunk, at, size))
+            chunks[leaf] = _relocated(chunk, at, size)
             parts += pieces
             at += size
         row_group = RowGroup(columns=chunks, total_byte_size=0, num_rows=group.num_rows)
@@ -220,6 +249,21 @@ def _relocated(chunk: ChunkBytes, at: int, size: int) -> ColumnChunk:
         total_compressed_size=size,
         data_page_offset=at + dictionary,
         dictionary_page_offset=at if dictionary else None,
+    )
+    return ColumnChunk(file_offset=0, meta_data=metadata)
+
+
+def _absent(num_rows: int) -> ColumnChunk:
+    """A chunk that is not read. pyarrow reads a root until the values of its first chunk are up."""
+    metadata = ColumnMetaData(
+        type=0,
+        encodings=[],
+        path_in_schema=[],
+        codec=0,
+        num_values=num_rows,
+        total_uncompressed_size=0,
+        total_compressed_size=0,
+        data_page_offset=len(MAGIC),
     )
     return ColumnChunk(file_offset=0, meta_data=metadata)
 

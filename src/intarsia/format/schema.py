@@ -7,7 +7,8 @@ level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from intarsia.errors import FormatError
 from intarsia.format.metadata import FieldRepetitionType, SchemaElement
@@ -47,7 +48,13 @@ class Root:
 
     name: str
     elements: range
-    leaves: range
+    all_leaves: range
+    leaves: Sequence[int]
+    """Those that are wanted: all of them, unless it is pruned."""
+
+    def pruned(self, leaves: Sequence[int]) -> Root:
+        """The same root with just ``leaves``, positions in the schema, ascending."""
+        return replace(self, leaves=tuple(leaves))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ def read_schema(elements: list[SchemaElement]) -> Schema:
         start, first_leaf = at, len(leaves)
         at = _walk(elements, at, (), (), (0, 0), len(roots), leaves)
         name = elements[start].name
-        roots.append(Root(name, range(start, at), range(first_leaf, len(leaves))))
+        own = range(first_leaf, len(leaves))
+        roots.append(Root(name, range(start, at), own, own))
     if at != len(elements):
         raise FormatError(f"the schema has {len(elements) - at} elements outside its tree")
     return Schema(tuple(elements), tuple(roots), tuple(leaves))

@@ -48,7 +48,7 @@ def whole_chunk(chunk: ColumnMetaData, num_rows: int) -> ChunkSelection:
 def select_pages(
     chunk: ColumnMetaData, index: OffsetIndex | None, num_rows: int, rows: RowRanges
 ) -> ChunkSelection:
-    """The pages of a flat chunk that hold ``rows``, counted from the start of the row group.
+    """The pages of a chunk that hold ``rows``, counted from the start of the row group.
 
     Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
     """

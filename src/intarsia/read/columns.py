@@ -11,15 +11,23 @@ from intarsia.format.schema import Root
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
-from intarsia.read.request import FILENAME, ROW_NUMBER, without_columns
+from intarsia.read.projection import Projection
+from intarsia.read.request import FILENAME, ROW_NUMBER, pruned_schema, without_columns
 from intarsia.read.rows import ranges_of, read_rows, select
 from intarsia.source import AheadSource, Source
 
 
-def roots_of(file: OpenedFile, columns: Sequence[str]) -> list[Root]:
-    """Those of ``columns`` that the file has."""
+def roots_of(
+    file: OpenedFile, columns: Sequence[str], pruned: Projection | None = None
+) -> list[Root]:
+    """Those of ``columns`` that the file has, with the leaves that are wanted of them."""
+    part = pruned or {}
     roots = (file.schema.root(name) for name in columns)
-    return [root for root in roots if root is not None]
+    return [
+        part[root.name].root_in(file.schema, root) if root.name in part else root
+        for root in roots
+        if root is not None
+    ]
 
 
 def expect_columns(
@@ -28,6 +36,7 @@ def expect_columns(
     first: Sequence[str],
     rows: RowRanges,
     source: AheadSource,
+    pruned: Projection,
 ) -> None:
     """Have ``source`` fetch ``columns`` at ``rows`` all at once.
 
@@ -37,7 +46,7 @@ def expect_columns(
     later = [name for name in columns if name not in first]
     if not later or rows.num_rows > file.request_bytes:
         return
-    ranges = ranges_of(select(file, roots_of(file, later), rows))
+    ranges = ranges_of(select(file, roots_of(file, later, pruned), rows))
     if sum(length for _, length in ranges) <= file.request_bytes:
         source.expect(ranges)
 
@@ -48,27 +57,29 @@ def read_columns(
     columns: Sequence[str],
     constants: Constants,
     rows: RowRanges,
+    pruned: Projection,
     source: Source | None = None,
 ) -> pa.Table:
-    """``columns`` of ``file`` at ``rows``, in the types of ``schema``.
+    """``columns`` of ``file`` at ``rows``, in the types of ``schema``, some of them ``pruned``.
 
     ``source`` is what the file is read through, where that is not its own.
     """
     wanted = [name for name in columns if name not in constants]
-    roots = roots_of(file, wanted)
+    roots = roots_of(file, wanted, pruned)
     found = read_rows(file, roots, rows, source=source)
     decoded = dict(zip((root.name for root in roots), found, strict=True))
     if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
     if FILENAME in wanted and FILENAME not in decoded:
         constants = {**constants, FILENAME: pa.scalar(file.name)}
+    output = pruned_schema(schema, columns, pruned)
     arrays = [
-        _typed(file, schema.field(name), decoded.get(name), constants.get(name), rows.num_rows)
-        for name in columns
+        _typed(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
+        for field in output
     ]
     if not arrays:
         return without_columns(rows.num_rows)
-    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(n) for n in columns]))
+    return pa.Table.from_arrays(arrays, schema=output)
 
 
 def _typed(

@@ -38,7 +38,15 @@ from intarsia.read.folders import (
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
-from intarsia.read.request import PSEUDO_COLUMNS, ROW_NUMBER, Filter, Request, check_is_expression
+from intarsia.read.projection import pruned_to_fields
+from intarsia.read.request import (
+    PSEUDO_COLUMNS,
+    ROW_NUMBER,
+    Filter,
+    Request,
+    check_is_expression,
+    without_rows,
+)
 from intarsia.read.scan import Part, scan, scan_file
 from intarsia.read.stream import Stream
 from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
@@ -383,10 +391,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         by_page = wanted is not None or limit is not None or parts is not None
         if _is_special(columns) or not (by_page or ROW_NUMBER in (columns or ())):
             return None
-        names, project = self.schema.names if columns is None else list(columns), None
         if isinstance(columns, dict):
-            names, project = self._needed(columns), partial(_project, columns)
-        request = self._request(names, wanted)
+            request, project = self._computed(columns, wanted), partial(_project, columns)
+        else:
+            names = self.schema.names if columns is None else columns
+            request, project = self._request(names, wanted), None
         tables = scan(
             self._parts(request) if parts is None else parts,
             request,
@@ -395,16 +404,19 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         )
         if project is None:
             return request.output, _batches(tables)
-        return project(request.output.empty_table()).schema, _batches(map(project, tables))
+        return project(without_rows(request.output)).schema, _batches(map(project, tables))
 
-    def _needed(self, columns: dict[str, pc.Expression]) -> list[str]:
-        """The columns that computed columns are computed from; one where they need none."""
-        needed: dict[str, None] = {}
+    def _computed(
+        self, columns: dict[str, pc.Expression], filter_: pc.Expression | None
+    ) -> Request:
+        """What computed columns are computed from; one column where they need none."""
+        needed: set[tuple[str, ...]] = set()
         for expression in columns.values():
             paths = field_paths(read_expression(expression))
-            found = self.schema.names if paths is None else sorted(path[0] for path in paths)
-            needed.update(dict.fromkeys(found))
-        return list(needed) or self.schema.names[:1]
+            needed |= {(name,) for name in self.schema.names} if paths is None else paths
+        names = list(dict.fromkeys(path[0] for path in sorted(needed)))
+        request = self._request(names or self.schema.names[:1], filter_)
+        return replace(request, pruned=pruned_to_fields(request.schema, needed))
 
     def _request(self, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
         self._check(columns)

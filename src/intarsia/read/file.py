@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PathError, UnsupportedError, Where, unknown_column
+from intarsia.errors import PathError, UnsupportedError, Where
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
@@ -18,7 +18,8 @@ from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.read.pages import PageInfo, describe_pages
-from intarsia.read.request import Filter, Request, without_columns
+from intarsia.read.projection import Projection, named
+from intarsia.read.request import Filter, Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust, read_rows
 from intarsia.read.scan import scan_file
 from intarsia.source import Source
@@ -120,6 +121,10 @@ class ParquetFile:
     ) -> pa.Table:
         """Read ``columns`` (all by default) at ``rows`` (all), where ``filter`` holds.
 
+        A column is a name or, for part of a nested one, a dotted path as ``pyarrow.parquet`` has
+        it: ``"a.b"`` for a struct's field, ``"a.list.element.b"`` within a list. Leaves of one
+        column come as one column.
+
         Raises ``PredicateError`` for a column that is not there, ``IndexError`` for rows beyond the
         end, ``FormatError`` for bytes that cannot be decoded.
         """
@@ -131,17 +136,18 @@ class ParquetFile:
         if columns is None and filter is None and len(set(schema.names)) < len(schema):
             return self._read_all(rows)
         names = tuple(schema.names if columns is None else columns)
+        pruned: Projection = {}
+        if not set(names) <= set(schema.names):
+            names, pruned = named(self._opened, names)
         for name in names:
-            if name not in schema.names:
-                raise unknown_column(name, schema.names)
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         wanted = Filter.of(filter, schema) if filter is not None else None
-        request = Request(schema, names, wanted)
+        request = Request(schema, names, wanted, pruned)
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables(tables) if tables else request.output.empty_table()
+        return pa.concat_tables(tables) if tables else without_rows(request.output)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""

@@ -36,7 +36,7 @@ from intarsia.format.page_index import (
     read_column_index,
     read_offset_index,
 )
-from intarsia.format.schema import Leaf, Schema, read_schema
+from intarsia.format.schema import Leaf, Root, Schema, read_schema
 from intarsia.index.directory import Directory, IndexEntry, read_directory
 from intarsia.index.kind import InvertedKind
 from intarsia.index.registry import known_version, make
@@ -136,6 +136,11 @@ class OpenedFile:
             ) from error
         # pyarrow's schema has groups without leaves, which its tables leave out.
         return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
+
+    def arrow_type(self, root: Root) -> pa.DataType:
+        """The type of a root with all of its leaves, as pyarrow reads it."""
+        at = self.schema.leaves[root.all_leaves.start].root
+        return self.schema_arrow.field(sum(bool(r.all_leaves) for r in self.schema.roots[:at])).type
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
         """What the footer says of one chunk.

@@ -178,7 +178,7 @@ class _Planner:
         if leaf is None or leaf.max_repetition_level:
             return None
         name = test.field[0]
-        stored = self._file.schema_arrow.field(leaf.root).type
+        stored = self._file.arrow_type(self._file.schema.roots[leaf.root])
         return leaf if types_agree(stored, self._schema.field(name).type) else None
 
     def _by_constant(self, test: Test) -> RowRanges:

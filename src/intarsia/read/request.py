@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError, unknown_column
 from intarsia.predicate.expression import Node, conjuncts, field_paths, read_expression
 from intarsia.predicate.pruning import And, Maybe, Op, Or, Pruning, Test, escapes_of, pruning_of
+from intarsia.read.projection import Projection, pruned_to_fields
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""
@@ -47,8 +49,8 @@ class Filter:
     """A filter and what is known of it.
 
     ``pruning`` tells where it can be true, ``escapes`` where it can be anything else. ``columns``
-    are those it needs; None where that is unknown. ``conjuncts`` are its parts where it has several
-    and their columns are known.
+    are those it needs, None where that is unknown; of those in ``pruned`` it needs a part only.
+    ``conjuncts`` are its parts where it has several and their columns are known.
     """
 
     expression: pc.Expression
@@ -56,6 +58,7 @@ class Filter:
     escapes: Pruning
     columns: tuple[str, ...] | None
     conjuncts: tuple[Conjunct, ...]
+    pruned: Projection = field(default_factory=dict)
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -73,7 +76,8 @@ class Filter:
         names = [field.name for field in fields] or [_ROW]
         evaluate(expression, pa.table(nulls, names))
         parts = () if columns is None else _conjuncts(expression)
-        return cls(expression, pruning_of(node), escapes_of(node), columns, parts)
+        pruned = pruned_to_fields(schema, paths or ())
+        return cls(expression, pruning_of(node), escapes_of(node), columns, parts, pruned)
 
 
 def _columns(node: Node) -> tuple[str, ...] | None:
@@ -106,16 +110,17 @@ class Request:
     """What is asked of every file: output columns and their types, and a filter.
 
     ``schema`` is the data set's; a file that lacks a column gives NULLs, one that has it in another
-    type is cast.
+    type is cast. Output columns in ``pruned`` are wanted in part only.
     """
 
     schema: pa.Schema
     columns: tuple[str, ...]
     filter: Filter | None = None
+    pruned: Projection = field(default_factory=dict)
 
     @property
     def output(self) -> pa.Schema:
-        return pa.schema([self.schema.field(name) for name in self.columns])
+        return pruned_schema(self.schema, self.columns, self.pruned)
 
     @property
     def filter_columns(self) -> tuple[str, ...]:
@@ -150,6 +155,17 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
         return table.filter(expression)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
         raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+
+
+def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
+    """``columns`` of ``schema``, some of them pruned."""
+    fields = [schema.field(name) for name in columns]
+    return pa.schema([f.with_type(pruned[f.name].type) if f.name in pruned else f for f in fields])
+
+
+def without_rows(schema: pa.Schema) -> pa.Table:
+    """A table of no rows; ``Schema.empty_table`` knows no extensions within structs or lists."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def without_columns(num_rows: int) -> pa.Table:

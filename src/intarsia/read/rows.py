@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from intarsia.decode.merge import Part, merge
+from intarsia.decode.page_body import num_rows
 from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
-from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import PageType
+from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header
 from intarsia.format.page_index import OffsetIndex
-from intarsia.format.schema import Root
+from intarsia.format.schema import Leaf, Root
+from intarsia.parallel import all_of
 from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source
 
+_THREADED_BYTES = 128 * 1024
+"""Less than this is decoded sooner than a thread is woken."""
 _SLICES = 64
 """Up to this many ranges, rows are cut out by slicing; beyond it by their positions."""
 
@@ -35,6 +41,23 @@ class ColumnRead:
     root: Root
     groups: tuple[tuple[int, tuple[ChunkSelection, ...]], ...]
 
+    def portions(self) -> list[tuple[int, ...]]:
+        """Which leaves, by their positions among the root's, have the same rows selected."""
+        if len(self.root.leaves) == 1:
+            return [(0,)]
+        by_rows: dict[tuple[RowRanges, ...], list[int]] = {}
+        for i in range(len(self.root.leaves)):
+            held = tuple(selections[i].rows for _, selections in self.groups)
+            by_rows.setdefault(held, []).append(i)
+        return [tuple(leaves) for leaves in by_rows.values()]
+
+    def held(self, file: OpenedFile, leaf: int) -> RowRanges:
+        """The rows of the file that are selected of a leaf, by its position among the root's."""
+        starts = file.row_group_starts
+        return RowRanges.union(
+            selections[leaf].rows.shift(int(starts[group])) for group, selections in self.groups
+        )
+
 
 def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
     """The row groups that hold any of ``rows``."""
@@ -43,7 +66,7 @@ def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
 
 
 def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[ColumnRead]:
-    """Which parts of which chunks hold ``rows`` of ``roots``.
+    """Which parts of which chunks hold ``rows`` of those leaves of ``roots`` that are wanted.
 
     Fetches the offset indexes this takes: none for row groups that are wanted whole.
     """
@@ -51,9 +74,9 @@ def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[Col
     for group in groups_of(file, rows):
         start, stop = file.row_group_starts[group : group + 2].tolist()
         wanted[group] = rows.clip(start, stop).shift(-start)
-    paged = [leaf for root in roots for leaf in root.leaves if file.schema.leaves[leaf].is_flat]
+    leaves = [leaf for root in roots for leaf in root.leaves]
     in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
-    file.load_page_indexes([(group, leaf) for group in in_part for leaf in paged], [])
+    file.load_page_indexes([(group, leaf) for group in in_part for leaf in leaves], [])
     return [_select_root(file, root, wanted) for root in roots]
 
 
@@ -64,10 +87,15 @@ def _select_root(file: OpenedFile, root: Root, wanted: Mapping[int, RowRanges]) 
         selections = []
         for leaf in root.leaves:
             chunk = file.chunk(group, leaf)
-            if rows.num_rows == count or not file.schema.leaves[leaf].is_flat:
+            if rows.num_rows == count:
                 selections.append(whole_chunk(chunk, count))
             else:
-                selections.append(select_pages(chunk, file.offset_index(group, leaf), count, rows))
+                index = file.offset_index(group, leaf)
+                if file.schema.leaves[leaf].max_repetition_level:
+                    # A page's last row may go on in the next page: only that page can tell.
+                    selections.append(select_pages(chunk, index, count, rows | rows.shift(1)))
+                else:
+                    selections.append(select_pages(chunk, index, count, rows))
         selected.append((group, tuple(selections)))
     return ColumnRead(root, tuple(selected))
 
@@ -87,21 +115,37 @@ def read_rows(
 ) -> list[pa.ChunkedArray]:
     """The values of ``roots`` at ``rows``: one array a root, each of ``rows.num_rows`` values.
 
-    ``source`` is what is read through, the file's own by default. ``physical`` gives flat columns
-    in their physical type, without any annotation. Raises ``PageIndexMistrust`` where a page's
-    header contradicts the page index, ``FormatError`` where bytes cannot be decoded.
+    A pruned root gives its array without the other leaves. ``source`` is what is read through, the
+    file's own by default. ``physical`` gives flat columns in their physical type, without any
+    annotation. Raises ``PageIndexMistrust`` where a page contradicts the page index,
+    ``FormatError`` where bytes cannot be decoded.
     """
     reads = select(file, roots, rows)
+    ranges = ranges_of(reads)
     try:
-        parts = iter((source or file.source).read(ranges_of(reads)))
+        parts = iter((source or file.source).read(ranges))
     except FormatError as error:
         raise error.at(Where(file.name)) from error
-    columns = []
-    for read in reads:
-        template = _template(file, read.root, physical)
-        decoded, held = _decode(file, read, parts, template)
-        columns.append(_cut(decoded, held, rows))
-    return columns
+    tasks = [partial(_decoded, file, read, _fetched(file, read, parts), rows) for read in reads]
+    if physical or sum(length for _, length in ranges) < _THREADED_BYTES:
+        return [task(physical=physical) for task in tasks]
+    return all_of(tasks)
+
+
+def _decoded(
+    file: OpenedFile,
+    read: ColumnRead,
+    groups: Sequence[Sequence[ChunkBytes]],
+    rows: RowRanges,
+    *,
+    physical: bool = False,
+) -> pa.ChunkedArray:
+    """The values of one root at ``rows``."""
+    portions = read.portions()
+    if len(portions) > 1:
+        return _merged(file, read, groups, portions, rows)
+    template = _template(file, read.root, physical)
+    return _cut(_decode(file, read, groups, template), read.held(file, 0), rows)
 
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
@@ -110,12 +154,11 @@ def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
     return file.templates.logical(root)
 
 
-def _decode(
-    file: OpenedFile, read: ColumnRead, parts: Iterable[memoryview], template: RootTemplate
-) -> tuple[pa.ChunkedArray, RowRanges]:
-    """All rows of the selected pages, and which rows of the file they are."""
-    parts = iter(parts)
-    groups, held = [], []
+def _fetched(
+    file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview]
+) -> list[list[ChunkBytes]]:
+    """For each row group the chunks of the leaves that are read, checked against their indexes."""
+    groups = []
     for group, selections in read.groups:
         file.groups_read.add(group)
         chunks = []
@@ -124,21 +167,66 @@ def _decode(
             pages = [next(parts) for _ in selection.parts]
             if dictionary is not None:
                 _check_dictionary(file, group, leaf, dictionary)
-            _check_pages(file, group, leaf, selection, pages)
-            file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
             chunk = file.chunk(group, leaf)
-            count = sum(selection.page_rows) if selection.page_rows else chunk.num_values
+            count = _checked_values(file, group, leaf, chunk, selection, pages)
+            file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
-        rows = selections[0].rows
-        groups.append(RowGroupBytes(rows.num_rows, chunks))
-        held.append(rows.shift(int(file.row_group_starts[group])))
+        groups.append(chunks)
+    return groups
+
+
+def _decode(
+    file: OpenedFile,
+    read: ColumnRead,
+    groups: Sequence[Sequence[ChunkBytes]],
+    template: RootTemplate,
+    portion: Sequence[int] | None = None,
+) -> pa.ChunkedArray:
+    """All rows of the selected pages, of leaves that have the same rows selected.
+
+    ``portion`` are these leaves' positions among those that are read; None stands for all.
+    """
+    leaves = range(len(read.root.leaves)) if portion is None else portion
+    spliced = [
+        RowGroupBytes(selections[leaves[0]].rows.num_rows, [chunks[i] for i in leaves])
+        for (_, selections), chunks in zip(read.groups, groups, strict=True)
+    ]
     try:
-        verify = file.page_checksum_verification
-        return decode_root(template, groups, verify_checksums=verify), RowRanges.union(held)
+        return decode_root(template, spliced, verify_checksums=file.page_checksum_verification)
     except FormatError as error:
         if file.page_checksum_verification:
             _find_damage(file, read)
         raise error.at(Where(file.name, column=read.root.name)) from error
+
+
+def _merged(
+    file: OpenedFile,
+    read: ColumnRead,
+    groups: Sequence[Sequence[ChunkBytes]],
+    portions: Sequence[tuple[int, ...]],
+    rows: RowRanges,
+) -> pa.ChunkedArray:
+    """Leaves whose pages hold different rows: each cut to ``rows``, then joined.
+
+    Raises ``PageIndexMistrust`` where that fails: read whole, the root may be sound all the same.
+    """
+    template = file.templates.logical(read.root, storage=True)
+    parts = []
+    try:
+        for portion in portions:
+            part = template.only([template.leaves[i] for i in portion])
+            values = _decode(file, read, groups, part, portion)
+            cut = _cut(values, read.held(file, portion[0]), rows)
+            parts.append(Part(part.leaves, cut))
+        return merge(file.arrow_type(read.root), parts)
+    except UnsupportedError:
+        raise
+    except FormatError as error:
+        for group, selections in read.groups:
+            for leaf, selection in zip(read.root.leaves, selections, strict=True):
+                if selection.page_rows:
+                    file.distrust_page_index(group, leaf, error.message)
+        raise PageIndexMistrust from error
 
 
 def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
@@ -152,33 +240,52 @@ def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
                     raise FormatError(problem, chunk.at(page))
 
 
-def _check_pages(
+def _checked_values(
     file: OpenedFile,
     group: int,
     leaf: int,
+    chunk: ColumnMetaData,
     selection: ChunkSelection,
     pages: Sequence[memoryview],
-) -> None:
-    """A page index that is off by rows would give wrong answers: ask every page's own header."""
+) -> int:
+    """How many values the selected pages hold.
+
+    A page index that is off by rows would give wrong answers: every page is asked how many it has.
+    """
     index = file.known_offset_index(group, leaf)
     if index is None or not len(index):
-        return
+        return chunk.num_values
     counts: Sequence[int] = selection.page_rows
     if not counts:  # a whole chunk: its pages are told apart by the index
+        if file.schema.leaves[leaf].max_repetition_level:
+            return chunk.num_values  # and no bounds of a repeated column have cut any rows
         starts, stops = index.row_bounds(file.num_rows_in(group))
         counts = (stops - starts).tolist()
         pages = _pages_of(pages[0], index, selection.parts[0][0])
+    values = 0
     for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
-        try:
-            header, length = read_page_header(page)
-            found = num_values(header)
-            size = length + header.compressed_page_size
-        except FormatError:
-            found, size = None, -1
-        if found != count or size != page.nbytes:
-            reason = f"page {number} of those read has {found} values, not {count}"
+        found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
+        if num_rows_found != count:
+            has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
+            reason = f"page {number} of those read {has}, where {count} were due"
             file.distrust_page_index(group, leaf, reason)
             raise PageIndexMistrust
+        values += found
+    return values
+
+
+def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
+    """Values and rows of a page; its rows are None where it is no whole data page."""
+    try:
+        header, length = read_page_header(page)
+        values = num_values(header)
+        if values is None or length + header.compressed_page_size != page.nbytes:
+            return 0, None
+        if not leaf.max_repetition_level:
+            return values, values
+        return values, num_rows(header, page[length:], leaf, codec)
+    except FormatError:
+        return 0, None
 
 
 def _check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:

@@ -19,7 +19,7 @@ from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
-from intarsia.read.request import Request, evaluate, without_columns
+from intarsia.read.request import Request, evaluate, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust
 from intarsia.read.units import units_of
 from intarsia.source import AheadSource
@@ -105,7 +105,8 @@ class _Attempt:
 
     def _plan(self) -> RowRanges:
         request, file = self._request, self._file
-        leaves = [leaf for root in roots_of(file, request.all_columns) for leaf in root.leaves]
+        roots = roots_of(file, request.all_columns, request.pruned)
+        leaves = [leaf for root in roots for leaf in root.leaves]
         constants = self._part.constants
         rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
         return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
@@ -160,22 +161,25 @@ def _scan_unit(
     file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
 ) -> pa.Table:
     held = pa.table([])
+    have = request.filter.pruned if request.filter else {}
     source = AheadSource(file.source)
     if request.filter is not None:
-        expect_columns(file, request.all_columns, request.filter_columns, rows, source)
+        first = request.filter_columns
+        expect_columns(file, request.all_columns, first, rows, source, request.pruned)
     for expression, columns in stages(file, request, rows):
         new = [name for name in columns if name not in held.column_names]
-        found = read_columns(file, request.schema, new, constants, rows, source)
+        found = read_columns(file, request.schema, new, constants, rows, have, source)
         numbers = _unused(_NUMBERS, columns, held.column_names)
         for name in held.column_names:
             found = found.append_column(name, held.column(name))
         found = evaluate(expression, found.append_column(numbers, pa.array(rows.rows())))
         rows = RowRanges.from_rows(found.column(numbers).to_numpy())
         if not rows:
-            return request.output.empty_table()
+            return without_rows(request.output)
         held = found.drop_columns([numbers])
-    rest = [name for name in dict.fromkeys(request.columns) if name not in held.column_names]
-    other = read_columns(file, request.schema, rest, constants, rows, source)
+    kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
+    rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
+    other = read_columns(file, request.schema, rest, constants, rows, request.pruned, source)
     if not request.columns:
         return without_columns(rows.num_rows)
     arrays = [(other if name in rest else held).column(name) for name in request.columns]

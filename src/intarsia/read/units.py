@@ -83,7 +83,7 @@ def _parts_of(
 
 def _page_starts(file: OpenedFile, group: int, leaves: Sequence[int]) -> Int64Array | None:
     """First rows of the pages of the largest column; None where not all are to be had by page."""
-    if not leaves or not all(file.schema.leaves[leaf].is_flat for leaf in leaves):
+    if not leaves:
         return None
     file.load_page_indexes([(group, leaf) for leaf in leaves], [])
     indexes = [file.offset_index(group, leaf) for leaf in leaves]

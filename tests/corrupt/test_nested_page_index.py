@@ -1,0 +1,178 @@
+"""Page indexes of nested leaves that their pages belie: noticed, and the answer is the same."""
+
+import struct
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, SchemaTemplates, splice
+from intarsia.format.compact import list_span, replace_fields, spans
+from intarsia.format.footer import read_footer
+from intarsia.format.metadata import (
+    ColumnMetaData,
+    DataPageHeader,
+    Encoding,
+    FileMetaData,
+    OffsetIndexStruct,
+    PageHeader,
+    PageLocation,
+    SchemaElement,
+)
+from intarsia.format.page_index import OffsetIndex
+from intarsia.format.schema import read_schema
+from intarsia.format.thrift import decode, encode
+from intarsia.ranges import RowRanges
+from intarsia.source import BufferSource
+
+ROWS = 10_000
+A, B, C = 1, 2, 3  # positions of the leaves of ``s``, after ``n``
+
+
+@pytest.fixture(scope="module")
+def table():
+    kind = pa.struct(
+        [("a", pa.int64()), ("b", pa.list_(pa.string())), ("c", pa.list_(pa.list_(pa.int32())))]
+    )
+    values = [
+        {"a": i, "b": [f"{i:020d}"] * (i % 4), "c": [[i], [], [i, i]][: i % 5]} if i % 7 else None
+        for i in range(ROWS)
+    ]
+    return pa.table({"n": range(ROWS), "s": pa.array(values, kind)})
+
+
+@pytest.fixture(scope="module", params=["1.0", "2.0"])
+def stored(table, request):
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        write_page_index=True,
+        data_page_version=request.param,
+        max_rows_per_page=1000,
+        write_batch_size=100,
+        use_dictionary=False,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def with_first_rows(stored, leaf, change):
+    """The file with ``change(first_row_index list)`` in one leaf's OffsetIndex, of one length."""
+    chunk = read_footer(BufferSource(stored)).metadata.row_groups[0].columns[leaf]
+    start, length = chunk.offset_index_offset, chunk.offset_index_length
+    pages = decode(OffsetIndexStruct, stored[start : start + length])[0].page_locations
+    rows = change([page.first_row_index for page in pages])
+    moved = [
+        encode(
+            PageLocation(
+                offset=page.offset,
+                compressed_page_size=page.compressed_page_size,
+                first_row_index=row,
+            )
+        )
+        for page, row in zip(pages, rows, strict=True)
+    ]
+    fields, _ = spans(stored[start : start + length])
+    data = replace_fields(fields, [list_span(1, moved)])
+    assert len(data) <= length, "choose rows that take no more bytes"
+    return stored[:start] + data + bytes(length - len(data)) + stored[start + length :]
+
+
+def shifted(page, by):
+    return lambda rows: [row + by if i == page else row for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("leaf", [A, B, C])
+@pytest.mark.parametrize("by", [-1, 1, 5])
+@pytest.mark.parametrize("page", [1, 3, 9])
+def test_a_shifted_entry_costs_the_index_not_the_answer(stored, table, leaf, by, page):
+    data = with_first_rows(stored, leaf, shifted(page, by))
+    rows = RowRanges.of((page * 1000 - 2, page * 1000 + 3))
+    with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+        found = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
+    assert found.equals(table.select(["s"]).slice(page * 1000 - 2, 5))
+
+
+def test_a_filter_planned_by_such_an_index_is_planned_again(stored, table):
+    data = with_first_rows(stored, A, shifted(3, 5))
+    filter_ = pc.field("s", "a") == 3000
+    with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+        found = ia.ParquetFile(BufferSource(data)).read(filter=filter_)
+    assert found.equals(table.filter(filter_))
+
+
+def test_leaves_shifted_alike_are_noticed_by_their_lists(stored, table):
+    """All entries but the first shifted: the pages read hold as many rows as the index says."""
+    data = with_first_rows(stored, C, lambda rows: [0, *(row + 1 for row in rows[1:])])
+    rows = RowRanges.of((4501, 4504))
+    with pytest.warns(ia.IntarsiaWarning, match="leaves of one group differ"):
+        found = ia.ParquetFile(BufferSource(data)).read(["s"], rows)
+    assert found.equals(table.select(["s"]).slice(4501, 3))
+
+
+def page_of(repetition, values):
+    """A V1 page of a REPEATED INT32 column."""
+    packed = np.packbits(repetition, bitorder="little").tobytes()
+    levels = bytes([len(packed) << 1 | 1]) + packed, bytes([len(values) << 1, 1])
+    body = b"".join(struct.pack("<I", len(part)) + part for part in levels)
+    body += np.array(values, "<i4").tobytes()
+    v1 = DataPageHeader(
+        num_values=len(values),
+        encoding=Encoding.PLAIN,
+        definition_level_encoding=Encoding.RLE,
+        repetition_level_encoding=Encoding.RLE,
+    )
+    size = len(body)
+    header = PageHeader(
+        type=0, uncompressed_page_size=size, compressed_page_size=size, data_page_header=v1
+    )
+    return encode(header) + body
+
+
+def with_split_rows():
+    """Twelve rows of three numbers each, in pages of eight numbers, and an index of these pages."""
+    elements = [
+        SchemaElement(name="root", num_children=1),
+        SchemaElement(name="l", type=1, repetition_type=2),
+    ]
+    footer = FileMetaData(version=1, schema=elements, num_rows=12, row_groups=[])
+    templates = SchemaTemplates(footer, encode(footer))
+    levels, values = [0, 1, 1] * 12, list(range(36))
+    pages = [page_of(levels[at : at + 8], values[at : at + 8]) for at in range(0, 36, 8)]
+    size = sum(map(len, pages))
+    metadata = ColumnMetaData(
+        type=1,
+        encodings=[0, 3],
+        path_in_schema=["l"],
+        codec=0,
+        num_values=36,
+        total_uncompressed_size=size,
+        total_compressed_size=size,
+        data_page_offset=4,
+    )
+    chunk = ChunkBytes(metadata, None, [memoryview(page) for page in pages], 36)
+    template = templates.logical(read_schema(elements).roots[0])
+    file = ia.ParquetFile(BufferSource(splice(template, [RowGroupBytes(12, [chunk])])))
+    sizes = np.array([len(page) for page in pages])
+    rows = np.cumsum([0, *(levels[at : at + 8].count(0) for at in range(0, 32, 8))])
+    file._opened._offset_indexes[0, 0] = OffsetIndex(4 + np.cumsum(sizes) - sizes, sizes, rows)
+    return file
+
+
+@pytest.mark.parametrize("row", range(12))
+def test_rows_that_go_on_in_the_next_page_are_whole(row):
+    file = with_split_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        found = file.read(rows=RowRanges.of((row, row + 1)))
+    assert found.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
+
+
+def test_an_index_of_such_pages_is_dropped_when_they_are_read():
+    file = with_split_rows()
+    with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+        file.read(rows=RowRanges.of((2, 3)))
