@@ -51,7 +51,7 @@ def in_order(tasks: Iterable[Task[T]], ahead: int) -> Generator[T]:
 
 def all_of(tasks: Iterable[Task[T]]) -> list[T]:
     """What each of ``tasks`` returns, on as many cores as pyarrow uses."""
-    return list(in_order(tasks, pa.cpu_count()))
+    return list(in_order(tasks, pa.cpu_count() - 1))
 
 
 def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:

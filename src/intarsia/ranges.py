@@ -51,6 +51,15 @@ class RowRanges:
         object.__setattr__(self, "starts", starts)
         object.__setattr__(self, "stops", stops)
 
+    @classmethod
+    def _normal(cls, starts: Int64Array, stops: Int64Array) -> RowRanges:
+        """Ranges that are sorted, disjoint and not empty already."""
+        made = object.__new__(cls)
+        starts.flags.writeable = stops.flags.writeable = False
+        object.__setattr__(made, "starts", starts)
+        object.__setattr__(made, "stops", stops)
+        return made
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("RowRanges are immutable")
 
@@ -134,6 +143,9 @@ class RowRanges:
         """Rows in both."""
         if not self or not other:
             return RowRanges.none()
+        for one, many in ((self, other), (other, self)):
+            if len(one) == 1:
+                return many.clip(int(one.starts[0]), int(one.stops[0]))
         # For each range of self, the ranges of other that overlap it are first .. last - 1.
         first = np.searchsorted(other.stops, self.starts, side="right")
         last = np.searchsorted(other.starts, self.stops, side="left")
@@ -168,7 +180,13 @@ class RowRanges:
 
     def clip(self, start: int, stop: int) -> RowRanges:
         """The selected rows within ``[start, stop)``."""
-        return self & RowRanges.of((start, stop))
+        first = int(np.searchsorted(self.stops, start, side="right"))
+        last = int(np.searchsorted(self.starts, stop, side="left"))
+        if first >= last or start >= stop:
+            return RowRanges.none()
+        starts, stops = self.starts[first:last].copy(), self.stops[first:last].copy()
+        starts[0], stops[-1] = max(starts[0], start), min(stops[-1], stop)
+        return RowRanges._normal(starts, stops)
 
     def covers(self, starts: Int64Array, stops: Int64Array) -> BoolArray:
         """For ``n`` half-open ranges: does each hold a selected row? Shape ``(n,)``, bool."""

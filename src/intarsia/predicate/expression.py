@@ -51,6 +51,9 @@ class Opaque:
     what: str
 
 
+ANDS = ("and_kleene", "and")
+"""Functions of which a filter keeps the same rows as of all their arguments."""
+
 Node = FieldRef | Literal | Call | Opaque
 
 
@@ -76,7 +79,7 @@ def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     nodes, found, at = serialized.nodes, [], 0
     while at < len(nodes):
         kind, value = nodes[at]
-        if kind == "end" or (kind == "call" and value in _ANDS):
+        if kind == "end" or (kind == "call" and value in ANDS):
             at += 1
             continue
         stop = _stop(nodes, at)
@@ -98,9 +101,6 @@ def field_paths(node: Node) -> set[tuple[str, ...]] | None:
             case Call(_, arguments):
                 pending += arguments
     return found
-
-
-_ANDS = ("and_kleene", "and")
 
 
 class _Serialized(NamedTuple):

@@ -43,6 +43,8 @@ def expect_columns(
     That is where those that are not read ``first``, and may turn out not to be needed, take no more
     than a request of their own would cost.
     """
+    if not file.request_bytes:
+        return
     later = [name for name in columns if name not in first]
     if not later or rows.num_rows > file.request_bytes:
         return

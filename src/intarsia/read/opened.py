@@ -25,7 +25,7 @@ from intarsia.errors import (
     Where,
 )
 from intarsia.format.bloom import filters_might_contain
-from intarsia.format.bounds import order_is_declared
+from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared, page_bounds
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.hashing import UInt64Array
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
@@ -73,6 +73,8 @@ class OpenedFile:
         """
         self.name = name
         self.request_bytes = request_bytes
+        self._column_chunks: dict[ChunkId, ColumnChunk] = {}
+        self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.page_checksum_verification = page_checksum_verification
         try:
             self._footer: Footer = read_footer(source, tail_bytes)
@@ -80,6 +82,8 @@ class OpenedFile:
             self._check_chunks()
         except FormatError as error:
             raise error.at(Where(name)) from error
+        self._page_bounds: dict[ChunkId, Bounds] = {}
+        self._row_group_bounds: dict[int, Bounds] = {}
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
         self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
         self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
@@ -147,16 +151,26 @@ class OpenedFile:
 
         Raises ``FormatError`` where it is not decodable, or contradicts the row group.
         """
-        where = Where(self.name, row_group, self.schema.leaves[leaf].name)
+        known = self._column_chunks.get((row_group, leaf))
+        if known is not None:
+            return known
         try:
             column = self.metadata.row_groups[row_group].columns[leaf]
             self._check_row_count(row_group, leaf, column.meta_data)
         except FormatError as error:
+            where = Where(self.name, row_group, self.schema.leaves[leaf].name)
             raise error.at(where) from error
+        self._column_chunks[row_group, leaf] = column
         return column
 
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
+        known = self._chunks.get((row_group, leaf))
+        if known is None:
+            known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
+        return known
+
+    def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         column = self.column_chunk(row_group, leaf)
         where = Where(self.name, row_group, self.schema.leaves[leaf].name)
         if column.meta_data is None:
@@ -194,6 +208,14 @@ class OpenedFile:
     def _column_order(self, leaf: int) -> ColumnOrder | None:
         orders = self.metadata.column_orders
         return orders[leaf] if orders and leaf < len(orders) else None
+
+    def row_group_bounds(self, leaf: int) -> Bounds:
+        """What statistics say of a column's chunks, one for each row group."""
+        if leaf not in self._row_group_bounds:
+            chunks = [self.chunk(group, leaf) for group in range(len(self.metadata.row_groups))]
+            declared = self.order_is_declared(leaf)
+            self._row_group_bounds[leaf] = chunk_bounds(self.order(leaf), chunks, declared=declared)
+        return self._row_group_bounds[leaf]
 
     # --- page indexes ---------------------------------------------------------------------------
 
@@ -284,6 +306,17 @@ class OpenedFile:
         if offsets is None or index is None or len(index) != len(offsets):
             return None
         return index
+
+    def page_bounds(self, row_group: int, leaf: int) -> Bounds | None:
+        """What the ColumnIndex says of a chunk's pages; None where there is no page index."""
+        index = self.column_index(row_group, leaf)
+        if index is None:
+            return None
+        id_ = (row_group, leaf)
+        if id_ not in self._page_bounds:
+            declared = self.order_is_declared(leaf)
+            self._page_bounds[id_] = page_bounds(self.order(leaf), index, declared=declared)
+        return self._page_bounds[id_]
 
     def known_offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError
-from intarsia.format.bounds import chunk_bounds, page_bounds
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
 from intarsia.index.standard import bloom_hashes_for
@@ -130,7 +129,7 @@ class _Planner:
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
-        if rows:
+        if rows and file.request_bytes:
             self._expect(list(leaves.values()), wanted, groups_of(file, rows))
         answered: set[Test] = set()
         for test, leaf in leaves.items():
@@ -191,10 +190,7 @@ class _Planner:
 
     def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
         file = self._file
-        metadata = [file.chunk(i, leaf.index) for i in range(len(file.metadata.row_groups))]
-        declared = file.order_is_declared(leaf.index)
-        bounds = chunk_bounds(file.order(leaf.index), metadata, declared=declared)
-        might = rows_might_match(test, bounds)
+        might = rows_might_match(test, file.row_group_bounds(leaf.index))
         starts = file.row_group_starts
         return RowRanges(starts[:-1][might], starts[1:][might])
 
@@ -226,16 +222,14 @@ class _Planner:
 
     def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
-        declared = file.order_is_declared(leaf.index)
         found = []
         for group in groups:
             start, stop = file.row_group_starts[group : group + 2].tolist()
-            index = file.column_index(group, leaf.index)
+            bounds = file.page_bounds(group, leaf.index)
             offsets = file.offset_index(group, leaf.index)
-            if index is None or offsets is None:
+            if bounds is None or offsets is None:
                 found.append(RowRanges.of((start, stop)))
                 continue
-            bounds = page_bounds(file.order(leaf.index), index, declared=declared)
             might = np.flatnonzero(rows_might_match(test, bounds))
             starts, stops = offsets.row_bounds(stop - start)
             found.append(RowRanges(starts[might], stops[might]).shift(start))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, unknown_column
-from intarsia.predicate.expression import Node, conjuncts, field_paths, read_expression
+from intarsia.predicate.expression import ANDS, Call, Node, conjuncts, field_paths, read_expression
 from intarsia.predicate.pruning import And, Maybe, Op, Or, Pruning, Test, escapes_of, pruning_of
 from intarsia.read.projection import Projection, pruned_to_fields
 
@@ -75,7 +75,8 @@ class Filter:
         nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
         names = [field.name for field in fields] or [_ROW]
         evaluate(expression, pa.table(nulls, names))
-        parts = () if columns is None else _conjuncts(expression)
+        is_and = isinstance(node, Call) and node.function in ANDS
+        parts = _conjuncts(expression) if is_and and columns is not None else ()
         pruned = pruned_to_fields(schema, paths or ())
         return cls(expression, pruning_of(node), escapes_of(node), columns, parts, pruned)
 

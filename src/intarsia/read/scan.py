@@ -105,7 +105,7 @@ class _Attempt:
 
     def _plan(self) -> RowRanges:
         request, file = self._request, self._file
-        roots = roots_of(file, request.all_columns, request.pruned)
+        roots = roots_of(file, request.all_columns, request.pruned) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
         constants = self._part.constants
         rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
