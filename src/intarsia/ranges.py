@@ -75,7 +75,9 @@ class RowRanges:
     @classmethod
     def all(cls, num_rows: int) -> RowRanges:
         """Every row of ``num_rows``."""
-        return cls.of((0, num_rows))
+        if num_rows <= 0:
+            return cls.of((0, num_rows))
+        return cls._normal(np.zeros(1, np.int64), np.array([num_rows], np.int64))
 
     @classmethod
     def none(cls) -> RowRanges:
@@ -91,7 +93,9 @@ class RowRanges:
     @classmethod
     def from_rows(cls, rows: Int64Array) -> RowRanges:
         """From row numbers in any order, repeats allowed."""
-        rows = np.unique(np.asarray(rows, dtype=np.int64))
+        rows = np.asarray(rows, dtype=np.int64)
+        if (rows[1:] <= rows[:-1]).any():
+            rows = np.unique(rows)
         if not len(rows):
             return cls.none()
         breaks = np.flatnonzero(np.diff(rows) > 1)
@@ -104,8 +108,8 @@ class RowRanges:
     def union(cls, parts: Iterable[RowRanges]) -> RowRanges:
         """Rows in any of ``parts``."""
         parts = list(parts)
-        if not parts:
-            return cls.none()
+        if len(parts) < 2:
+            return parts[0] if parts else cls.none()
         return cls(
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.stops for part in parts]),
@@ -176,7 +180,9 @@ class RowRanges:
 
     def shift(self, by: int) -> RowRanges:
         """The same ranges, ``by`` rows further."""
-        return RowRanges(self.starts + by, self.stops + by)
+        if not self or self.starts[0] + by < 0:
+            return RowRanges(self.starts + by, self.stops + by)
+        return RowRanges._normal(self.starts + by, self.stops + by)
 
     def clip(self, start: int, stop: int) -> RowRanges:
         """The selected rows within ``[start, stop)``."""
@@ -209,6 +215,8 @@ class RowRanges:
             self       NYYYNNYY      kept:   YYYYY
             inner      NNYYNNYN      result: NYYYN
         """
+        if len(self) == 1:
+            return inner.shift(-int(self.starts[0]))
         before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
         part = np.searchsorted(self.starts, inner.starts, side="right") - 1
         offset = before[part] - self.starts[part]

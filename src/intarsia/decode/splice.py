@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +43,6 @@ from intarsia.format.metadata import (
     FieldRepetitionType,
     FileMetaData,
     KeyValue,
-    RowGroup,
     SchemaElement,
 )
 from intarsia.format.schema import Leaf, Root, Schema
@@ -98,6 +98,7 @@ class SchemaTemplates:
         self._created_by = metadata.created_by
         self._orders = [encode(order) for order in metadata.column_orders or []]
         self._arrow_schema = _stored_arrow_schema(metadata)
+        self._logical: dict[tuple[Root, bool], RootTemplate] = {}
 
     @property
     def stored_metadata(self) -> dict[bytes, bytes] | None:
@@ -118,6 +119,12 @@ class SchemaTemplates:
         ``storage`` leaves extensions of more than one leaf out of it: pyarrow makes no such type of
         some of its leaves.
         """
+        known = self._logical.get((root, storage))
+        if known is None:
+            known = self._logical[root, storage] = self._logical_template(root, storage)
+        return known
+
+    def _logical_template(self, root: Root, storage: bool) -> RootTemplate:
         elements = [_one_child(self._elements[0]), *_slice(self._elements, root.elements)]
         of_leaves = _slice(self._orders, root.all_leaves)
         orders = [list_span(7, of_leaves)] if of_leaves else []
@@ -221,18 +228,24 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:
     at = len(MAGIC)
     encoded = []
     for group in groups:
-        chunks = [_absent(group.num_rows)] * template.num_leaves
+        some = len(template.leaves) < template.num_leaves
+        chunks: list[Any] = [_absent(group.num_rows) if some else None] * template.num_leaves
         for leaf, chunk in zip(template.leaves, group.chunks, strict=True):
             pieces = [*([chunk.dictionary] if chunk.dictionary else []), *chunk.pages]
             size = sum(piece.nbytes for piece in pieces)
             chunks[leaf] = _relocated(chunk, at, size)
             parts += pieces
             at += size
-        row_group = RowGroup(columns=chunks, total_byte_size=0, num_rows=group.num_rows)
-        encoded.append(encode(row_group))
+        encoded.append(_row_group(chunks, group.num_rows))
     rows = sum(group.num_rows for group in groups)
     footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), list_span(4, encoded)])
     return b"".join([*parts, framed(footer)])
+
+
+def _row_group(chunks: Sequence[ColumnChunk], num_rows: int) -> bytes:
+    """An encoded RowGroup."""
+    columns = list_span(1, [encode(chunk) for chunk in chunks])
+    return replace_fields([columns, Span(2, _I64, zigzag(0)), Span(3, _I64, zigzag(num_rows))], [])
 
 
 def _relocated(chunk: ChunkBytes, at: int, size: int) -> ColumnChunk:

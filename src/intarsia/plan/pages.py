@@ -8,7 +8,7 @@ import numpy as np
 
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.page_index import OffsetIndex
-from intarsia.ranges import RowRanges
+from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import ByteRange
 
 WHOLE_CHUNK_SHARE = 0.8
@@ -52,22 +52,28 @@ def select_pages(
 
     Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
     """
-    whole = whole_chunk(chunk, num_rows)
     if index is None or not len(index):
-        return whole
-    starts, stops = index.row_bounds(num_rows)
-    wanted = np.flatnonzero(rows.covers(starts, stops))
-    size = int(index.compressed_page_size[wanted].sum())
-    if size >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
-        return whole
+        return whole_chunk(chunk, num_rows)
+    first_rows, sizes = index.first_row_index, index.compressed_page_size
+    wanted = _pages_with(rows, first_rows, num_rows)
+    if int(sizes[wanted].sum()) >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
+        return whole_chunk(chunk, num_rows)
     first = int(index.offset[0])
     dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
-    parts = zip(
-        index.offset[wanted].tolist(), index.compressed_page_size[wanted].tolist(), strict=True
-    )
+    parts = tuple(zip(index.offset[wanted].tolist(), sizes[wanted].tolist(), strict=True))
+    starts, stops = first_rows[wanted], np.append(first_rows[1:], num_rows)[wanted]
     return ChunkSelection(
-        dictionary if len(wanted) else None,
-        tuple(parts),
-        RowRanges(starts[wanted], stops[wanted]),
-        tuple((stops[wanted] - starts[wanted]).tolist()),
+        dictionary if parts else None,
+        parts,
+        RowRanges(starts, stops),
+        tuple((stops - starts).tolist()),
     )
+
+
+def _pages_with(rows: RowRanges, first_rows: Int64Array, num_rows: int) -> slice | Int64Array:
+    """Which pages hold any of ``rows``."""
+    if len(rows) != 1:
+        return np.flatnonzero(rows.covers(first_rows, np.append(first_rows[1:], num_rows)))
+    edges = (rows.starts[0], rows.stops[0] - 1)
+    first, last = np.searchsorted(first_rows, edges, side="right").tolist()
+    return slice(first - 1, last)

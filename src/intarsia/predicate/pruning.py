@@ -98,7 +98,7 @@ _NEGATED = {
     Op.LE: Op.GT,
 }
 _MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
-_COMPARISONS = {
+COMPARISONS = {
     "equal": Op.EQ,
     "not_equal": Op.NE,
     "less": Op.LT,
@@ -155,8 +155,8 @@ def _possible(node: Node, outcome: bool) -> Pruning:
                 _all_of(_possible(condition, True), _possible(then, outcome)),
                 _all_of(_possible(condition, False), _possible(otherwise, outcome)),
             )
-        case Call(function, (left, right)) if function in _COMPARISONS:
-            return _comparison(_COMPARISONS[function], left, right, outcome)
+        case Call(function, (left, right)) if function in COMPARISONS:
+            return _comparison(COMPARISONS[function], left, right, outcome)
         case Call("is_null", (argument,), options):
             return _null_test(argument, outcome, nan_is_null=_flag(options, "nan_is_null"))
         case Call("is_valid", (argument,)):
@@ -188,7 +188,7 @@ def _other_than(node: Node, outcome: bool) -> Pruning:
             return _any_of(*parts) if any_suffices else _all_of(*parts)
         case Call("is_null" | "is_valid"):
             return _possible(node, not outcome)
-        case Call(function, (_, _)) if function in _COMPARISONS:
+        case Call(function, (_, _)) if function in COMPARISONS:
             return _or_null(_possible(node, not outcome))
         case Call("is_in"):
             return _or_null(_possible(node, not outcome))

@@ -73,6 +73,7 @@ class OpenedFile:
         """
         self.name = name
         self.request_bytes = request_bytes
+        self._orders: dict[int, ValueOrder] = {}
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.page_checksum_verification = page_checksum_verification
@@ -197,9 +198,12 @@ class OpenedFile:
             return False
         return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 # small, and goes with the file
     def order(self, leaf: int) -> ValueOrder:
-        return order_of(self.schema.leaves[leaf].element, self._column_order(leaf))
+        known = self._orders.get(leaf)
+        if known is None:
+            element = self.schema.leaves[leaf].element
+            known = self._orders[leaf] = order_of(element, self._column_order(leaf))
+        return known
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""
@@ -228,6 +232,8 @@ class OpenedFile:
         ):
             missing = dict.fromkeys(id_ for id_ in ids if id_ not in known)
             wanted += [(kind, id_, self._index_range(id_, kind)) for id_ in missing]
+        if not wanted:
+            return
         try:
             found = self.source.read([range_ for _, _, range_ in wanted])
         except FormatError as error:

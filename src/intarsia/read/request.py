@@ -9,8 +9,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, unknown_column
-from intarsia.predicate.expression import ANDS, Call, Node, conjuncts, field_paths, read_expression
-from intarsia.predicate.pruning import And, Maybe, Op, Or, Pruning, Test, escapes_of, pruning_of
+from intarsia.predicate.expression import (
+    ANDS,
+    Call,
+    FieldRef,
+    Literal,
+    Node,
+    conjuncts,
+    field_paths,
+    read_expression,
+)
+from intarsia.predicate.pruning import (
+    COMPARISONS,
+    And,
+    Maybe,
+    Op,
+    Or,
+    Pruning,
+    Test,
+    escapes_of,
+    pruning_of,
+)
 from intarsia.read.projection import Projection, pruned_to_fields
 
 FILENAME = "__filename"
@@ -70,15 +89,29 @@ class Filter:
             if path[0] not in schema.names:
                 raise unknown_column(".".join(path), schema.names)
         columns = _columns(node)
-        # Some types are found not to compare only where there is a row, be it of NULLs.
-        fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
-        nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
-        names = [field.name for field in fields] or [_ROW]
-        evaluate(expression, pa.table(nulls, names))
+        if not _compares(node, schema):
+            # Some types are found not to compare only where there is a row, be it of NULLs.
+            fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+            nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
+            names = [field.name for field in fields] or [_ROW]
+            evaluate(expression, pa.table(nulls, names))
         is_and = isinstance(node, Call) and node.function in ANDS
         parts = _conjuncts(expression) if is_and and columns is not None else ()
         pruned = pruned_to_fields(schema, paths or ())
         return cls(expression, pruning_of(node), escapes_of(node), columns, parts, pruned)
+
+
+def _compares(node: Node, schema: pa.Schema) -> bool:
+    """Does it compare columns with numbers or texts of their own types, and so surely evaluate?"""
+    match node:
+        case Call(function, arguments) if function in (*ANDS, "or", "or_kleene", "invert"):
+            return all(_compares(argument, schema) for argument in arguments)
+        case Call(function, (FieldRef((name,)), Literal(value))) if function in COMPARISONS:
+            kind = schema.field(name).type
+            plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or kind == pa.string()
+            return bool(plain and value.type == kind)
+        case _:
+            return False
 
 
 def _columns(node: Node) -> tuple[str, ...] | None:
