@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import cProfile
 import pstats
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from logs import ROW_GROUP_ROWS
 from peers import Question
 
 import intarsia as ia
@@ -28,7 +28,8 @@ from intarsia.storage import FileSource
 
 _KEY_SLACK = 64 * 1024
 _PROFILED_SECONDS = 0.5
-_MOST_PROFILED = 50
+_PROFILED_RUNS = (3, 50)
+"""At least and at most."""
 
 
 # --- pages --------------------------------------------------------------------------------------
@@ -110,8 +111,9 @@ class Floor:
             root = file.schema.root(name)
             (column,) = root.leaves
             wanted = pages_at(file, column, planned if name in asked.filtered else matching)
-            groups = [_read(path, file, column, pages) for pages in wanted]
-            self._spliced.append(pa.py_buffer(splice(templates.logical(root), groups)))
+            template = templates.logical(root)
+            for groups in _portions([_read(path, file, column, pages) for pages in wanted]):
+                self._spliced.append(pa.py_buffer(splice(template, groups)))
             self.matching_bytes += sum(p.num_bytes for p in pages_at(file, column, matching))
         self.most_bytes = None
         """What a warm query of an index may read."""
@@ -120,10 +122,23 @@ class Floor:
             most = 1.2 * self.matching_bytes + largest_page(file, key) + _KEY_SLACK
             self.most_bytes = int(most)
 
-    def decode(self) -> list[pa.Table]:
-        """What pyarrow has to do, and nothing else."""
-        opened = [pq.ParquetFile(pa.BufferReader(b), pre_buffer=False) for b in self._spliced]
-        return [file.read(use_threads=False) for file in opened]
+    def decode(self) -> None:
+        """What pyarrow has to do, and nothing else; what is decoded is let go at once."""
+        for buffer in self._spliced:
+            file = pq.ParquetFile(pa.BufferReader(buffer), pre_buffer=False)
+            file.read(use_threads=False)
+
+
+def _portions(groups: Iterable[RowGroupBytes]) -> Iterator[list[RowGroupBytes]]:
+    """Row groups to decode at once: as many as have the rows of one whole one."""
+    portion: list[RowGroupBytes] = []
+    for group in groups:
+        if sum(part.num_rows for part in [*portion, group]) > ROW_GROUP_ROWS and portion:
+            yield portion
+            portion = []
+        portion.append(group)
+    if portion:
+        yield portion
 
 
 def _read(path: Path, file: ia.ParquetFile, column: int, pages: Pages) -> RowGroupBytes:
@@ -169,13 +184,15 @@ def shares(action: Callable[[], Any]) -> Shares:
     """Where the time goes, by profile.
 
     A profiler slows Python down, but not the long calls inside pyarrow and the system: those are
-    taken from the profile, and what they leave of the time without a profiler is ours.
+    taken from the profile, and what they leave of the time without a profiler is ours. All three
+    are the least of several runs, so that what else the machine did is nobody's share.
     """
     action()
     start = time.perf_counter()
     action()
     once = time.perf_counter() - start
-    runs = max(1, min(_MOST_PROFILED, int(_PROFILED_SECONDS / once)))
+    least, most = _PROFILED_RUNS
+    runs = max(least, min(most, int(_PROFILED_SECONDS / once)))
     plain, theirs, storage = [], [], []
     for _ in range(runs):
         start = time.perf_counter()
@@ -186,9 +203,9 @@ def shares(action: Callable[[], Any]) -> Shares:
         found = _own_seconds(profile)
         theirs.append(found["pyarrow"])
         storage.append(found["storage"])
-    whole, theirs_, storage_ = (statistics.median(times) for times in (plain, theirs, storage))
-    rest = max(whole - theirs_ - storage_, 0)
-    return Shares(theirs_ / whole, storage_ / whole, rest / whole)
+    rest = max(min(plain) - min(theirs) - min(storage), 0)
+    whole = rest + min(theirs) + min(storage)
+    return Shares(min(theirs) / whole, min(storage) / whole, rest / whole)
 
 
 def _own_seconds(profile: cProfile.Profile) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """Selective questions asked of ten million rows, beside the peers: ``make bench``.
 
-In each of several rounds every engine answers once, in an order that moves on by one from round to
-round. Medians are over rounds; so are ratios, each taken within one round, against whichever peer
-was quickest in it. Beside them stand Intarsia with the file opened anew (``cold``, the page cache
-still warm) and the floor: pyarrow decoding the pages a page-precise read cannot do without.
+In each of several rounds every engine answers once, in an order drawn for the round, so that none
+always comes after the same one. Medians are over rounds; so are ratios, each taken within one
+round, against whichever peer was quickest in it. Beside them stand Intarsia with the file opened
+anew (``cold``, the page cache still warm) and the floor: pyarrow decoding the pages a page-precise
+read cannot do without.
 ``--grow`` asks for one row of ten times as many as well, and of nothing else.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -62,11 +64,10 @@ class Result:
 
 def rounds(actions: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
     """Milliseconds of each action in each of ``runs`` rounds, after one that does not count."""
-    names = list(actions)
-    found: dict[str, list[float]] = {name: [] for name in names}
+    order = random.Random(len(actions))
+    found: dict[str, list[float]] = {name: [] for name in actions}
     for run in range(-1, runs):
-        for i in range(len(names)):
-            name = names[(run + i) % len(names)]
+        for name in order.sample(list(actions), len(actions)):
             start = time.perf_counter()
             answer = actions[name]()
             took = (time.perf_counter() - start) * 1000
@@ -91,9 +92,8 @@ def ask(path: Path, asked: Question, engines: dict[str, Ask], runs: int) -> Resu
         actions[OURS]()
         bytes_warm = total()
     floor = Floor(path, asked) if asked.arrow is not None else None
-    actions[COLD] = cold
     if floor is not None:
-        actions[FLOOR] = floor.decode
+        actions |= {COLD: cold, FLOOR: floor.decode}
     found = rounds(actions, runs)
     ms = {name: statistics.median(times) for name, times in found.items()}
     times = _times(asked, engines, found)

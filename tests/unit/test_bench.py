@@ -52,7 +52,7 @@ def test_questions_of_an_index_keep_to_their_bytes(results):
 def test_shares_of_the_time_make_a_whole(results):
     for found in results.values():
         if found["shares"] is not None:
-            assert sum(found["shares"].values()) >= 1 - 1e-9
+            assert sum(found["shares"].values()) == pytest.approx(1)
 
 
 def test_tables_for_people(run):
