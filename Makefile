@@ -1,4 +1,5 @@
-# make demo | make test | make fuzz: each sets up .venv first; nothing else is needed but Python 3.11 or later.
+# make demo | make test | make bench | make fuzz: each sets up .venv first; nothing else is needed
+# but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
@@ -6,8 +7,10 @@ BIN := .venv/bin
 
 CORPUS ?= ../shared/corpus
 MUTANTS ?= 20000
+ROWS ?= 10000000
+RUNS ?= 7
 
-.PHONY: demo test check fuzz clean
+.PHONY: demo test check bench fuzz clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
@@ -19,6 +22,10 @@ check: .venv/test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Beside DuckDB, Polars, DataFusion and pyarrow; BENCH=--grow and other options are the script's.
+bench: .venv/bench
+	@$(BIN)/python benchmarks/queries.py --rows $(ROWS) --runs $(RUNS) $(BENCH)
 
 # The long run: the test suite goes through a sample of as many mutants of the corpus's files.
 fuzz: .venv/test
@@ -36,4 +43,4 @@ fuzz: .venv/test
 	@$(PYTHON) -m venv .venv
 
 clean:
-	rm -rf .venv demo-data .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv demo-data bench-data .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,68 @@
+"""The benchmark of questions on a small table, run as it is run by hand."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "queries.py"
+ROWS = 60_000
+ENGINES = ["Intarsia", "DuckDB", "Polars", "DataFusion", "DataFusion+", "pyarrow"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    data = tmp_path_factory.mktemp("bench-data")
+
+    def run(*options, rows=ROWS):
+        """What the benchmark prints; it fails where engines disagree."""
+        given = ["--rows", str(rows), "--runs", "1", "--data", str(data), *options]
+        command = [sys.executable, str(BENCHMARK), *given]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def results(run):
+    return {found["name"]: found for found in json.loads(run("--json", "--plain"))["results"]}
+
+
+def test_all_engines_agree_on_all_questions(results):
+    rows = {name: found["rows"] for name, found in results.items()}
+    slow_errors = rows.pop("status")
+    assert rows == {"trace_id": 1, "user_id": 3, "ts": 500, "msg": 5, "full": ROWS}
+    assert slow_errors > 0
+    for found in results.values():
+        assert [name for name in found["ms"] if name in ENGINES] == ENGINES
+
+
+def test_questions_of_an_index_keep_to_their_bytes(results):
+    for name in ("trace_id", "user_id", "ts"):
+        found = results[name]
+        assert found["bytes_matching"] <= found["bytes_warm"]
+        assert found["bytes_met"]
+        assert found["bytes_cold"] > found["bytes_warm"]
+
+
+def test_shares_of_the_time_make_a_whole(results):
+    for found in results.values():
+        if found["shares"] is not None:
+            assert sum(found["shares"].values()) == pytest.approx(1)
+
+
+def test_tables_for_people(run):
+    text = run("--markdown", "--queries", "trace_id,ts", "--engines", "Polars")
+    times, floors = [part.splitlines() for part in text.strip().split("\n\n")[1:]]
+    assert times[0].startswith("| all columns, ms | rows | Intarsia | Polars |")
+    assert len(times) == len(floors) == 4
+
+
+def test_growth_is_one_ratio(run):
+    growth = json.loads(run("--json", "--grow", rows=ROWS // 10))["growth"]
+    assert list(growth["ms"]) == ["6,000", "60,000"]
+    assert growth["ratio"] > 0
