@@ -440,3 +440,29 @@ def test_every_public_name_of_a_pyarrow_scanner_is_called():
 
 if __name__ == "__main__":
     work(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+
+
+def test_rows_are_numbered_in_their_files(tmp_path):
+    make_data(tmp_path)
+    ds = ia.dataset(tmp_path / "lake")
+    columns = ["k", "__row_number", "__filename"]
+    plain = pads.dataset(tmp_path / "lake", partitioning="hive")
+    for condition in (None, FILTER, NOWHERE):
+        found = ds.to_table(columns, filter=condition)
+        expected = plain.to_table(["k", "__filename"], filter=condition)
+        assert found.select(["k", "__filename"]).equals(expected)
+        for path in set(found["__filename"].to_pylist()):
+            own = found.filter(field("__filename") == path)
+            numbers = own["__row_number"]
+            assert (
+                pq.read_table(path, columns=["k"], partitioning=None)["k"].take(numbers) == own["k"]
+            )
+
+
+def test_rows_that_are_not_there_cannot_be_taken(tmp_path):
+    make_data(tmp_path)
+    ds = ia.dataset(tmp_path / "lake")
+    with pytest.raises(IndexError, match=f"row {ds.count_rows():,} of {ds.count_rows():,}"):
+        ds.take([0, ds.count_rows()])
+    with pytest.raises(IndexError):
+        ds.take([-1])

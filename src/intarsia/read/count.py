@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from intarsia.parallel import in_order
 from intarsia.predicate.pruning import Maybe
-from intarsia.read.opened import lease_of
-from intarsia.read.planner import plan_rows
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, scan
 
@@ -27,18 +28,24 @@ def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = T
 
 def _count(part: Part, request: Request) -> int:
     file, is_current = part.get()
-    escapes = Maybe() if request.filter is None else request.filter.escapes
     while True:
         distrusted = file.distrusted
-        plans = (
-            plan_rows(file, pruning, part.constants, request.schema).rows
-            for pruning in (request.pruning, escapes)
-        )
-        possible = next(plans)
-        unsure = possible & next(plans) if possible else possible
+        proven, unsure = _proven(file, part.constants, request)
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
         found = sum(table.num_rows for table in scan([rest], request))
         if not is_current():
             file, is_current = part.get()
         elif file.distrusted == distrusted:  # else what was proven may be wrong as well
-            return int((possible - unsure).num_rows + found)
+            return int(proven + found)
+
+
+def _proven(file: OpenedFile, constants: Constants, request: Request) -> tuple[int, RowRanges]:
+    """How many rows match for certain, and which others might: by the footer, then by indexes."""
+    escapes = Maybe() if request.filter is None else request.filter.escapes
+    proven, rows = 0, RowRanges.all(file.num_rows)
+    for by_footer in (True, False):
+        plan = partial(plan_rows, file, constants=constants, schema=request.schema)
+        possible = plan(request.pruning, within=rows, by_footer=by_footer).rows
+        rows = plan(escapes, within=possible, by_footer=by_footer).rows
+        proven += (possible - rows).num_rows
+    return proven, rows

@@ -329,6 +329,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return self.to_table(columns, filter, **options).take(indices)
         wanted = pa.array(indices, pa.int64()).to_numpy()
         distinct, places = np.unique(wanted, return_inverse=True)
+        if len(distinct) and distinct[0] < 0:
+            raise IndexError(f"row {distinct[0]}: rows are counted from 0")
         rows = RowRanges.from_rows(distinct)
         scan = self._scan(columns, None, options, parts=self._parts_at(rows))
         assert scan is not None

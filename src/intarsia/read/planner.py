@@ -44,13 +44,17 @@ def plan_rows(
     constants: Constants,
     schema: pa.Schema,
     leaves: Sequence[int] = (),
+    *,
+    within: RowRanges | None = None,
+    by_footer: bool = False,
 ) -> Candidates:
     """Which rows of ``file``, seen through ``schema``, might pass ``pruning``.
 
     ``leaves`` are those to be read at these rows: what that takes is fetched meanwhile, where
-    storage is far.
+    storage is far. Only rows ``within`` are asked for; ``by_footer`` reads nothing to tell.
     """
-    return _Planner(file, constants, schema).run(pruning, leaves)
+    rows = RowRanges.all(file.num_rows) if within is None else within
+    return _Planner(file, constants, schema).run(pruning, leaves, rows, by_footer)
 
 
 def plan_reads(
@@ -119,9 +123,10 @@ class _Planner:
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
 
-    def run(self, pruning: Pruning, wanted: Sequence[int]) -> Candidates:
+    def run(
+        self, pruning: Pruning, wanted: Sequence[int], rows: RowRanges, by_footer: bool
+    ) -> Candidates:
         file = self._file
-        rows = self._all
         tests = tests_of(pruning)
         for test in tests:
             self._known[test] = self._by_constant(test)
@@ -129,6 +134,8 @@ class _Planner:
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
+        if by_footer:
+            return Candidates(rows, tuple(self._steps))
         if rows and file.request_bytes:
             self._expect(list(leaves.values()), wanted, groups_of(file, rows))
         answered: set[Test] = set()

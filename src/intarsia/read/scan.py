@@ -59,7 +59,7 @@ def scan(
     """The matching rows of all ``parts``, in their order, as tables of the requested columns.
 
     Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
-    cores as pyarrow does; units under way hold some 100 MB each.
+    cores as pyarrow does; units under way hold some 50 MB each.
     """
     if limit is None:
         yield from _scan(parts, request, False, use_threads)
