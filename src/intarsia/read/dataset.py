@@ -27,7 +27,7 @@ from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
-from intarsia.read.columns import roots_of
+from intarsia.read.columns import roots_to_read
 from intarsia.read.count import count_rows
 from intarsia.read.folders import (
     folder_constants,
@@ -532,9 +532,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _plan_file(self, file: _File, request: Request) -> FilePlan:
         opened = self._cache.get(file.path)
         candidates = plan_rows(opened, request.pruning, file.constants, self.schema)
-        wanted = [name for name in request.all_columns if name not in file.constants]
-        gap = gap_bytes(self.filesystem)
-        return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
+        roots = roots_to_read(opened, request, file.constants)
+        return plan_reads(opened, roots, candidates, file.constants, gap_bytes(self.filesystem))
 
 
 def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:

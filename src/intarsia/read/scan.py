@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.parallel import in_order
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import expect_columns, read_columns, roots_of
+from intarsia.read.columns import expect_columns, read_columns, roots_to_read
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
@@ -105,9 +105,9 @@ class _Attempt:
 
     def _plan(self) -> RowRanges:
         request, file = self._request, self._file
-        roots = roots_of(file, request.all_columns, request.pruned)
-        leaves = [leaf for root in roots for leaf in root.leaves]
         constants = self._part.constants
+        roots = roots_to_read(file, request, constants)
+        leaves = [leaf for root in roots for leaf in root.leaves]
         rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
         return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
 
