@@ -45,12 +45,14 @@ class Filtered:
 class FileRead:
     """What was really read of one file: footers and indexes included in bytes and requests.
 
-    ``seconds`` are those of each activity; together they are the time the file took.
+    ``seconds`` are those of each activity; together they are the time the file took. ``remarks``
+    are what was warned of meanwhile: what only pages that are read can tell of an index.
     """
 
     figures: Figures
     seconds: Mapping[Activity, float]
     conditions: tuple[Filtered, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

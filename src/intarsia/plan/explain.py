@@ -100,6 +100,7 @@ def _file(account: FileAccount) -> dict[str, Any]:
         found["read"] = dataclasses.asdict(read.figures)
         found["seconds"] = _seconds(read.seconds)
         found["conditions"] = [dataclasses.asdict(condition) for condition in read.conditions]
+        found["warnings"] = list(read.remarks)
     return found
 
 

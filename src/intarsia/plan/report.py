@@ -98,7 +98,7 @@ def _file(account: FileAccount, base: str) -> Node:
     parts.append(_columns(plan.columns, plan.figures))
     parts += [Node(_clean(remark)) for remark in account.remarks]
     if account.read is not None:
-        parts.append(_read(account.read))
+        parts.append(_read(account.read, account.remarks))
     return Node(
         f"{_clean(_name(account, base))}: {_plural(rows, 'row')}, {_plural(groups, 'row group')}",
         parts,
@@ -153,14 +153,15 @@ def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
     )
 
 
-def _read(read: FileRead) -> Node:
-    conditions = [
+def _read(read: FileRead, known: Sequence[str]) -> Node:
+    parts = [
         Node(f"{_of(condition.rows)} rows passed {_clean(condition.condition)}")
         for condition in read.conditions
     ]
     whole = sum(read.seconds.values())
     spent = [f"{which.value} {part / whole:.0%}" for which, part in read.seconds.items()]
-    return Node(_read_line([read]), [*conditions, Node(", ".join(spent))])
+    parts += [Node(_clean(remark)) for remark in read.remarks if remark not in known]
+    return Node(_read_line([read]), [*parts, Node(", ".join(spent))])
 
 
 def _read_line(reads: Sequence[FileRead]) -> str:

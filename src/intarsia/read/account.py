@@ -49,7 +49,7 @@ def read_of(
         bytes=Amount(source.count.bytes, planned.bytes.total),
         requests=Amount(source.count.requests),
     )
-    return FileRead(figures, profile.seconds(), profile.conditions())
+    return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
 
 
 def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:
