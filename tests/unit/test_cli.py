@@ -229,6 +229,14 @@ def test_explain_analyze_shows_what_was_read(say, lake):
     assert "rows        1 of 120" in said.out
 
 
+def test_explain_json_is_one_document(say, lake):
+    said = say("explain", lake, "--where", "k = 7", "--analyze", "--json")
+    assert (said.code, said.err) == (0, "")
+    document = json.loads(said.out)
+    assert document["read"]["rows"] == {"selected": 1, "total": 120}
+    assert [len(file["columns"]) for file in document["files"]] == [7, 7]
+
+
 def test_index_add_and_list(say, lake):
     before = state(lake)
     added = say("index", "add", lake, "word:lookup", "lookup(k, granule_rows=10)")

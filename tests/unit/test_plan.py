@@ -61,8 +61,8 @@ def test_folders_that_cannot_match_are_not_opened(lake, monkeypatch):
 
 def test_the_explanation_says_which_source_left_what(lake):
     text = str(ia.dataset(lake).explain(filter="s = 's7919'", analyze=True))
-    assert "row-group statistics         leaves 10,000 rows in 2 row groups" in text
-    assert "index s:lookup               leaves 500 rows in 1 row groups" in text
+    assert "row-group statistics  10,000 rows  100.00%  2 row groups" in text
+    assert "index s:lookup           500 rows    5.00%  1 row group" in text
     assert "  rows        1 of 30,000" in text
 
 

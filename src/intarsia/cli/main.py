@@ -220,11 +220,23 @@ def scan(path: str, where: str | None, columns: str | None, limit: int | None, f
 @click.argument("path")
 @_where
 @_columns
-@click.option("--analyze", is_flag=True, help="Run the query as well; show what was read.")
-def explain(path: str, where: str | None, columns: str | None, analyze: bool) -> None:
-    """Show which rows, pages and bytes of PATH a query touches, and which index cut what."""
+@click.option(
+    "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
+)
+@click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+def explain(
+    path: str, where: str | None, columns: str | None, analyze: bool, as_json: bool
+) -> None:
+    """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
+
+    20 files are shown, and the 20 columns of each that take most.
+    """
     source = dataset(path)
-    click.echo(source.explain(_names(source, columns), where, analyze=analyze))
+    explanation = source.explain(_names(source, columns), where, analyze=analyze)
+    if as_json:
+        click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(explanation)
 
 
 @cli.group()

@@ -1,63 +1,108 @@
-"""What a query touches, as text: per file, what each source of knowledge left over."""
+"""What a query touches, and what each source of knowledge left over, as figures and as JSON."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
-from intarsia.plan.plan import Figures, FilePlan, Plan
-
-_SHOWN_FILES = 20
+from intarsia.plan.account import Activity, FileAccount, FileRead
+from intarsia.plan.plan import Amount, Figures, Plan
+from intarsia.plan.report import report
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A plan, and where it was carried out, what was really read.
+    """A plan, and where it was carried out, what was really read. Printed, it is a tree.
 
-    ``planned`` and ``read`` hold ``files``, ``row_groups``, ``pages``, ``rows``, ``bytes`` and
-    ``requests``, each with ``selected`` and ``total``. In ``planned``, ``rows`` are those that
-    might match and ``bytes`` their pages in all columns; in ``read``, ``rows`` are those that did
-    match, and ``bytes`` and ``requests`` include footers and indexes. ``seconds`` is the time
-    reading took.
+    ``files`` has an account of each file of the data set, be there a row that might match or none.
+    ``is_analyzed`` says whether the query was run.
     """
 
-    plan: Plan
+    files: tuple[FileAccount, ...]
     filter: str
     columns: tuple[str, ...]
-    read: Figures | None = None
-    seconds: float | None = None
+    is_analyzed: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        return Plan.of(file.plan for file in self.files)
 
     @property
     def planned(self) -> Figures:
+        """``files``, ``row_groups``, ``pages``, ``rows``, ``bytes`` and ``requests``, each with
+        ``selected`` and ``total``.
+
+        ``rows`` are those that might match, and ``bytes`` their pages in all columns.
+        """
         return self.plan.figures
 
+    @property
+    def read(self) -> Figures | None:
+        """The same of what was read: ``rows`` are those that did match, and ``bytes`` and
+        ``requests`` include footers and indexes.
+        """
+        if not self.is_analyzed:
+            return None
+        found = sum((read.figures for read in self._reads), Figures())
+        return Figures(
+            *(
+                Amount(getattr(found, f.name).selected, getattr(self.planned, f.name).total)
+                for f in fields(Figures)
+            )
+        )
+
+    @property
+    def activities(self) -> dict[Activity, float] | None:
+        """Seconds spent on each activity, one file and one unit of rows after the other."""
+        if not self.is_analyzed:
+            return None
+        return {which: sum(read.seconds[which] for read in self._reads) for which in Activity}
+
+    @property
+    def seconds(self) -> float | None:
+        """The time reading took: that of all activities."""
+        return None if self.activities is None else sum(self.activities.values())
+
+    @property
+    def _reads(self) -> list[FileRead]:
+        return [file.read for file in self.files if file.read is not None]
+
     def __str__(self) -> str:
-        lines = [f"filter   {self.filter}", f"columns  {', '.join(self.columns)}"]
-        lines += _figures("planned", self.planned)
-        if self.read is not None:
-            lines += _figures("read", self.read)
-        if self.seconds is not None:
-            lines.append(f"  seconds     {self.seconds:.4f}")
-        lines.append("files")
-        for file in self.plan.files[:_SHOWN_FILES]:
-            lines += _file(file)
-        if len(self.plan.files) > _SHOWN_FILES:
-            lines.append(f"  … and {len(self.plan.files) - _SHOWN_FILES} more files")
-        return "\n".join(lines)
+        heads = {"planned": self.planned} | ({"read": self.read} if self.read else {})
+        return report(self.filter, self.columns, heads, self.activities, self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as what ``json.dumps`` takes. Amounts are ``{"selected", "total"}``."""
+        found: dict[str, Any] = {
+            "filter": self.filter,
+            "columns": list(self.columns),
+            "planned": dataclasses.asdict(self.planned),
+        }
+        if self.read is not None and self.activities is not None:
+            found["read"] = dataclasses.asdict(self.read)
+            found["seconds"] = _seconds(self.activities)
+        return found | {"files": [_file(file) for file in self.files]}
 
 
-def _figures(title: str, figures: Figures) -> list[str]:
-    rows = [
-        f"  {field.name:<11} {amount if amount.total else f'{amount.selected:,}'}"
-        for field in fields(figures)
-        for amount in [getattr(figures, field.name)]
-    ]
-    return [title, *rows]
+def _file(account: FileAccount) -> dict[str, Any]:
+    plan, read = account.plan, account.read
+    found: dict[str, Any] = {
+        "path": plan.path,
+        "planned": dataclasses.asdict(plan.figures),
+        "steps": [dataclasses.asdict(step) for step in plan.steps],
+        "columns": [dataclasses.asdict(column) for column in plan.columns],
+        "stages": [dataclasses.asdict(stage) for stage in account.stages],
+        "remarks": list(account.remarks),
+    }
+    if read is not None:
+        found["read"] = dataclasses.asdict(read.figures)
+        found["seconds"] = _seconds(read.seconds)
+        found["conditions"] = [dataclasses.asdict(condition) for condition in read.conditions]
+        found["warnings"] = list(read.remarks)
+    return found
 
 
-def _file(file: FilePlan) -> list[str]:
-    lines = [f"  {file.path}: {file.figures.rows} rows"]
-    lines += [
-        f"    {step.source:<28} leaves {step.rows:,} rows in {step.row_groups} row groups"
-        for step in file.steps
-    ]
-    return lines
+def _seconds(activities: Mapping[Activity, float]) -> dict[str, float]:
+    return {which.value: seconds for which, seconds in activities.items()}

@@ -5,6 +5,7 @@ Plans are frozen and picklable; Spark sends them to its tasks as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
@@ -67,6 +68,19 @@ class PlannedRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """What a plan reads of one leaf of a file: data pages, and bytes of its chunks.
+
+    ``without_page_index`` counts the chunks that are read whole because they have none.
+    """
+
+    column: str
+    pages: Amount
+    bytes: Amount
+    without_page_index: int
+
+
+@dataclass(frozen=True, slots=True)
 class FilePlan:
     """One file's part of a plan.
 
@@ -81,6 +95,7 @@ class FilePlan:
     reads: tuple[PlannedRead, ...]
     steps: tuple[Step, ...]
     figures: Figures
+    columns: tuple[ColumnPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +104,10 @@ class Plan:
 
     files: tuple[FilePlan, ...]
     figures: Figures
+
+    @classmethod
+    def of(cls, files: Iterable[FilePlan]) -> Plan:
+        """The plan of a query over ``files``, all of those that count."""
+        plans = tuple(files)
+        figures = sum((plan.figures for plan in plans), Figures())
+        return cls(tuple(plan for plan in plans if plan.rows), figures)

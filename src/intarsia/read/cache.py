@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 from intarsia.parallel import begin
 from intarsia.read.file import open_source
 from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.storage import FileSource, Version, version_of
 
 _KEPT = 128
@@ -70,9 +71,16 @@ class FileCache:
             self._kept.move_to_end(path)
             return file
 
-    def _open(self, path: str, version: Version | Callable[[], Version]) -> OpenedFile:
+    def open_unshared(
+        self, path: str, profile: Unwatched = UNWATCHED
+    ) -> tuple[FileSource, OpenedFile]:
+        """The file opened for one use, and its source, which counts what is read of it."""
         source = FileSource(self._filesystem, path, self._gap)
-        file = open_source(source, page_checksum_verification=self._page_checksum_verification)
+        checked = self._page_checksum_verification
+        return source, open_source(source, page_checksum_verification=checked, profile=profile)
+
+    def _open(self, path: str, version: Version | Callable[[], Version]) -> OpenedFile:
+        _, file = self.open_unshared(path)
         with self._lock:
             self._kept[path] = (version() if callable(version) else version), file
             while len(self._kept) > _KEPT:

@@ -12,7 +12,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
-from intarsia.read.request import FILENAME, ROW_NUMBER, pruned_schema, without_columns
+from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 from intarsia.read.rows import ranges_of, read_rows, select
 from intarsia.source import AheadSource, Source
 
@@ -28,6 +28,18 @@ def roots_of(
         for root in roots
         if root is not None
     ]
+
+
+def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> list[Root]:
+    """What a request reads of the file: the leaves of its output, then those of its filter."""
+    filter_pruned = request.filter.pruned if request.filter else {}
+    output = roots_of(file, request.columns, request.pruned)
+    found: dict[str, Root] = {}
+    for root in [*output, *roots_of(file, request.filter_columns, filter_pruned)]:
+        if root.name not in constants:
+            leaves = {*root.leaves, *(found[root.name].leaves if root.name in found else ())}
+            found[root.name] = root.pruned(sorted(leaves))
+    return list(found.values())
 
 
 def expect_columns(

@@ -8,7 +8,6 @@ here.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,13 +20,15 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, unknown_column
+from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
-from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
+from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
+from intarsia.read.account import account_of, read_of
 from intarsia.read.cache import FileCache
-from intarsia.read.columns import roots_of
+from intarsia.read.columns import roots_to_read
 from intarsia.read.count import count_rows
 from intarsia.read.folders import (
     folder_constants,
@@ -47,7 +48,7 @@ from intarsia.read.request import (
     check_is_expression,
     without_rows,
 )
-from intarsia.read.scan import Part, scan, scan_file
+from intarsia.read.scan import Part, scan
 from intarsia.read.stream import Stream
 from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
 
@@ -467,8 +468,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows in all columns involved; a scan reads the filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
-        files = (f for f in self._files if folder_might_match(request.pruning, f.constants))
-        return self._plan(files, request)
+        return Plan.of(
+            self._plan_file(self._cache.get(file.path), file.constants, request)
+            for file in self._files
+            if folder_might_match(request.pruning, file.constants)
+        )
 
     def explain(
         self,
@@ -479,44 +483,27 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> Explanation:
         """What a query would touch, and which index cut what; with ``analyze``, what it did touch.
 
-        Files are opened afresh, so that what is read is what a first query reads.
+        Files are opened afresh, so that what is read is what a first query reads. With ``analyze``
+        they are read one after the other, and so are their units of rows: that takes longer than a
+        scan by several threads, and shows what the time is spent on.
         """
         request = self._planned_request(columns, filter)
-        fresh = self.wrap(self)
-        fresh._cache = self._new_cache()
-        names = request.all_columns
+        cache = self._new_cache()
+        accounts = tuple(self._account(cache, file, request, analyze) for file in self._files)
         text = "none" if request.filter is None else str(request.filter.expression)
-        explanation = Explanation(fresh._plan(self._files, request), text, names)
-        return self._analyzed(explanation, request) if analyze else explanation
+        return Explanation(accounts, text, request.all_columns, analyze)
 
-    def _analyzed(self, explanation: Explanation, request: Request) -> Explanation:
-        totals = explanation.planned
-        start = time.perf_counter()
-        read = Figures()
-        for file in self._files:
-            if folder_might_match(request.pruning, file.constants):
-                read += self._read_figures(file, request)
-        seconds = time.perf_counter() - start
-        read = Figures(
-            *(
-                Amount(getattr(read, name).selected, getattr(totals, name).total)
-                for name in ("files", "row_groups", "pages", "rows", "bytes", "requests")
-            )
-        )
-        return replace(explanation, read=read, seconds=seconds)
-
-    def _read_figures(self, file: _File, request: Request) -> Figures:
-        source = FileSource(self.filesystem, file.path)
-        opened = OpenedFile(source, file.path, source.tail_bytes)
-        rows = sum(table.num_rows for table in scan_file(opened, request, file.constants))
-        return Figures(
-            files=Amount(1),
-            row_groups=Amount(len(opened.groups_read)),
-            pages=Amount(opened.pages_read),
-            rows=Amount(rows),
-            bytes=Amount(source.count.bytes),
-            requests=Amount(source.count.requests),
-        )
+    def _account(
+        self, cache: FileCache, file: _File, request: Request, analyze: bool
+    ) -> FileAccount:
+        opened = cache.get(file.path)
+        plan = self._plan_file(opened, file.constants, request)
+        if not folder_might_match(request.pruning, file.constants):
+            return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
+        account = account_of(opened, request, plan)
+        if not analyze:
+            return account
+        return replace(account, read=read_of(cache, file.path, request, file.constants, plan))
 
     def _planned_request(
         self, columns: Sequence[str] | None, filter_: pc.Expression | str | None
@@ -526,17 +513,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         wanted = self._wanted(filter_)
         return self._request(self.schema.names if columns is None else columns, wanted)
 
-    def _plan(self, files: Iterable[_File], request: Request) -> Plan:
-        plans = [self._plan_file(file, request) for file in files]
-        figures = sum((plan.figures for plan in plans), Figures())
-        return Plan(tuple(plan for plan in plans if plan.rows), figures)
-
-    def _plan_file(self, file: _File, request: Request) -> FilePlan:
-        opened = self._cache.get(file.path)
-        candidates = plan_rows(opened, request.pruning, file.constants, self.schema)
-        wanted = [name for name in request.all_columns if name not in file.constants]
-        gap = gap_bytes(self.filesystem)
-        return plan_reads(opened, roots_of(opened, wanted), candidates, file.constants, gap)
+    def _plan_file(self, opened: OpenedFile, constants: Constants, request: Request) -> FilePlan:
+        candidates = plan_rows(opened, request.pruning, constants, self.schema)
+        roots = roots_to_read(opened, request, constants)
+        return plan_reads(opened, roots, candidates, constants, gap_bytes(self.filesystem))
 
 
 def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:

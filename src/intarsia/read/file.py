@@ -18,6 +18,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.read.pages import PageInfo, describe_pages
+from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.projection import Projection, named
 from intarsia.read.request import Filter, Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust, read_rows
@@ -187,7 +188,9 @@ def open_file(
     return open_source(source, page_checksum_verification=page_checksum_verification)
 
 
-def open_source(source: FileSource, *, page_checksum_verification: bool = False) -> OpenedFile:
+def open_source(
+    source: FileSource, *, page_checksum_verification: bool = False, profile: Unwatched = UNWATCHED
+) -> OpenedFile:
     """Open a file by its source. Errors as of ``ParquetFile``."""
     path = source.path
     try:
@@ -197,6 +200,7 @@ def open_source(source: FileSource, *, page_checksum_verification: bool = False)
             source.tail_bytes,
             page_checksum_verification=page_checksum_verification,
             request_bytes=0 if source.is_local else source.gap,
+            profile=profile,
         )
     except OSError as error:
         if isinstance(error, PathError):

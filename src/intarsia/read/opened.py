@@ -42,6 +42,7 @@ from intarsia.index.kind import InvertedKind
 from intarsia.index.registry import known_version, make
 from intarsia.index.section import Section
 from intarsia.ranges import Int64Array
+from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.source import AheadSource, ByteRange, Source, WindowSource
 
 T = TypeVar("T")
@@ -66,19 +67,22 @@ class OpenedFile:
         *,
         page_checksum_verification: bool = False,
         request_bytes: int = 0,
+        profile: Unwatched = UNWATCHED,
     ) -> None:
         """Reads the footer. Raises ``FormatError`` where there is none.
 
-        ``request_bytes`` is what costs about as much to read as one more request.
+        ``request_bytes`` is what costs about as much to read as one more request. ``profile`` is
+        told what reading takes.
         """
         self.name = name
+        self.profile = profile
         self.request_bytes = request_bytes
         self._orders: dict[int, ValueOrder] = {}
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.page_checksum_verification = page_checksum_verification
         try:
-            self._footer: Footer = read_footer(source, tail_bytes)
+            self._footer: Footer = read_footer(profile.watched(source), tail_bytes)
             self.schema: Schema = read_schema(self._footer.metadata.schema)
             self._check_chunks()
         except FormatError as error:
@@ -88,6 +92,8 @@ class OpenedFile:
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
         self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
         self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
+        self.ignored: dict[str, None] = {}
+        """What was warned of so far, in order: indexes that are not to be trusted."""
         self.distrusted = 0
         """How many page indexes were found to be wrong; plans made before may be wrong too."""
         self.pages_read = 0
@@ -401,12 +407,17 @@ class OpenedFile:
             self._warn(f"index {entry.name} is ignored: {error}")
             return None
 
+    def is_ignored(self, entry: IndexEntry) -> bool:
+        """Was the section found to be damaged?"""
+        return entry.name in self._sections and self._sections[entry.name] is None
+
     def distrust_section(self, entry: IndexEntry, error: FormatError) -> None:
         """Forget an index one of whose pages is damaged."""
         self._sections[entry.name] = None
         self._warn(f"index {entry.name} is ignored: {error}")
 
     def _warn(self, message: str) -> None:
+        self.ignored[message] = None
         warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=3)
 
     def _check_chunks(self) -> None:

@@ -18,7 +18,7 @@ from intarsia.index.directory import IndexEntry, binding_of
 from intarsia.index.standard import bloom_hashes_for
 from intarsia.plan.agree import types_agree
 from intarsia.plan.coalesce import coalesce
-from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
+from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead, Step
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match, rows_might_match
 from intarsia.predicate.pruning import Pruning, Test, tests_of
@@ -26,6 +26,8 @@ from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
 
+PAGE_INDEX = "page index"
+"""What the step is called that page indexes took."""
 Constants = Mapping[str, pa.Scalar]
 """Columns that a file's folder fixes, by name."""
 
@@ -73,10 +75,11 @@ def plan_reads(
     ]
     ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
     groups = groups_of(file, rows)
+    columns = _columns(file, roots, reads)
     figures = Figures(
         files=Amount(int(bool(rows)), 1),
         row_groups=Amount(len(groups), len(file.metadata.row_groups)),
-        pages=_pages(file, roots, reads),
+        pages=sum((column.pages for column in columns), Amount()),
         rows=Amount(rows.num_rows, file.num_rows),
         bytes=Amount(sum(length for _, length in ranges), file.source.size),
         requests=Amount(len(coalesce(ranges, gap))),
@@ -89,19 +92,53 @@ def plan_reads(
         tuple(reads),
         candidates.steps,
         figures,
+        columns,
     )
 
 
-def _pages(file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead]) -> Amount:
-    """Data pages selected of all, a chunk without an offset index counting as one page."""
+def _columns(
+    file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead]
+) -> tuple[ColumnPlan, ...]:
+    """The leaves of ``roots``, a chunk without an offset index counting as one page."""
     groups = range(len(file.metadata.row_groups))
-    chunks = [(group, leaf) for group in groups for root in roots for leaf in root.leaves]
-    file.load_page_indexes(chunks, [])
-    counts = {chunk: file.num_pages(*chunk) for chunk in chunks}
-    selected = sum(
-        len(read.selection.page_rows) or counts[read.row_group, read.leaf] for read in reads
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    file.load_page_indexes([(group, leaf) for group in groups for leaf in leaves], [])
+    by_leaf: dict[int, list[PlannedRead]] = {leaf: [] for leaf in leaves}
+    for read in reads:
+        by_leaf[read.leaf].append(read)
+    return tuple(_column(file, leaf, own) for leaf, own in by_leaf.items())
+
+
+def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> ColumnPlan:
+    groups = range(len(file.metadata.row_groups))
+    pages = [file.num_pages(group, leaf) for group in groups]
+    sizes = [file.chunk(group, leaf).total_compressed_size for group in groups]
+    selected = sum(len(read.selection.page_rows) or pages[read.row_group] for read in reads)
+    return ColumnPlan(
+        file.schema.leaves[leaf].name,
+        Amount(selected, sum(pages)),
+        Amount(sum(read.selection.num_bytes for read in reads), sum(sizes)),
+        sum(file.known_offset_index(read.row_group, leaf) is None for read in reads),
     )
-    return Amount(selected, sum(counts.values()))
+
+
+def leaf_of(file: OpenedFile, test: Test, constants: Constants, schema: pa.Schema) -> Leaf | None:
+    """The column a test is about, if bounds of its values say something about rows.
+
+    That is where ``schema``, through which the file is seen, compares values as stored ones do.
+    """
+    if test.field[0] in constants:
+        return None
+    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == test.field), None)
+    if leaf is None or leaf.max_repetition_level:
+        return None
+    stored = file.arrow_type(file.schema.roots[leaf.root])
+    return leaf if types_agree(stored, schema.field(test.field[0]).type) else None
+
+
+def index_source(entry: IndexEntry) -> str:
+    """What a step is called that an embedded index took."""
+    return f"index {entry.name}"
 
 
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
@@ -130,7 +167,8 @@ class _Planner:
         tests = tests_of(pruning)
         for test in tests:
             self._known[test] = self._by_constant(test)
-        leaves = {test: leaf for test in tests if (leaf := self._leaf(test)) is not None}
+        found = {test: leaf_of(file, test, self._constants, self._schema) for test in tests}
+        leaves = {test: leaf for test, leaf in found.items() if leaf is not None}
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
@@ -141,11 +179,11 @@ class _Planner:
         answered: set[Test] = set()
         for test, leaf in leaves.items():
             for entry in file.entries(leaf) if rows else ():
-                found = self._by_index(test, leaf, entry)
-                if found is not None:
-                    self._learn(test, found)
+                hits = self._by_index(test, leaf, entry)
+                if hits is not None:
+                    self._learn(test, hits)
                     answered.add(test)
-                    rows = self._step(f"index {entry.name}", pruning, rows)
+                    rows = self._step(index_source(entry), pruning, rows)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
         for test, leaf in rest.items():
             kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
@@ -158,7 +196,7 @@ class _Planner:
             file.load_page_indexes(chunks, chunks)
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
-            rows = self._step("page index", pruning, rows)
+            rows = self._step(PAGE_INDEX, pruning, rows)
         return Candidates(rows, tuple(self._steps))
 
     def _expect(self, tested: Sequence[Leaf], wanted: Sequence[int], groups: Sequence[int]) -> None:
@@ -175,17 +213,6 @@ class _Planner:
         left = rows_left(pruning, rows, self._known.__getitem__)
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
-
-    def _leaf(self, test: Test) -> Leaf | None:
-        """The column a test is about, if bounds of its values say something about rows."""
-        if test.field[0] in self._constants:
-            return None
-        leaf = next((leaf for leaf in self._file.schema.leaves if leaf.path == test.field), None)
-        if leaf is None or leaf.max_repetition_level:
-            return None
-        name = test.field[0]
-        stored = self._file.arrow_type(self._file.schema.roots[leaf.root])
-        return leaf if types_agree(stored, self._schema.field(name).type) else None
 
     def _by_constant(self, test: Test) -> RowRanges:
         name = test.field[0]

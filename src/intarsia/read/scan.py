@@ -14,8 +14,9 @@ from functools import partial
 import pyarrow as pa
 
 from intarsia.parallel import in_order
+from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import expect_columns, read_columns, roots_of
+from intarsia.read.columns import expect_columns, read_columns, roots_to_read
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
@@ -105,10 +106,11 @@ class _Attempt:
 
     def _plan(self) -> RowRanges:
         request, file = self._request, self._file
-        roots = roots_of(file, request.all_columns, request.pruned) if file.request_bytes else ()
-        leaves = [leaf for root in roots for leaf in root.leaves]
         constants = self._part.constants
-        rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
+        roots = roots_to_read(file, request, constants) if file.request_bytes else ()
+        leaves = [leaf for root in roots for leaf in root.leaves]
+        with file.profile.during(Activity.PLANNING):
+            rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
         return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
@@ -168,18 +170,23 @@ def _scan_unit(
         expect_columns(file, request.all_columns, first, rows, source, request.pruned)
     for expression, columns in stages(file, request, rows):
         new = [name for name in columns if name not in held.column_names]
-        found = read_columns(file, request.schema, new, constants, rows, have, source)
+        with file.profile.during(Activity.DECODING):
+            found = read_columns(file, request.schema, new, constants, rows, have, source)
         numbers = _unused(_NUMBERS, columns, held.column_names)
         for name in held.column_names:
             found = found.append_column(name, held.column(name))
-        found = evaluate(expression, found.append_column(numbers, pa.array(rows.rows())))
-        rows = RowRanges.from_rows(found.column(numbers).to_numpy())
+        with file.profile.during(Activity.FILTERING):
+            tested = found.append_column(numbers, pa.array(rows.rows()))
+            found = evaluate(expression, tested)
+            rows = RowRanges.from_rows(found.column(numbers).to_numpy())
+        file.profile.filtered(expression, tested.num_rows, found.num_rows)
         if not rows:
             return without_rows(request.output)
         held = found.drop_columns([numbers])
     kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
     rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-    other = read_columns(file, request.schema, rest, constants, rows, request.pruned, source)
+    with file.profile.during(Activity.DECODING):
+        other = read_columns(file, request.schema, rest, constants, rows, request.pruned, source)
     if not request.columns:
         return without_columns(rows.num_rows)
     arrays = [(other if name in rest else held).column(name) for name in request.columns]

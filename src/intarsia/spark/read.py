@@ -95,7 +95,7 @@ def pack(files: Sequence[FilePlan], parallelism: int) -> list[tuple[FilePlan, ..
         lightest = min(range(count), key=loads.__getitem__)
         loads[lightest] += file.figures.bytes.selected
         # Tasks plan their reads from the file itself: byte ranges need not travel.
-        tasks[lightest].append(replace(file, reads=(), steps=()))
+        tasks[lightest].append(replace(file, reads=(), steps=(), columns=()))
     return [tuple(task) for task in tasks]
 
 

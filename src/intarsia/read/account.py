@@ -1,0 +1,102 @@
+"""Accounts of files for ``explain``: what a plan does not use, and what carrying it out takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from intarsia.format.schema import Leaf
+from intarsia.index.directory import IndexEntry
+from intarsia.index.registry import known_version
+from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
+from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.predicate.pruning import Test, tests_of
+from intarsia.read.cache import FileCache
+from intarsia.read.conjuncts import stages
+from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.planner import PAGE_INDEX, Constants, index_source, leaf_of
+from intarsia.read.profile import Profile
+from intarsia.read.request import Request
+from intarsia.read.rows import groups_of
+from intarsia.read.scan import Part, scan
+
+
+def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:
+    """What is to be told of a file that has been planned."""
+    has_several = request.filter is not None and request.filter.conjuncts
+    found = stages(file, request, plan.rows) if has_several and plan.rows else []
+    order = tuple(Stage(str(condition), columns) for condition, columns in found)
+    return FileAccount(plan, order, tuple(_remarks(file, request, plan)))
+
+
+def read_of(
+    cache: FileCache, path: str, request: Request, constants: Constants, plan: FilePlan
+) -> FileRead:
+    """What a first query reads of the file, unit after unit, so that its seconds add up.
+
+    ``plan`` is where the totals come from.
+    """
+    planned = plan.figures
+    profile = Profile()
+    with profile.during(Activity.PLANNING):
+        source, file = cache.open_unshared(path, profile)
+    part = Part(lambda: lease_of(file), constants)
+    rows = sum(table.num_rows for table in scan([part], request, use_threads=False))
+    figures = Figures(
+        files=Amount(1, planned.files.total),
+        row_groups=Amount(len(file.groups_read), planned.row_groups.total),
+        pages=Amount(file.pages_read, planned.pages.total),
+        rows=Amount(rows, planned.rows.total),
+        bytes=Amount(source.count.bytes, planned.bytes.total),
+        requests=Amount(source.count.requests),
+    )
+    return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
+
+
+def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:
+    """What was warned of; which indexes are of no use, or are missing where they were looked for.
+
+    Warnings are repeated because whoever reads an explanation may not have seen them.
+    """
+    asked = request.filter is not None and bool(plan.rows)
+    entries = file.directory.indexes if asked and file.directory else ()
+    yield from file.ignored
+    used = {step.source for step in plan.steps}
+    tests = tests_of(request.pruning) if asked else []
+    leaves = {test: leaf_of(file, test, plan.constants, request.schema) for test in tests}
+    for entry in entries:
+        if index_source(entry) not in used and not file.is_ignored(entry):
+            yield f"{index_source(entry)} not used: {_no_use(file, entry, leaves)}"
+    if PAGE_INDEX in used:
+        tested = dict.fromkeys(leaf for leaf in leaves.values() if leaf is not None)
+        answered = (file.schema.leaf(e.on) for e in entries if index_source(e) in used)
+        groups = groups_of(file, plan.rows)
+        yield from _without_bounds(file, [*tested.keys() - set(answered)], groups)
+
+
+def _no_use(file: OpenedFile, entry: IndexEntry, leaves: Mapping[Test, Leaf | None]) -> str:
+    version = known_version(entry.kind)
+    if version is None:
+        return f"kind {entry.kind} is not known here"
+    if version != entry.kind_version:
+        return f"version {entry.kind_version} of {entry.kind} is not known here, {version} is"
+    on = file.schema.leaf(entry.on)
+    asked = [test for test in leaves if on is not None and test.field == on.path]
+    if not asked:
+        return f"no condition on {entry.on} it could answer"
+    if all(leaves[test] is None for test in asked):
+        return f"{entry.on} is read as a type that may compare in another way"
+    return f"it cannot answer {', '.join(map(str, asked))}"
+
+
+def _without_bounds(
+    file: OpenedFile, leaves: Sequence[Leaf], groups: Sequence[int]
+) -> Iterator[str]:
+    """Columns of which no bounds by page are known, though they were asked for."""
+    for leaf in sorted(leaves, key=lambda leaf: leaf.index):
+        chunks = [file.column_chunk(group, leaf.index) for group in groups]
+        missing = sum(chunk.column_index_offset is None for chunk in chunks)
+        if missing:
+            where = (
+                "" if missing == len(groups) else f" in {missing:,} of {len(groups):,} row groups"
+            )
+            yield f"{leaf.name} has no column index{where}: no page is skipped by its bounds"
