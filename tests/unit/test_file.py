@@ -70,3 +70,15 @@ def test_a_column_and_a_row_that_are_not_there_are_named():
         file.page_index(0, "m")
     with pytest.raises(IndexError, match="1 row groups"):
         file.page_index(3, "n")
+
+
+def test_columns_of_which_the_stored_schema_knows_some_keep_their_types():
+    """Two columns of one name have no field of their own in it, the third has a time zone."""
+    numbers = pa.array(range(100))
+    zoned = numbers.cast(pa.timestamp("us", "Europe/Paris"))
+    other = numbers.cast(pa.duration("us"))
+    table = pa.table([numbers, numbers, zoned, other], ["a", "a", "z", "d"])
+    file = ia.ParquetFile(BufferSource(memoryview(stored(table))))
+    rows = ia.RowRanges.of((3, 5))
+    assert file.read(rows=rows).equals(table.slice(3, 2))
+    assert file.read(["z", "d"], rows=rows).equals(table.select(["z", "d"]).slice(3, 2))

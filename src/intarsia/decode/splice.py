@@ -72,15 +72,15 @@ class RowGroupBytes:
 
 @dataclass(frozen=True, slots=True)
 class RootTemplate:
-    """The parts of a synthetic footer that are the same for all pages of one root.
+    """The parts of a synthetic footer that are the same for all pages of one root, or of several.
 
-    ``leaves`` are those that are read, by their positions among the root's ``num_leaves``.
+    ``leaves`` are those that are read, by their positions among the roots' ``num_leaves``.
     """
 
-    name: str
     fields: tuple[Span, ...]
     num_leaves: int = 1
     leaves: tuple[int, ...] = (0,)
+    num_roots: int = 1
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
         """The same root, of which just ``leaves`` are read."""
@@ -98,7 +98,7 @@ class SchemaTemplates:
         self._created_by = metadata.created_by
         self._orders = [encode(order) for order in metadata.column_orders or []]
         self._arrow_schema = _stored_arrow_schema(metadata)
-        self._logical: dict[tuple[Root, bool], RootTemplate] = {}
+        self._logical: dict[tuple[tuple[Root, ...], bool], RootTemplate] = {}
 
     @property
     def stored_metadata(self) -> dict[bytes, bytes] | None:
@@ -119,25 +119,48 @@ class SchemaTemplates:
         ``storage`` leaves extensions of more than one leaf out of it: pyarrow makes no such type of
         some of its leaves.
         """
-        known = self._logical.get((root, storage))
+        return self._kept((root,), storage)
+
+    def together(self, roots: Sequence[Root]) -> RootTemplate | None:
+        """Decodes several roots at once, as ``logical`` does one.
+
+        None where the stored Arrow schema knows some of them only: pyarrow goes by one that has a
+        field for each, or by none.
+        """
+        known = sum(len(self._stored_field(root, False)) for root in roots)
+        return self._kept(tuple(roots), False) if known in (0, len(roots)) else None
+
+    def _kept(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
+        known = self._logical.get((roots, storage))
         if known is None:
-            known = self._logical[root, storage] = self._logical_template(root, storage)
+            known = self._logical[roots, storage] = self._template_of(roots, storage)
         return known
 
-    def _logical_template(self, root: Root, storage: bool) -> RootTemplate:
-        elements = [_one_child(self._elements[0]), *_slice(self._elements, root.elements)]
-        of_leaves = _slice(self._orders, root.all_leaves)
+    def _template_of(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
+        elements = [_with_children(self._elements[0], len(roots))]
+        of_leaves: list[bytes] = []
+        stored: list[pa.Field] = []
+        wanted: list[int] = []
+        num_leaves = 0
+        for root in roots:
+            elements += _slice(self._elements, root.elements)
+            of_leaves += _slice(self._orders, root.all_leaves)
+            stored += self._stored_field(root, storage)
+            wanted += (num_leaves + leaf - root.all_leaves.start for leaf in root.leaves)
+            num_leaves += len(root.all_leaves)
         orders = [list_span(7, of_leaves)] if of_leaves else []
-        stored = None
-        if self._arrow_schema is not None:
-            at = self._arrow_schema.get_field_index(root.name)
-            if at >= 0:
-                field = self._arrow_schema.field(at)
-                stored = pa.schema([field.with_type(as_storage(field.type)) if storage else field])
-        head = self._head(elements, self._key_values(stored), orders)
-        first = root.all_leaves.start
-        wanted = tuple(leaf - first for leaf in root.leaves)
-        return RootTemplate(root.name, head, len(root.all_leaves), wanted)
+        schema = self._key_values(pa.schema(stored) if stored else None)
+        head = self._head(elements, schema, orders)
+        return RootTemplate(head, num_leaves, tuple(wanted), len(roots))
+
+    def _stored_field(self, root: Root, storage: bool) -> list[pa.Field]:
+        """The field of the stored Arrow schema, if there is one."""
+        stored = self._arrow_schema
+        at = -1 if stored is None else stored.get_field_index(root.name)
+        if stored is None or at < 0:
+            return []
+        field = stored.field(at)
+        return [field.with_type(as_storage(field.type)) if storage else field]
 
     def physical(self, schema: Schema, leaf: Leaf) -> RootTemplate:
         """Decodes one leaf, without its siblings, to the values that PLAIN encoding would hold:
@@ -154,15 +177,15 @@ class SchemaTemplates:
             )
             for element in path
         ]
-        elements = [_one_child(self._elements[0]), *map(encode, bare)]
-        return RootTemplate(path[0].name, self._head(elements, [], []))
+        elements = [_with_children(self._elements[0], 1), *map(encode, bare)]
+        return RootTemplate(self._head(elements, [], []))
 
     def required(self, leaf: Leaf) -> RootTemplate:
         """Decodes values of one leaf that stand alone, without levels, to their Arrow type."""
         element = spans(self._elements[leaf.elements[-1]])[0]
         alone = replace_fields(element, [Span(3, _I32, zigzag(FieldRepetitionType.REQUIRED))])
-        elements = [_one_child(self._elements[0]), alone]
-        return RootTemplate(leaf.path[-1], self._head(elements, [], []))
+        elements = [_with_children(self._elements[0], 1), alone]
+        return RootTemplate(self._head(elements, [], []))
 
     def _head(
         self, elements: list[bytes], key_values: list[Span], orders: list[Span]
@@ -186,19 +209,30 @@ def decode_root(
 
     Raises ``FormatError`` where pyarrow cannot decode the pages.
     """
+    column: pa.ChunkedArray = decode_roots(template, groups, verify_checksums).column(0)
+    return column
+
+
+def decode_roots(
+    template: RootTemplate,
+    groups: Sequence[RowGroupBytes],
+    verify_checksums: bool = False,
+    use_threads: bool = False,
+) -> pa.Table:
+    """As ``decode_root``, of a template of several roots: a column each."""
     some = len(template.leaves) < template.num_leaves
     try:
         file = _open(splice(template, groups), verify_checksums)
         # By number: names that hold dots would stand for other leaves as well.
         columns = list(template.leaves) if some else None
-        table = file.reader.read_all(column_indices=columns, use_threads=False)
+        table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)
-    if table.num_rows != expected or table.num_columns != 1:
+    if table.num_rows != expected or table.num_columns != template.num_roots:
         raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
-    return table.column(0)
+    return table
 
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
@@ -289,10 +323,10 @@ def _open(data: bytes, verify_checksums: bool = False) -> pq.ParquetFile:
     )
 
 
-def _one_child(root: bytes) -> bytes:
-    """The schema's root element with one child instead of however many it has."""
+def _with_children(root: bytes, count: int) -> bytes:
+    """The schema's root element with ``count`` children instead of however many it has."""
     fields, _ = spans(root)
-    return replace_fields(fields, [Span(5, _I32, zigzag(1))])
+    return replace_fields(fields, [Span(5, _I32, zigzag(count))])
 
 
 def _slice(items: list[bytes], where: range) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,13 @@ import pyarrow as pa
 
 from intarsia.decode.merge import Part, merge
 from intarsia.decode.page_body import num_rows
-from intarsia.decode.splice import ChunkBytes, RootTemplate, RowGroupBytes, decode_root
+from intarsia.decode.splice import (
+    ChunkBytes,
+    RootTemplate,
+    RowGroupBytes,
+    decode_root,
+    decode_roots,
+)
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header
@@ -26,6 +33,8 @@ from intarsia.source import ByteRange, Source
 
 _THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
+_TOGETHER_BYTES = 4 * 1024 * 1024
+"""Less than this, of several columns, is decoded sooner at once than column by column."""
 _SLICES = 64
 """Up to this many ranges, rows are cut out by slicing; beyond it by their positions."""
 
@@ -126,10 +135,49 @@ def read_rows(
         parts = iter((source or file.source).read(ranges))
     except FormatError as error:
         raise error.at(Where(file.name)) from error
-    tasks = [partial(_decoded, file, read, _fetched(file, read, parts), rows) for read in reads]
-    if physical or sum(length for _, length in ranges) < _THREADED_BYTES:
-        return [task(physical=physical) for task in tasks]
-    return all_of(tasks)
+    fetched = [_fetched(file, read, parts) for read in reads]
+    size = sum(length for _, length in ranges)
+    if size < _TOGETHER_BYTES and not physical and _are_alike(reads):
+        template = file.templates.together([read.root for read in reads])
+        with contextlib.suppress(FormatError):  # which of them, decoding them one by one will say
+            if template is not None:
+                use_threads = size >= _THREADED_BYTES
+                return _decoded_together(file, template, reads, fetched, rows, use_threads)
+    tasks = [
+        partial(_decoded, file, read, groups, rows, physical=physical)
+        for read, groups in zip(reads, fetched, strict=True)
+    ]
+    return all_of(tasks) if size >= _THREADED_BYTES else [task() for task in tasks]
+
+
+def _are_alike(reads: Sequence[ColumnRead]) -> bool:
+    """Are there several roots, of a leaf each, and their pages of the same rows?"""
+    return len(reads) > 1 and all(
+        len(read.root.all_leaves) == 1
+        and all(
+            parts[0].rows == others[0].rows
+            for (_, parts), (_, others) in zip(read.groups, reads[0].groups, strict=True)
+        )
+        for read in reads
+    )
+
+
+def _decoded_together(
+    file: OpenedFile,
+    template: RootTemplate,
+    reads: Sequence[ColumnRead],
+    fetched: Sequence[Sequence[Sequence[ChunkBytes]]],
+    rows: RowRanges,
+    use_threads: bool,
+) -> list[pa.ChunkedArray]:
+    """The values of roots that are alike: one file to pyarrow instead of one each."""
+    spliced = [
+        RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
+        for i, (_, parts) in enumerate(reads[0].groups)
+    ]
+    table = decode_roots(template, spliced, file.page_checksum_verification, use_threads)
+    held = reads[0].held(file, 0)
+    return [_cut(column, held, rows) for column in table.columns]
 
 
 def _decoded(
