@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
+from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.file import open_source
 from intarsia.read.opened import Lease, OpenedFile, lease_of
-from intarsia.storage import FileSource, Version, version_of
+from intarsia.storage import FileSource
 
 _KEPT = 128
+
+
+class _Kept(NamedTuple):
+    path: str
+    version: Version
+    source: FileSource
+    file: OpenedFile
 
 
 class FileCache:
@@ -32,7 +42,7 @@ class FileCache:
         self._filesystem, self._gap = filesystem, gap
         self._page_checksum_verification = page_checksum_verification
         self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._kept: OrderedDict[str, tuple[Version, OpenedFile]] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, path: str) -> OpenedFile:
@@ -40,41 +50,50 @@ class FileCache:
         lease = self.lease(path)
         return lease.file if lease.is_current() else self.get(path)
 
+    def as_opened(self, path: str) -> OpenedFile:
+        """The file at ``path`` as it was when it was last opened, or is now."""
+        found = self._find(path)
+        return self._open(path) if found is None else found.file
+
     def lease(self, path: str) -> Lease:
         """As ``get``, without waiting to hear whether the file was replaced."""
-        if self._is_local:
-            version = version_of(path, self._filesystem)
-            return lease_of(self._known(path, version) or self._open(path, version))
-        found = self._kept.get(path)
+        found = self._find(path)
         if found is None:
-            asked = begin(lambda: version_of(path, self._filesystem))
-            return lease_of(self._open(path, asked.result))
-        known, file = found
-        asked = begin(lambda: version_of(path, self._filesystem))
+            return lease_of(self._open(path))
+        if self._is_local:
+            return lease_of(found.file if self._is_current(found) else self._open(path))
+        asked = begin(partial(self._is_current, found))
+        is_current = partial(self._confirmed, found, asked)
+        found.source.confirm(is_current)
+        return Lease(found.file, is_current)
 
-        def is_current() -> bool:
-            if known is not None and asked.result() == known:
-                return True
-            with self._lock:
-                if self._kept.get(path) == found:
-                    del self._kept[path]
-            return False
-
-        return Lease(file, is_current)
-
-    def _known(self, path: str, version: Version) -> OpenedFile | None:
+    def _find(self, path: str) -> _Kept | None:
         with self._lock:
-            known, file = self._kept.get(path, (None, None))
-            if file is None or version is None or known != version:
-                return None
-            self._kept.move_to_end(path)
-            return file
+            found = self._kept.get(path)
+            if found is not None:
+                self._kept.move_to_end(path)
+            return found
 
-    def _open(self, path: str, version: Version | Callable[[], Version]) -> OpenedFile:
+    def _open(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)
+        version = source.version  # before anything is read: what changes later is noticed
         file = open_source(source, page_checksum_verification=self._page_checksum_verification)
         with self._lock:
-            self._kept[path] = (version() if callable(version) else version), file
+            self._kept[path] = _Kept(path, version, source, file)
+            self._kept.move_to_end(path)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return file
+
+    def _is_current(self, kept: _Kept) -> bool:
+        known = kept.version
+        return known is not None and version_of(kept.path, self._filesystem) == known
+
+    def _confirmed(self, kept: _Kept, asked: Future[bool]) -> bool:
+        """The answer to whether the file is current, which is forgotten where it is not."""
+        if asked.result():
+            return True
+        with self._lock:
+            if self._kept.get(kept.path) is kept:
+                del self._kept[kept.path]
+        return False

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from intarsia.parallel import in_order
 from intarsia.predicate.pruning import Maybe
-from intarsia.read.opened import lease_of
+from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, scan
+from intarsia.storage import FileReplaced
 
 
 def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = True) -> int:
@@ -26,7 +27,17 @@ def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = T
 
 
 def _count(part: Part, request: Request) -> int:
-    file, is_current = part.get()
+    while True:
+        lease = part.get()
+        try:
+            found = _counted(part, request, lease.file)
+        except FileReplaced:
+            continue
+        if lease.is_current():
+            return found
+
+
+def _counted(part: Part, request: Request, file: OpenedFile) -> int:
     escapes = Maybe() if request.filter is None else request.filter.escapes
     while True:
         distrusted = file.distrusted
@@ -38,7 +49,5 @@ def _count(part: Part, request: Request) -> int:
         unsure = possible & next(plans) if possible else possible
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
         found = sum(table.num_rows for table in scan([rest], request))
-        if not is_current():
-            file, is_current = part.get()
-        elif file.distrusted == distrusted:  # else what was proven may be wrong as well
+        if file.distrusted == distrusted:  # else what was proven may be wrong as well
             return int((possible - unsure).num_rows + found)

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, unknown_column
+from intarsia.errors import FormatError, IntarsiaError, unknown_column
+from intarsia.parallel import begin
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, Figures, FilePlan, Plan
 from intarsia.predicate.expression import field_paths, read_expression
@@ -49,7 +51,7 @@ from intarsia.read.request import (
 )
 from intarsia.read.scan import Part, scan, scan_file
 from intarsia.read.stream import Stream
-from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
+from intarsia.storage import FileSource, PathLike, gap_bytes, list_files, resolve
 
 _SCAN_OPTIONS = {
     "batch_size",
@@ -90,26 +92,48 @@ def dataset(
     ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
-    found, files = list_files(source, filesystem)
-    base = folder_of(source)
     options = pads.ParquetFragmentScanOptions(
         page_checksum_verification=page_checksum_verification,
         cache_options=cache_options or pa.CacheOptions(),
     )
     form = pads.ParquetFileFormat(default_fragment_scan_options=options)
+    found, files, cache = _located(source, filesystem, form)
+    base = folder_of(source)
     if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):
-        return _open_remote(found, files, form)
+        return _open_remote(found, files, form, cache)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     return open_dataset(found, files, base, partitioning, schema, form)
 
 
+def _located(
+    source: PathLike | Sequence[PathLike], filesystem: Any, form: pads.ParquetFileFormat
+) -> tuple[pafs.FileSystem, list[str], FileCache]:
+    """The files that ``source`` stands for, and a cache for them.
+
+    A lone remote file is opened while its storage is asked whether it is a file.
+    """
+    if not isinstance(source, str | os.PathLike):
+        found, files = list_files(source, filesystem)
+        return found, files, _cache_of(found, form)
+    found, at = resolve(source, filesystem)
+    cache = _cache_of(found, form)
+    if isinstance(found, pafs.LocalFileSystem) or not os.path.splitext(at)[1]:
+        return found, list_files(at, found)[1], cache
+    listing = begin(partial(list_files, at, found))
+    with contextlib.suppress(IntarsiaError):  # what is listed will be opened, and the error told
+        cache.as_opened(at)
+    return found, listing.result()[1], cache
+
+
 def _open_remote(
-    filesystem: pafs.FileSystem, files: Sequence[str], form: pads.ParquetFileFormat
+    filesystem: pafs.FileSystem,
+    files: Sequence[str],
+    form: pads.ParquetFileFormat,
+    cache: FileCache,
 ) -> Dataset:
     """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
-    cache = _cache_of(filesystem, form)
-    first = cache.get(files[0])
+    first = cache.as_opened(files[0])
     keys = hive_types(files, None)
     folders = pads.partitioning(keys, flavor="hive")
     fragments = [

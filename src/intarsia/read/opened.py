@@ -96,7 +96,7 @@ class OpenedFile:
 
     @functools.cached_property
     def source(self) -> AheadSource:
-        return AheadSource(self._footer.source)
+        return AheadSource(self._footer.source, self._footer.source.holds)
 
     @property
     def footer(self) -> bytes:
