@@ -82,6 +82,7 @@ class OpenedFile:
             raise error.at(Where(name)) from error
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
         self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
+        self._orders: dict[int, ValueOrder] = {}
         self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
         self.distrusted = 0
         """How many page indexes were found to be wrong; plans made before may be wrong too."""
@@ -183,9 +184,12 @@ class OpenedFile:
             return False
         return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 # small, and goes with the file
     def order(self, leaf: int) -> ValueOrder:
-        return order_of(self.schema.leaves[leaf].element, self._column_order(leaf))
+        """How a column's values compare."""
+        if leaf not in self._orders:
+            element = self.schema.leaves[leaf].element
+            self._orders[leaf] = order_of(element, self._column_order(leaf))
+        return self._orders[leaf]
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""
