@@ -18,7 +18,7 @@ import pytest
 
 import intarsia as ia
 
-LATENCY = 0.06
+LATENCY = 0.1
 ROWS = 60_000
 NO_GAP = pa.CacheOptions(hole_size_limit=0, range_size_limit=1)
 HEAD = 1
@@ -141,6 +141,17 @@ def test_a_data_set_takes_no_more_and_half_of_it_when_warm(lake, far):
         assert lake.heads == 1
 
 
+def test_where_pages_outweigh_latency_it_is_one_more(lake, far):
+    costs = pa.CacheOptions(hole_size_limit=40_000, range_size_limit=1_000_000)
+
+    def cold():
+        data = ia.dataset(far, filesystem=lake.filesystem, cache_options=costs)
+        return data.to_table(filter=lookup(40_000))
+
+    assert lake.asking(cold).column("seq").to_pylist() == [40_000]
+    assert lake.round_trips == 5 + HEAD
+
+
 def test_an_absent_value_takes_one_round_trip_when_warm(lake, far):
     data = ia.dataset(far, filesystem=lake.filesystem)
     absent = next(i for i in range(1_000_003) if i not in {id_of(row) for row in range(ROWS)})
@@ -158,7 +169,7 @@ def test_pages_of_all_columns_are_fetched_at_the_same_time(lake, far):
     assert max(request.start for request in pages) < min(request.stop for request in pages)
 
 
-def test_where_pages_outweigh_latency_those_of_the_key_come_first(lake):
+def test_of_wide_rows_the_pages_of_the_key_are_read_first(lake):
     wide = table_of(3000, 1000)
     path = lake.put("wide.parquet", wide, [ia.Lookup("id", granule_rows=500)], row_group_size=3000)
     data = ia.dataset(path, filesystem=lake.filesystem)

@@ -1,5 +1,6 @@
 """Files of fsspec file systems, and of ``pyarrow.fs`` written in Python."""
 
+import os
 import threading
 
 import fsspec
@@ -95,3 +96,20 @@ def test_a_replaced_file_is_noticed(memory, tmp_path):
     assert data.to_table(filter=asked).column("v").to_pylist() == [1]
     memory.pipe("/t/x.parquet", (tmp_path / "b").read_bytes())
     assert data.to_table(filter=asked).column("v").to_pylist() == [2]
+
+
+def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeypatch):
+    monkeypatch.setattr("intarsia.read.units.UNIT_ROWS", 100)
+    monkeypatch.setattr("intarsia.read.units.FIRST_ROWS", 100)
+    noise = [os.urandom(100) for _ in range(5000)]  # more than the tail, which is in memory
+    for name, value in (("a", 1), ("b", 2)):
+        table = pa.table({"k": range(5000), "noise": noise, "v": [value] * 5000})
+        ia.write_table(table, tmp_path / name, max_rows_per_page=100, write_batch_size=100)
+    memory.pipe("/t/x.parquet", (tmp_path / "a").read_bytes())
+    data = ia.dataset("/t/x.parquet", filesystem=memory)
+    scan = data.to_batches(filter=pc.field("k") >= 0)
+    assert next(scan).column("v")[0].as_py() == 1
+    memory.pipe("/t/x.parquet", (tmp_path / "b").read_bytes())
+    assert data.to_table(filter=pc.field("k") >= 0).column("v").unique().to_pylist() == [2]
+    with pytest.raises(ia.PathError, match="replaced while it was read"):
+        list(scan)
