@@ -19,7 +19,8 @@ from intarsia.errors import (
 from intarsia.index.lookup import Lookup
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.ranges import RowRanges
-from intarsia.read.dataset import Dataset, dataset
+from intarsia.read.dataset import Dataset
+from intarsia.read.discover import dataset
 from intarsia.read.file import ParquetFile
 from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity

@@ -7,7 +7,8 @@
     │   └── UnsupportedError   valid, but encrypted, signed or too new; a NotImplementedError
     ├── PredicateError         a filter names or compares what is not there; a ValueError
     ├── IndexSpecError         an index cannot be built as asked; a ValueError
-    ├── PathError              nothing (readable, writable) at a path; a FileNotFoundError
+    ├── PathError              nothing (readable, writable) at a path, or another file by now;
+    │                          a FileNotFoundError
     └── MissingDependencyError an extra is not installed, or no Java; an ImportError
 
     IntarsiaWarning            an index was ignored; the answer is the same
@@ -88,7 +89,7 @@ class IndexSpecError(IntarsiaError, ValueError):
 
 
 class PathError(IntarsiaError, FileNotFoundError):
-    """There is nothing, or nothing readable, where a path points."""
+    """There is nothing, or nothing readable, where a path points, or no longer the same file."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

@@ -7,7 +7,7 @@ decides can be tested on plain bytes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from intarsia.errors import FormatError, Where
@@ -76,15 +76,16 @@ class HeldSource:
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
-        fetched = iter(self._inner.read([r for r in ranges if not self._holds(r)]))
+        fetched = iter(self._inner.read([r for r in ranges if not self.holds(r)]))
         return [
             self._data[range_[0] - self._start :][: range_[1]]
-            if self._holds(range_)
+            if self.holds(range_)
             else next(fetched)
             for range_ in ranges
         ]
 
-    def _holds(self, range_: ByteRange) -> bool:
+    def holds(self, range_: ByteRange) -> bool:
+        """Is it in memory?"""
         offset, length = range_
         return self._start <= offset and offset + length <= self._start + self._data.nbytes
 
@@ -93,10 +94,13 @@ class AheadSource:
     """A source that fetches what is expected to be read along with what is read next.
 
     Where storage is far, a request more at the same time costs less than one after the other.
+    Reads of what is ``at_hand`` are no occasion: nobody waits for them.
     """
 
-    def __init__(self, inner: Source) -> None:
-        self._inner = inner
+    def __init__(
+        self, inner: Source, at_hand: Callable[[ByteRange], bool] = lambda _: False
+    ) -> None:
+        self._inner, self._at_hand = inner, at_hand
         self._lock = threading.Lock()
         self._expected: list[ByteRange] = []
         self._held: dict[ByteRange, memoryview] = {}
@@ -117,9 +121,10 @@ class AheadSource:
             missing = [r for r, data in zip(ranges, held, strict=True) if data is None]
             if not missing:
                 return [data for data in held if data is not None]
-            expected, self._expected = self._expected, []
+            ahead = [] if all(map(self._at_hand, missing)) else self._expected
+            self._expected = self._expected[len(ahead) :]
         wanted = set(missing)
-        ahead = [range_ for range_ in expected if range_ not in wanted]
+        ahead = [range_ for range_ in ahead if range_ not in wanted]
         try:
             found = self._inner.read([*missing, *ahead])
         except FormatError:

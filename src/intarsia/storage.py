@@ -1,7 +1,6 @@
 """Files: sources over ``pyarrow.fs`` and fsspec, listing, atomic replacement, and counting.
 
-The only module that opens files. Everything above it asks for a ``FileSource``, everything below it
-is given one.
+Everything above asks for a ``FileSource``, everything below is given one.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
+from intarsia.handle import Handle, Version, open_handle, version_of
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, Source, check_range
@@ -34,6 +34,13 @@ REMOTE_GAP_BYTES = 1024 * 1024
 """Bytes that cost about as much to read as one more request: latency × bandwidth."""
 LOCAL_TAIL_BYTES = 16 * 1024
 REMOTE_TAIL_BYTES = 256 * 1024
+
+
+class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while that is possible
+    """The file at a path is another one than was opened: what was read may belong to either."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: the file was replaced while it was read")
 
 
 @dataclass(slots=True)
@@ -59,8 +66,8 @@ class FileSource:
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self.gap = gap_bytes(filesystem) if gap is None else gap
         self._lock = threading.Lock()
-        self._handle: pa.NativeFile | None = None
-        self._size: int | None = None
+        self._handle: Handle | None = None
+        self._is_current: Callable[[], bool] | None = None
 
     @property
     def tail_bytes(self) -> int:
@@ -69,22 +76,41 @@ class FileSource:
 
     @property
     def size(self) -> int:
-        if self._size is None:
-            self._size = self._open().size()
-        return self._size
+        return self._open().size
+
+    @property
+    def version(self) -> Version:
+        """The version that is read; asked for before anything is read, it is no newer than that."""
+        if self.is_local:
+            return version_of(self.path, self.filesystem)
+        return self._open().version
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
         groups = coalesce(ranges, self.gap)
-        tasks = [partial(self._read_at, group.offset, group.length) for group in groups]
-        found = [task() for task in tasks] if self.is_local else all_awaited(tasks)
+        try:
+            found = self._fetch([(group.offset, group.length) for group in groups])
+        finally:  # what another file has there, or has not, is neither an answer nor an error
+            if groups and self._is_current is not None and not self._is_current():
+                raise FileReplaced(self.path)
         out: list[memoryview] = [memoryview(b"")] * len(ranges)
         for group, whole in zip(groups, found, strict=True):
             for member in group.members:
                 offset, length = ranges[member]
                 out[member] = whole[offset - group.offset : offset - group.offset + length]
         return out
+
+    def confirm(self, is_current: Callable[[], bool]) -> None:
+        """Have what is read from now on wait for this answer, and raise ``FileReplaced`` on False.
+
+        That is for storage where reads of an opened file may find another one's bytes.
+        """
+        self._is_current = is_current
+
+    def _fetch(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        tasks = [partial(self._read_at, *range_) for range_ in ranges]
+        return [task() for task in tasks] if self.is_local else all_awaited(tasks)
 
     def close(self) -> None:
         with self._lock:
@@ -96,10 +122,10 @@ class FileSource:
         with contextlib.suppress(Exception):
             self.close()
 
-    def _open(self) -> pa.NativeFile:
+    def _open(self) -> Handle:
         with self._lock:
             if self._handle is None:
-                self._handle = _opened(self.filesystem, self.path)
+                self._handle = open_handle(self.filesystem, self.path)
             return self._handle
 
     def _read_at(self, offset: int, length: int) -> memoryview:
@@ -109,24 +135,13 @@ class FileSource:
             self.count.bytes += length
         if len(data) != length:
             raise FormatError("the file became shorter while it was read", Where(self.path))
-        return memoryview(data)
+        return data
 
 
 def gap_bytes(filesystem: pafs.FileSystem) -> int:
     """How many bytes apart two ranges may be and still be read in one request."""
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
     return LOCAL_GAP_BYTES if is_local else REMOTE_GAP_BYTES
-
-
-def _opened(filesystem: pafs.FileSystem, path: str) -> pa.NativeFile:
-    try:
-        return filesystem.open_input_file(path)
-    except FileNotFoundError as error:
-        raise PathError(f"{path}: there is no such file") from error
-    except IsADirectoryError as error:
-        raise PathError(f"{path}: this is a folder, not a file") from error
-    except OSError as error:
-        raise PathError(f"{path}: cannot be opened: {error}") from error
 
 
 def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
@@ -197,21 +212,6 @@ def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     if not found:
         raise PathError(f"{folder}: there is no data file in this folder")
     return found
-
-
-Version = tuple[int, ...] | None
-
-
-def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
-    """What tells one version of a file from the next; None where nothing does, or there is none."""
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        try:
-            stat = os.stat(path)
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
-    info = filesystem.get_file_info(path)
-    return (info.size, info.mtime_ns) if info.mtime_ns is not None else None
 
 
 @contextlib.contextmanager

@@ -22,7 +22,8 @@ from intarsia.cli.document import describe, jsonable
 from intarsia.errors import IntarsiaError
 from intarsia.index.registry import kinds, parse
 from intarsia.predicate.sql import parse_where
-from intarsia.read.dataset import Dataset, dataset
+from intarsia.read.dataset import Dataset
+from intarsia.read.discover import dataset
 from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from intarsia.errors import MissingDependencyError
-from intarsia.read.dataset import Dataset, dataset
+from intarsia.read.dataset import Dataset
+from intarsia.read.discover import dataset
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:

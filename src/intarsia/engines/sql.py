@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from intarsia.errors import MissingDependencyError
 from intarsia.predicate.query import Query, scans_of
-from intarsia.read.dataset import Dataset, dataset
+from intarsia.read.dataset import Dataset
+from intarsia.read.discover import dataset
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class Footer:
     raw: bytes
     offset: int
     """Where the metadata starts, in bytes from the start of the file."""
-    source: Source
+    source: HeldSource
 
 
 def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.file import open_source
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.profile import UNWATCHED, Unwatched
-from intarsia.storage import FileSource, Version, version_of
+from intarsia.storage import FileSource
 
 _KEPT = 128
+
+
+class _Kept(NamedTuple):
+    path: str
+    version: Version
+    source: FileSource
+    file: OpenedFile
 
 
 class FileCache:
@@ -33,56 +45,80 @@ class FileCache:
         self._filesystem, self._gap = filesystem, gap
         self._page_checksum_verification = page_checksum_verification
         self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._kept: OrderedDict[str, tuple[Version, OpenedFile]] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, filesystem: pafs.FileSystem, form: pads.ParquetFileFormat) -> FileCache:
+        """A cache that opens files as the format's default scan options say."""
+        options = form.default_fragment_scan_options
+        costs = options.cache_options
+        return cls(
+            filesystem,
+            page_checksum_verification=options.page_checksum_verification,
+            gap=None if costs == pa.CacheOptions() else costs.hole_size_limit,
+        )
 
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
         lease = self.lease(path)
         return lease.file if lease.is_current() else self.get(path)
 
+    def as_opened(self, path: str) -> OpenedFile:
+        """The file at ``path`` as it was when it was last opened, or is now."""
+        found = self._find(path)
+        return self._open(path) if found is None else found.file
+
     def lease(self, path: str) -> Lease:
         """As ``get``, without waiting to hear whether the file was replaced."""
-        if self._is_local:
-            version = version_of(path, self._filesystem)
-            return lease_of(self._known(path, version) or self._open(path, version))
-        found = self._kept.get(path)
+        found = self._find(path)
         if found is None:
-            asked = begin(lambda: version_of(path, self._filesystem))
-            return lease_of(self._open(path, asked.result))
-        known, file = found
-        asked = begin(lambda: version_of(path, self._filesystem))
+            return lease_of(self._open(path))
+        if self._is_local:
+            return lease_of(found.file if self._is_current(found) else self._open(path))
+        asked = begin(partial(self._is_current, found))
+        is_current = partial(self._confirmed, found, asked)
+        found.source.confirm(is_current)
+        return Lease(found.file, is_current)
 
-        def is_current() -> bool:
-            if known is not None and asked.result() == known:
-                return True
-            with self._lock:
-                if self._kept.get(path) == found:
-                    del self._kept[path]
-            return False
-
-        return Lease(file, is_current)
-
-    def _known(self, path: str, version: Version) -> OpenedFile | None:
+    def _find(self, path: str) -> _Kept | None:
         with self._lock:
-            known, file = self._kept.get(path, (None, None))
-            if file is None or version is None or known != version:
-                return None
-            self._kept.move_to_end(path)
-            return file
+            found = self._kept.get(path)
+            if found is not None:
+                self._kept.move_to_end(path)
+            return found
 
     def open_unshared(
         self, path: str, profile: Unwatched = UNWATCHED
     ) -> tuple[FileSource, OpenedFile]:
         """The file opened for one use, and its source, which counts what is read of it."""
         source = FileSource(self._filesystem, path, self._gap)
-        checked = self._page_checksum_verification
-        return source, open_source(source, page_checksum_verification=checked, profile=profile)
+        return source, self._opened(source, profile)
 
-    def _open(self, path: str, version: Version | Callable[[], Version]) -> OpenedFile:
-        _, file = self.open_unshared(path)
+    def _opened(self, source: FileSource, profile: Unwatched = UNWATCHED) -> OpenedFile:
+        checked = self._page_checksum_verification
+        return open_source(source, page_checksum_verification=checked, profile=profile)
+
+    def _open(self, path: str) -> OpenedFile:
+        source = FileSource(self._filesystem, path, self._gap)
+        version = source.version  # before anything is read: what changes later is noticed
+        file = self._opened(source)
         with self._lock:
-            self._kept[path] = (version() if callable(version) else version), file
+            self._kept[path] = _Kept(path, version, source, file)
+            self._kept.move_to_end(path)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return file
+
+    def _is_current(self, kept: _Kept) -> bool:
+        known = kept.version
+        return known is not None and version_of(kept.path, self._filesystem) == known
+
+    def _confirmed(self, kept: _Kept, asked: Future[bool]) -> bool:
+        """The answer to whether the file is current, which is forgotten where it is not."""
+        if asked.result():
+            return True
+        with self._lock:
+            if self._kept.get(kept.path) is kept:
+                del self._kept[kept.path]
+        return False

@@ -15,6 +15,7 @@ from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, scan
+from intarsia.storage import FileReplaced
 
 
 def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = True) -> int:
@@ -27,15 +28,23 @@ def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = T
 
 
 def _count(part: Part, request: Request) -> int:
-    file, is_current = part.get()
+    while True:
+        lease = part.get()
+        try:
+            found = _counted(part, request, lease.file)
+        except FileReplaced:
+            continue
+        if lease.is_current():
+            return found
+
+
+def _counted(part: Part, request: Request, file: OpenedFile) -> int:
     while True:
         distrusted = file.distrusted
         proven, unsure = _proven(file, part.constants, request)
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
         found = sum(table.num_rows for table in scan([rest], request))
-        if not is_current():
-            file, is_current = part.get()
-        elif file.distrusted == distrusted:  # else what was proven may be wrong as well
+        if file.distrusted == distrusted:  # else what was proven may be wrong as well
             return int(proven + found)
 
 

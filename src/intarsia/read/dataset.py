@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, unknown_column
+from intarsia.errors import unknown_column
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
@@ -32,9 +31,6 @@ from intarsia.read.columns import roots_to_read
 from intarsia.read.count import count_rows
 from intarsia.read.folders import (
     folder_constants,
-    folder_of,
-    hive_partitioning,
-    hive_types,
 )
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
@@ -50,7 +46,7 @@ from intarsia.read.request import (
 )
 from intarsia.read.scan import Part, scan
 from intarsia.read.stream import Stream
-from intarsia.storage import FileSource, PathLike, gap_bytes, list_files
+from intarsia.storage import gap_bytes
 
 _SCAN_OPTIONS = {
     "batch_size",
@@ -70,95 +66,6 @@ class _File(NamedTuple):
 
     path: str
     constants: Constants
-
-
-def dataset(
-    source: PathLike | Sequence[PathLike],
-    *,
-    schema: pa.Schema | None = None,
-    filesystem: Any = None,
-    partitioning: Any = "hive",
-    page_checksum_verification: bool = False,
-    cache_options: pa.CacheOptions | None = None,
-) -> Dataset:
-    """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
-
-    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
-    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
-    compares pages that are read with their checksums, where they have some. ``cache_options`` says
-    what storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that
-    many bytes took as long to read as one more request takes to be answered, which is how
-    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
-    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
-    """
-    found, files = list_files(source, filesystem)
-    base = folder_of(source)
-    options = pads.ParquetFragmentScanOptions(
-        page_checksum_verification=page_checksum_verification,
-        cache_options=cache_options or pa.CacheOptions(),
-    )
-    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
-    if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):
-        return _open_remote(found, files, form)
-    if partitioning == "hive":
-        partitioning = hive_partitioning(files, base)
-    return open_dataset(found, files, base, partitioning, schema, form)
-
-
-def _open_remote(
-    filesystem: pafs.FileSystem, files: Sequence[str], form: pads.ParquetFileFormat
-) -> Dataset:
-    """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
-    cache = _cache_of(filesystem, form)
-    first = cache.get(files[0])
-    keys = hive_types(files, None)
-    folders = pads.partitioning(keys, flavor="hive")
-    fragments = [
-        form.make_fragment(file, filesystem, folders.parse(os.path.dirname(file) + "/"))
-        for file in files
-    ]
-    schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
-    for field in keys:
-        if field.name not in schema.names:
-            schema = schema.append(field)
-    made = Dataset(fragments, schema, form, filesystem)
-    made._cache, made._partitioning = cache, folders
-    return made
-
-
-def _cache_of(filesystem: pafs.FileSystem, form: pads.ParquetFileFormat) -> FileCache:
-    options = form.default_fragment_scan_options
-    costs = options.cache_options
-    return FileCache(
-        filesystem,
-        page_checksum_verification=options.page_checksum_verification,
-        gap=None if costs == pa.CacheOptions() else costs.hole_size_limit,
-    )
-
-
-def open_dataset(
-    filesystem: pafs.FileSystem,
-    files: Sequence[str],
-    base: str | None,
-    partitioning: Any,
-    schema: pa.Schema | None = None,
-    form: pads.FileFormat | str = "parquet",
-) -> Dataset:
-    """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
-    try:
-        made = pads.dataset(
-            list(files),
-            schema=schema,
-            format=form,
-            filesystem=filesystem,
-            partitioning=partitioning,
-            partition_base_dir=base,
-        )
-    except (pa.ArrowException, TypeError, OSError) as error:
-        OpenedFile(FileSource(filesystem, files[0]), files[0])  # says what is wrong, if it can
-        where = base or files[0]
-        raise FormatError(f"{where}: not a data set pyarrow can read: {error}") from error
-    return Dataset.wrap(made)
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -187,7 +94,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._partitioning = None
 
     def _new_cache(self) -> FileCache:
-        return _cache_of(self.filesystem, self.format)
+        return FileCache.of(self.filesystem, self.format)
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:

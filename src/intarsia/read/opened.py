@@ -107,7 +107,7 @@ class OpenedFile:
 
     @functools.cached_property
     def source(self) -> AheadSource:
-        return AheadSource(self._footer.source)
+        return AheadSource(self._footer.source, self._footer.source.holds)
 
     @property
     def footer(self) -> bytes:
@@ -205,11 +205,11 @@ class OpenedFile:
         return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     def order(self, leaf: int) -> ValueOrder:
-        known = self._orders.get(leaf)
-        if known is None:
+        """How a column's values compare."""
+        if leaf not in self._orders:
             element = self.schema.leaves[leaf].element
-            known = self._orders[leaf] = order_of(element, self._column_order(leaf))
-        return known
+            self._orders[leaf] = order_of(element, self._column_order(leaf))
+        return self._orders[leaf]
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from intarsia.read.request import Request, evaluate, without_columns, without_ro
 from intarsia.read.rows import PageIndexMistrust
 from intarsia.read.units import units_of
 from intarsia.source import AheadSource
+from intarsia.storage import FileReplaced
 
 _NUMBERS = "__intarsia_row"
 
@@ -79,21 +81,38 @@ def _scan(
     in_advance = use_threads and not (small_first and request.filter is None)
     ahead = pa.cpu_count() if in_advance else 0
     begun = in_order((partial(_Attempt, part, request) for part in parts), ahead)
-    units = (partial(attempt.run, unit) for attempt in begun for unit in attempt.units(small_first))
-    for attempt, stop, table in in_order(units, ahead):
+    units = (partial(a.run, *unit) for a in begun for unit in a.units(small_first))
+    for found in in_order(units, ahead):
+        attempt = found.attempt
         if attempt.is_spoiled:
             continue
-        if table is None or attempt.is_outdated or not attempt.is_current():
+        if found.table is None or not attempt.holds():
             attempt.is_spoiled = True
-            yield from attempt.again()
+            yield from attempt.again(found.is_replaced)
             continue
-        attempt.given = stop
-        if table.num_rows:
-            yield table
+        attempt.given = found.stop
+        if found.table.num_rows:
+            yield found.table
+
+
+class _Found(NamedTuple):
+    """What became of a unit: its matching rows, up to row ``stop`` of the file.
+
+    None where its pages belie the index it was planned by, or belong to another file by now.
+    """
+
+    attempt: _Attempt
+    stop: int
+    table: pa.Table | None
+    is_replaced: bool = False
 
 
 class _Attempt:
-    """A part as it was planned. Where its pages belie the plan, the rest of it is planned again."""
+    """A part as it was planned.
+
+    Where its pages belie the plan, the rest of it is planned again. Where the file turns out to
+    have been replaced, it is begun anew, as long as nothing has been given.
+    """
 
     def __init__(self, part: Part, request: Request) -> None:
         self._part, self._request = part, request
@@ -102,9 +121,21 @@ class _Attempt:
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
-        self._rows = self._plan() if part.planned is None else self._within(part.planned)
+        if part.planned is None:
+            self._plan()
+        else:
+            self._rows = self._within(part.planned)
 
-    def _plan(self) -> RowRanges:
+    def _plan(self) -> None:
+        while True:
+            self._distrusted = self._file.distrusted
+            try:
+                self._rows = self._planned()
+                return
+            except FileReplaced:
+                self._renew()
+
+    def _planned(self) -> RowRanges:
         request, file = self._request, self._file
         constants = self._part.constants
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
@@ -116,45 +147,62 @@ class _Attempt:
     def _within(self, rows: RowRanges) -> RowRanges:
         return rows if self._part.rows is None else rows & self._part.rows
 
-    @property
-    def is_outdated(self) -> bool:
-        """Has another scan of the same file found one of its page indexes to be wrong?"""
-        return self._file.distrusted != self._distrusted
+    def _renew(self) -> None:
+        """Take the file that is at the path now. Raises ``FileReplaced`` where it is too late."""
+        file, self._answer = self._part.get()
+        if self.given or file is self._file:
+            raise FileReplaced(file.name)
+        self._file = file
 
-    def is_current(self) -> bool:
-        """Is the file still the one at its path, or was it when its first rows were given?"""
+    def holds(self) -> bool:
+        """Are the plan's indexes still trusted, and is the file still the one at its path?
+
+        Once rows were given, it is enough that it was.
+        """
+        return self._file.distrusted == self._distrusted and self._is_current()
+
+    def _is_current(self) -> bool:
         if self.given or self._answer():
             return True
-        self._file, self._answer = self._part.get()
+        self._renew()
         return False
 
-    def units(self, small_first: bool) -> Iterator[RowRanges]:
+    def units(self, small_first: bool) -> Iterator[tuple[OpenedFile, RowRanges]]:
         """What ``run`` is to be given, one after the other."""
-        while not self._rows and not self.is_current():
-            self._distrusted = self._file.distrusted
-            self._rows = self._plan()
-        return units_of(self._file, self._rows, self._request.all_columns, small_first=small_first)
-
-    def run(self, unit: RowRanges) -> tuple[_Attempt, int, pa.Table | None]:
-        """The matching rows of ``unit``; None where pages belie the index it was planned by."""
+        while not self._rows and not self._is_current():
+            self._plan()
+        file, rows, stop = self._file, self._rows, 0
         try:
-            table = _scan_unit(self._file, self._request, self._part.constants, unit)
-        except PageIndexMistrust:
-            table = None
-        return self, int(unit.stops[-1]), table
+            for unit in units_of(file, rows, self._request.all_columns, small_first=small_first):
+                yield file, unit
+                stop = int(unit.stops[-1])
+        except FileReplaced:
+            yield file, rows.clip(stop, file.num_rows)  # to fail likewise, when its turn comes
 
-    def again(self) -> Iterator[pa.Table]:
-        """What has not been given yet, planned as often as another index turns out to be wrong."""
+    def run(self, file: OpenedFile, unit: RowRanges) -> _Found:
+        """The matching rows of ``unit``."""
+        stop = int(unit.stops[-1])
+        try:
+            return _Found(self, stop, _scan_unit(file, self._request, self._part.constants, unit))
+        except PageIndexMistrust:
+            return _Found(self, stop, None)
+        except FileReplaced:
+            return _Found(self, stop, None, is_replaced=True)
+
+    def again(self, is_replaced: bool) -> Iterator[pa.Table]:
+        """What has not been given yet, planned as often as the plan turns out to be wrong."""
         while True:
-            self._distrusted = self._file.distrusted
-            self._rows = self._plan()
+            if is_replaced:
+                self._renew()
+            self._plan()
             for unit in self.units(small_first=False):
-                _, stop, table = self.run(unit)
-                if table is None or self.is_outdated:
+                found = self.run(*unit)
+                is_replaced = found.is_replaced
+                if found.table is None or not self.holds():
                     break
-                self.given = stop
-                if table.num_rows:
-                    yield table
+                self.given = found.stop
+                if found.table.num_rows:
+                    yield found.table
             else:
                 return
 

@@ -18,7 +18,7 @@ from intarsia.errors import FormatError, Where
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan
 from intarsia.predicate.sql import parse_where
-from intarsia.read.dataset import open_dataset
+from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.request import Filter, Request

@@ -21,6 +21,7 @@ from intarsia.format.footer import (
     with_column_orders,
     with_key_values,
 )
+from intarsia.handle import version_of
 from intarsia.index.directory import (
     FOOTER_KEY,
     Directory,
@@ -33,7 +34,7 @@ from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.file import open_file
 from intarsia.read.opened import ChunkId, OpenedFile
-from intarsia.storage import PathLike, copy_into, list_files, replacing, version_of
+from intarsia.storage import PathLike, copy_into, list_files, replacing
 from intarsia.write.build import build, check_indexes, new_file_id
 from intarsia.write.standard import build_standard
 

@@ -1,0 +1,126 @@
+"""One file of a file system, opened: its length, its version, and reads at a place.
+
+Reads may be made from several threads at once. Nothing here is kept or counted; that is for
+``storage``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import PathError
+
+Version = tuple[object, ...] | None
+"""What tells one version of a file from the next; None where nothing does, or there is none."""
+
+
+class Handle(Protocol):
+    """A file as it was when it was opened, which took one request at most."""
+
+    size: int
+
+    @property
+    def version(self) -> Version:
+        """The version that was opened."""
+
+    def read_at(self, length: int, offset: int) -> memoryview:
+        """``length`` bytes from ``offset`` on; fewer where the file ends before."""
+
+    def close(self) -> None: ...
+
+
+def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
+    """Open ``path`` for reading. Raises ``PathError`` where that fails."""
+    try:
+        if _is_fsspec(filesystem):
+            return _FsspecHandle(filesystem.handler.fs, path)
+        return _ArrowHandle(filesystem, path)
+    except FileNotFoundError as error:
+        raise PathError(f"{path}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise PathError(f"{path}: this is a folder, not a file") from error
+    except OSError as error:
+        raise PathError(f"{path}: cannot be opened: {error}") from error
+
+
+def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
+    """The version of the file at ``path`` now."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        try:
+            stat = os.stat(path)
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    with contextlib.suppress(PathError):
+        handle = open_handle(filesystem, path)
+        try:
+            return handle.version
+        finally:
+            handle.close()
+    return None
+
+
+class _ArrowHandle:
+    """A file of a ``pyarrow.fs`` file system."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._filesystem, self._path = filesystem, path
+        self._file: pa.NativeFile = filesystem.open_input_file(path)
+        self.size = int(self._file.size())
+
+    @property
+    def version(self) -> Version:
+        """The entity tag that came with opening; size and time of last change elsewhere."""
+        known = {name.lower(): value for name, value in self._file.metadata().items()}
+        if "etag" in known:
+            return self.size, known["etag"]
+        info = self._filesystem.get_file_info(self._path)
+        return (info.size, info.mtime_ns) if info.mtime_ns is not None else None
+
+    def read_at(self, length: int, offset: int) -> memoryview:
+        return memoryview(self._file.read_at(length, offset))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _FsspecHandle:
+    """A file of an fsspec file system, asked for its ranges directly.
+
+    Through ``pyarrow.fs`` reads would wait for each other, and fetch more than they are asked for.
+    """
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self._filesystem, self._path = filesystem, path
+        filesystem.invalidate_cache(path)  # a listing from before may tell an old length
+        self._info = filesystem.info(path)
+        if self._info["type"] == "directory":
+            raise IsADirectoryError(path)
+        self.size = int(self._info["size"])
+
+    @property
+    def version(self) -> Version:
+        """The size, and all properties that change with the content, however they are called."""
+        known = {name.lower().replace("_", ""): value for name, value in self._info.items()}
+        telling = sorted(_CHANGING & known.keys())
+        return (self.size, *(str(known[name]) for name in telling)) if telling else None
+
+    def read_at(self, length: int, offset: int) -> memoryview:
+        return memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
+
+    def close(self) -> None: ...
+
+
+_CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
+
+
+def _is_fsspec(filesystem: pafs.FileSystem) -> bool:
+    """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
+    return (
+        isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) is pafs.FSSpecHandler
+    )

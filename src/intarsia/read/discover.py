@@ -1,0 +1,122 @@
+"""Finding the files of a data set, and what they have in common: schema, folders, storage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, IntarsiaError
+from intarsia.parallel import begin
+from intarsia.read.cache import FileCache
+from intarsia.read.dataset import Dataset
+from intarsia.read.folders import folder_of, hive_partitioning, hive_types
+from intarsia.read.opened import OpenedFile
+from intarsia.storage import FileSource, PathLike, list_files, resolve
+
+
+def dataset(
+    source: PathLike | Sequence[PathLike],
+    *,
+    schema: pa.Schema | None = None,
+    filesystem: Any = None,
+    partitioning: Any = "hive",
+    page_checksum_verification: bool = False,
+    cache_options: pa.CacheOptions | None = None,
+) -> Dataset:
+    """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
+
+    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
+    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
+    compares pages that are read with their checksums, where they have some. ``cache_options`` says
+    what storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that
+    many bytes took as long to read as one more request takes to be answered, which is how
+    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
+    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
+    """
+    options = pads.ParquetFragmentScanOptions(
+        page_checksum_verification=page_checksum_verification,
+        cache_options=cache_options or pa.CacheOptions(),
+    )
+    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
+    found, files, cache = _located(source, filesystem, form)
+    base = folder_of(source)
+    if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):
+        return _open_remote(found, files, form, cache)
+    if partitioning == "hive":
+        partitioning = hive_partitioning(files, base)
+    return open_dataset(found, files, base, partitioning, schema, form)
+
+
+def _located(
+    source: PathLike | Sequence[PathLike], filesystem: Any, form: pads.ParquetFileFormat
+) -> tuple[pafs.FileSystem, list[str], FileCache]:
+    """The files that ``source`` stands for, and a cache for them.
+
+    A lone remote file is opened while its storage is asked whether it is a file.
+    """
+    if not isinstance(source, str | os.PathLike):
+        found, files = list_files(source, filesystem)
+        return found, files, FileCache.of(found, form)
+    found, at = resolve(source, filesystem)
+    cache = FileCache.of(found, form)
+    if isinstance(found, pafs.LocalFileSystem) or not os.path.splitext(at)[1]:
+        return found, list_files(at, found)[1], cache
+    listing = begin(partial(list_files, at, found))
+    with contextlib.suppress(IntarsiaError):  # what is listed will be opened, and the error told
+        cache.as_opened(at)
+    return found, listing.result()[1], cache
+
+
+def _open_remote(
+    filesystem: pafs.FileSystem,
+    files: Sequence[str],
+    form: pads.ParquetFileFormat,
+    cache: FileCache,
+) -> Dataset:
+    """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
+    first = cache.as_opened(files[0])
+    keys = hive_types(files, None)
+    folders = pads.partitioning(keys, flavor="hive")
+    fragments = [
+        form.make_fragment(file, filesystem, folders.parse(os.path.dirname(file) + "/"))
+        for file in files
+    ]
+    schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
+    for field in keys:
+        if field.name not in schema.names:
+            schema = schema.append(field)
+    made = Dataset(fragments, schema, form, filesystem)
+    made._cache, made._partitioning = cache, folders
+    return made
+
+
+def open_dataset(
+    filesystem: pafs.FileSystem,
+    files: Sequence[str],
+    base: str | None,
+    partitioning: Any,
+    schema: pa.Schema | None = None,
+    form: pads.FileFormat | str = "parquet",
+) -> Dataset:
+    """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
+    try:
+        made = pads.dataset(
+            list(files),
+            schema=schema,
+            format=form,
+            filesystem=filesystem,
+            partitioning=partitioning,
+            partition_base_dir=base,
+        )
+    except (pa.ArrowException, TypeError, OSError) as error:
+        OpenedFile(FileSource(filesystem, files[0]), files[0])  # says what is wrong, if it can
+        where = base or files[0]
+        raise FormatError(f"{where}: not a data set pyarrow can read: {error}") from error
+    return Dataset.wrap(made)

@@ -1,0 +1,93 @@
+"""moto's S3 server on loopback: a log of requests, each of which takes a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+
+@dataclass(frozen=True)
+class Request:
+    """``range`` is the header; ``start`` and ``stop`` are seconds."""
+
+    method: str
+    path: str
+    range: str
+    start: float
+    stop: float
+
+
+@dataclass
+class Server:
+    """``requests`` since ``clear``; each takes ``latency`` seconds at least."""
+
+    filesystem: pafs.S3FileSystem | None = None
+    latency: float = 0.0
+    requests: list[Request] = field(default_factory=list)
+
+    def clear(self) -> None:
+        self.requests.clear()
+
+    def count(self, method: str) -> int:
+        return sum(request.method == method for request in self.requests)
+
+    @property
+    def round_trips(self) -> int:
+        """The longest chain of requests each of which began after the one before was answered."""
+        trips, end = 0, float("-inf")
+        for request in sorted(self.requests, key=lambda request: request.stop):
+            if request.start >= end:
+                trips, end = trips + 1, request.stop
+        return trips
+
+
+class _Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"  # as real servers: one connection serves many requests
+
+    def log(self, *_: Any) -> None:
+        pass
+
+
+def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
+    def handle(env: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        start = time.perf_counter()
+        time.sleep(server.latency)
+        answer = list(app(env, start_response))
+        what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
+        server.requests.append(Request(*what, start, time.perf_counter()))
+        return answer
+
+    return handle
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Server]:
+    """A server with an empty bucket ``lake``."""
+    state = Server()
+    app = _slow(DomainDispatcherApplication(create_backend_app), state)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        state.filesystem = pafs.S3FileSystem(
+            access_key="a",
+            secret_key="b",
+            region="us-east-1",
+            endpoint_override=f"127.0.0.1:{server.port}",
+            scheme="http",
+            allow_bucket_creation=True,
+        )
+        state.filesystem.create_dir("lake")
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

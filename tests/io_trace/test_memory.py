@@ -1,0 +1,53 @@
+"""Memory is bounded by the batches under way; a scan left midway leaves nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+WORKER = Path(__file__).with_name("memory_worker.py")
+ROWS = 5_000_000
+TEXT_BYTES = 640
+LIMIT_BYTES = 320_000_000
+
+
+def written(path, row_group_size, dictionary, rows=ROWS):
+    """A file that takes seconds to write, and little room on disk."""
+    texts = pa.chunked_array([pa.array(["x" * TEXT_BYTES] * 20_000)] * (rows // 20_000))
+    numbers = pa.chunked_array([pa.array(range(1000))] * (rows // 1000))
+    pq.write_table(
+        pa.table({"k": range(rows), "v": numbers, "text": texts}),
+        path,
+        row_group_size=row_group_size,
+        use_dictionary=["text"] if dictionary else False,
+        write_page_index=True,
+        max_rows_per_page=5000,
+        compression="zstd",
+    )
+    return path
+
+
+def ran(task, path, limit=0):
+    command = [sys.executable, WORKER, task, path, str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.mark.parametrize(
+    ("row_group_size", "dictionary"),
+    [(200_000, False), (ROWS, False), (ROWS, True)],
+    ids=["many_row_groups", "one_row_group", "one_row_group_of_few_texts"],
+)
+def test_a_file_ten_times_the_memory_is_scanned(tmp_path, row_group_size, dictionary):
+    assert ROWS * TEXT_BYTES >= 10 * LIMIT_BYTES
+    path = written(tmp_path / "large.parquet", row_group_size, dictionary)
+    assert ran("scan", path, LIMIT_BYTES) == [ROWS * 9 // 10]
+
+
+def test_scans_left_midway_leave_neither_memory_nor_threads(tmp_path):
+    path = written(tmp_path / "t.parquet", 20_000, dictionary=False, rows=400_000)
+    assert ran("abandon", path) == [0, 0]

@@ -1,0 +1,115 @@
+"""Files of fsspec file systems, and of ``pyarrow.fs`` written in Python."""
+
+import os
+import threading
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pytest
+
+import intarsia as ia
+from intarsia.handle import open_handle, version_of
+from intarsia.storage import FileSource
+
+COUNT = 1 << 16
+
+
+@pytest.fixture
+def memory():
+    filesystem = fsspec.filesystem("memory")
+    filesystem.pipe("/t/numbers", b"".join(i.to_bytes(4, "little") for i in range(COUNT)))
+    yield filesystem
+    filesystem.rm("/t", recursive=True)
+
+
+class PlainHandler(pafs.FSSpecHandler):
+    """What pyarrow knows as any handler: its files are read through Python objects."""
+
+
+def wrapped(filesystem, handler=pafs.FSSpecHandler):
+    return pafs.PyFileSystem(handler(filesystem))
+
+
+@pytest.mark.parametrize("handler", [pafs.FSSpecHandler, PlainHandler])
+def test_reads_in_threads_do_not_mix_up_their_positions(memory, handler):
+    source = FileSource(wrapped(memory, handler), "/t/numbers", gap=0)
+    wrong = []
+
+    def work(seed):
+        for step in range(300):
+            places = [(seed * 7919 * (step + k)) % COUNT for k in range(3)]
+            found = source.read([(place * 4, 4) for place in places])
+            if [int.from_bytes(data, "little") for data in found] != places:
+                wrong.append(places)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_no_more_is_read_than_asked_for(memory):
+    asked = []
+
+    class Logging:
+        def __getattr__(self, name):
+            return getattr(memory, name)
+
+        def cat_file(self, path, start, end):
+            asked.append((start, end))
+            return memory.cat_file(path, start, end)
+
+    source = FileSource(wrapped(Logging()), "/t/numbers", gap=0)
+    assert source.read([(8, 4), (40, 4)]) == [b"\x02\0\0\0", b"\x0a\0\0\0"]
+    assert sorted(asked) == [(8, 12), (40, 44)]
+
+
+@pytest.mark.parametrize("handler", [pafs.FSSpecHandler, PlainHandler])
+def test_what_is_not_there_and_folders_are_errors(memory, handler):
+    with pytest.raises(ia.PathError):
+        open_handle(wrapped(memory, handler), "/t/none")
+    with pytest.raises(ia.PathError):
+        open_handle(wrapped(memory, handler), "/t")
+    assert version_of("/t/none", wrapped(memory, handler)) is None
+
+
+def test_a_version_changes_with_the_file(memory):
+    filesystem = wrapped(memory)
+    before = version_of("/t/numbers", filesystem)
+    assert before is not None
+    assert version_of("/t/numbers", filesystem) == before
+    memory.pipe("/t/numbers", memory.cat("/t/numbers"))
+    assert version_of("/t/numbers", filesystem) != before
+
+
+def test_a_replaced_file_is_noticed(memory, tmp_path):
+    for name, value in (("a", 1), ("b", 2)):
+        ia.write_table(pa.table({"k": range(1000), "v": [value] * 1000}), tmp_path / name)
+    memory.pipe("/t/x.parquet", (tmp_path / "a").read_bytes())
+    data = ia.dataset("/t/x.parquet", filesystem=memory)
+    asked = pc.field("k") == 700
+    assert data.to_table(filter=asked).column("v").to_pylist() == [1]
+    assert data.to_table(filter=asked).column("v").to_pylist() == [1]
+    memory.pipe("/t/x.parquet", (tmp_path / "b").read_bytes())
+    assert data.to_table(filter=asked).column("v").to_pylist() == [2]
+
+
+def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeypatch):
+    monkeypatch.setattr("intarsia.read.units.UNIT_ROWS", 100)
+    monkeypatch.setattr("intarsia.read.units.FIRST_ROWS", 100)
+    noise = [os.urandom(100) for _ in range(5000)]  # more than the tail, which is in memory
+    for name, value in (("a", 1), ("b", 2)):
+        table = pa.table({"k": range(5000), "noise": noise, "v": [value] * 5000})
+        ia.write_table(table, tmp_path / name, max_rows_per_page=100, write_batch_size=100)
+    memory.pipe("/t/x.parquet", (tmp_path / "a").read_bytes())
+    data = ia.dataset("/t/x.parquet", filesystem=memory)
+    scan = data.to_batches(filter=pc.field("k") >= 0)
+    assert next(scan).column("v")[0].as_py() == 1
+    memory.pipe("/t/x.parquet", (tmp_path / "b").read_bytes())
+    assert data.to_table(filter=pc.field("k") >= 0).column("v").unique().to_pylist() == [2]
+    with pytest.raises(ia.PathError, match="replaced while it was read"):
+        list(scan)

@@ -1,0 +1,129 @@
+"""Sources that hold, cut and fetch ahead."""
+
+import threading
+
+import pytest
+
+from intarsia.errors import FormatError
+from intarsia.source import AheadSource, BufferSource, HeldSource, WindowSource
+
+DATA = bytes(range(256))
+
+
+class Log(BufferSource):
+    """Keeps the ranges of every call."""
+
+    def __init__(self):
+        super().__init__(DATA)
+        self.calls = []
+        self._lock = threading.Lock()
+
+    def read(self, ranges):
+        with self._lock:
+            self.calls.append(list(ranges))
+        return super().read(ranges)
+
+
+def bytes_of(ranges):
+    return [DATA[offset : offset + length] for offset, length in ranges]
+
+
+def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
+    log = Log()
+    source = AheadSource(log)
+    source.expect([(10, 5), (20, 5)])
+    assert log.calls == []
+    assert source.read([(0, 3)]) == bytes_of([(0, 3)])
+    assert log.calls == [[(0, 3), (10, 5), (20, 5)]]
+    assert source.read([(20, 5), (10, 5)]) == bytes_of([(20, 5), (10, 5)])
+    assert len(log.calls) == 1
+
+
+def test_it_is_given_once_then_forgotten():
+    log = Log()
+    source = AheadSource(log)
+    source.expect([(10, 5)])
+    source.read([(0, 3)])
+    source.read([(10, 5)])
+    assert source.read([(10, 5)]) == bytes_of([(10, 5)])
+    assert log.calls[1:] == [[(10, 5)]]
+
+
+def test_ranges_in_hand_and_ranges_to_fetch_come_in_the_order_asked():
+    source = AheadSource(Log())
+    source.expect([(10, 5), (30, 2)])
+    source.read([(0, 3)])
+    ranges = [(50, 1), (30, 2), (60, 4), (10, 5), (10, 5), (0, 0)]
+    assert source.read(ranges) == bytes_of(ranges)
+
+
+def test_a_range_that_is_both_wanted_and_expected_is_fetched_once():
+    log = Log()
+    source = AheadSource(log)
+    source.expect([(10, 5), (10, 5), (20, 1)])
+    source.expect([(10, 5)])
+    assert source.read([(10, 5)]) == bytes_of([(10, 5)])
+    assert log.calls == [[(10, 5), (20, 1)]]
+
+
+def test_a_read_of_nothing_fetches_nothing():
+    log = Log()
+    source = AheadSource(log)
+    source.expect([(10, 5)])
+    assert source.read([]) == []
+    assert log.calls == []
+
+
+def test_what_is_at_hand_is_no_occasion_to_fetch_more():
+    log = Log()
+    held = HeldSource(log, 200, memoryview(DATA)[200:])
+    source = AheadSource(held, held.holds)
+    source.expect([(10, 5)])
+    assert source.read([(210, 4)]) == bytes_of([(210, 4)])
+    assert log.calls == [[]]
+    assert source.read([(0, 2), (220, 1)]) == bytes_of([(0, 2), (220, 1)])
+    assert log.calls[1:] == [[(0, 2), (10, 5)]]
+
+
+def test_an_expected_range_outside_the_file_harms_nothing():
+    source = AheadSource(Log())
+    source.expect([(250, 100), (10, 5)])
+    assert source.read([(0, 3)]) == bytes_of([(0, 3)])
+    assert source.read([(10, 5)]) == bytes_of([(10, 5)])
+    with pytest.raises(FormatError, match="outside"):
+        source.read([(250, 100)])
+
+
+def test_a_wanted_range_outside_the_file_is_an_error():
+    source = AheadSource(Log())
+    source.expect([(10, 5)])
+    with pytest.raises(FormatError, match="outside"):
+        source.read([(250, 100)])
+
+
+def test_threads_get_the_bytes_they_asked_for():
+    source = AheadSource(Log())
+    wrong = []
+
+    def work(seed):
+        for step in range(2000):
+            start = (seed * 31 + step * 7) % 200
+            source.expect([(start + 3, 4), (start + 9, 2)])
+            ranges = [(start, 3), (start + 3, 4)]
+            if source.read(ranges) != bytes_of(ranges):
+                wrong.append(start)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_window_knows_its_edges():
+    window = WindowSource(Log(), 100, 50)
+    assert window.size == 50
+    assert window.read([(0, 2), (48, 2)]) == bytes_of([(100, 2), (148, 2)])
+    with pytest.raises(FormatError, match="outside"):
+        window.read([(48, 3)])
