@@ -1,4 +1,5 @@
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -82,3 +83,16 @@ def test_columns_of_which_the_stored_schema_knows_some_keep_their_types():
     rows = ia.RowRanges.of((3, 5))
     assert file.read(rows=rows).equals(table.slice(3, 2))
     assert file.read(["z", "d"], rows=rows).equals(table.select(["z", "d"]).slice(3, 2))
+
+
+@pytest.mark.parametrize("step", [50_000, 500])
+def test_few_rows_do_not_keep_the_memory_of_their_pages(step):
+    table = pa.table({"text": [f"{i:0100d}" for i in range(100_000)]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, write_page_index=True, max_rows_per_page=20_000)
+    file = ia.ParquetFile(BufferSource(sink.getvalue().to_pybytes()))
+    rows = ia.RowRanges.from_rows(np.arange(7, 100_000, step))
+    before = pa.total_allocated_bytes()
+    found = file.read(rows=rows)
+    assert found["text"].to_pylist() == [f"{i:0100d}" for i in range(7, 100_000, step)]
+    assert pa.total_allocated_bytes() - before < 1_000_000  # of 10,000,000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
@@ -11,14 +12,20 @@ from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import Conjunct, Request
 from intarsia.read.rows import groups_of
+from intarsia.read.substring import Contained
 
 STAGED_ROWS = 64 * 1024
 """Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""
 
 _LEAST = 0.01
 
-Stage = tuple[pc.Expression, tuple[str, ...]]
-"""A condition, and the columns it needs."""
+
+class Stage(NamedTuple):
+    """A condition and the columns it needs; where it only looks for a text, which."""
+
+    expression: pc.Expression
+    columns: tuple[str, ...]
+    contained: Contained | None
 
 
 def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
@@ -32,7 +39,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
     if wanted is None:
         return []
     if not wanted.conjuncts or rows.num_rows < STAGED_ROWS:
-        return [(wanted.expression, request.filter_columns)]
+        return [Stage(wanted.expression, request.filter_columns, wanted.contained)]
     same: dict[tuple[str, ...], list[Conjunct]] = {}
     for part in wanted.conjuncts:
         same.setdefault(part.columns, []).append(part)
@@ -49,7 +56,10 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
         return cost / max(1 - passing, _LEAST)
 
     ordered = sorted(same.items(), key=lambda item: rank(item[1]))
-    return [(_all_of(parts), columns) for columns, parts in ordered]
+    return [
+        Stage(_all_of(parts), columns, parts[0].contained if len(parts) == 1 else None)
+        for columns, parts in ordered
+    ]
 
 
 def _all_of(parts: list[Conjunct]) -> pc.Expression:

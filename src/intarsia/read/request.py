@@ -31,6 +31,7 @@ from intarsia.predicate.pruning import (
     pruning_of,
 )
 from intarsia.read.projection import Projection, pruned_to_fields
+from intarsia.read.substring import Contained, contained_of
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""
@@ -55,12 +56,14 @@ _PASSING_UNKNOWN = 0.5
 class Conjunct:
     """One of the conditions that a filter joins by AND.
 
-    ``passing`` is a guess at the share of rows for which it holds.
+    ``passing`` is a guess at the share of rows for which it holds; ``contained`` is set where it
+    only looks for a text.
     """
 
     expression: pc.Expression
     columns: tuple[str, ...]
     passing: float
+    contained: Contained | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Filter:
 
     ``pruning`` tells where it can be true, ``escapes`` where it can be anything else. ``columns``
     are those it needs, None where that is unknown; of those in ``pruned`` it needs a part only.
-    ``conjuncts`` are its parts where it has several and their columns are known.
+    ``conjuncts`` are its parts where it has several and their columns are known; ``contained`` is
+    set where it only looks for a text.
     """
 
     expression: pc.Expression
@@ -78,6 +82,7 @@ class Filter:
     columns: tuple[str, ...] | None
     conjuncts: tuple[Conjunct, ...]
     pruned: Projection = field(default_factory=dict)
+    contained: Contained | None = None
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -98,7 +103,8 @@ class Filter:
         is_and = isinstance(node, Call) and node.function in ANDS
         parts = _conjuncts(expression) if is_and and columns is not None else ()
         pruned = pruned_to_fields(schema, paths or ())
-        return cls(expression, pruning_of(node), escapes_of(node), columns, parts, pruned)
+        prunings = pruning_of(node), escapes_of(node)
+        return cls(expression, *prunings, columns, parts, pruned, contained_of(node))
 
 
 def _compares(node: Node, schema: pa.Schema) -> bool:
@@ -123,7 +129,8 @@ def _conjuncts(expression: pc.Expression) -> tuple[Conjunct, ...]:
     found = []
     for part in conjuncts(expression):
         node = read_expression(part)
-        found.append(Conjunct(part, _columns(node) or (), _passing(pruning_of(node))))
+        passing = _passing(pruning_of(node))
+        found.append(Conjunct(part, _columns(node) or (), passing, contained_of(node)))
     return tuple(found) if len(found) > 1 else ()
 
 

@@ -35,8 +35,9 @@ _THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
 _TOGETHER_BYTES = 4 * 1024 * 1024
 """Less than this, of several columns, is decoded sooner at once than column by column."""
-_SLICES = 64
-"""Up to this many ranges, rows are cut out by slicing; beyond it by their positions."""
+_SLICES, _KEPT_ALIVE = 64, 4
+"""Rows are cut out by slicing where that takes so many slices at most, and by their positions where
+it takes more. Slices that would keep more than so many times their memory alive are copied."""
 
 
 class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
@@ -367,5 +368,7 @@ def _cut(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.Chunke
     if len(positions) <= _SLICES:
         slices = [values.slice(start, stop - start) for start, stop in positions]
         chunks = [chunk for part in slices for chunk in part.chunks]
+        if positions.num_rows < len(values) / _KEPT_ALIVE:
+            chunks = [chunk.take(pa.array(np.arange(len(chunk)))) for chunk in chunks]
         return pa.chunked_array(chunks, type=values.type)
     return values.take(pa.array(positions.rows()))

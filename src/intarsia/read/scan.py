@@ -18,11 +18,12 @@ from intarsia.parallel import in_order
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns, roots_to_read
-from intarsia.read.conjuncts import stages
+from intarsia.read.conjuncts import Stage, stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request, evaluate, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust
+from intarsia.read.substring import rows_containing
 from intarsia.read.units import units_of
 from intarsia.source import AheadSource
 from intarsia.storage import FileReplaced
@@ -216,21 +217,17 @@ def _scan_unit(
     if request.filter is not None:
         first = request.filter_columns
         expect_columns(file, request.all_columns, first, rows, source, request.pruned)
-    for expression, columns in stages(file, request, rows):
-        new = [name for name in columns if name not in held.column_names]
+    for stage in stages(file, request, rows):
+        new = [name for name in stage.columns if name not in held.column_names]
         with file.profile.during(Activity.DECODING):
             found = read_columns(file, request.schema, new, constants, rows, have, source)
-        numbers = _unused(_NUMBERS, columns, held.column_names)
         for name in held.column_names:
             found = found.append_column(name, held.column(name))
         with file.profile.during(Activity.FILTERING):
-            tested = found.append_column(numbers, pa.array(rows.rows()))
-            found = evaluate(expression, tested)
-            rows = RowRanges.from_rows(found.column(numbers).to_numpy())
-        file.profile.filtered(expression, tested.num_rows, found.num_rows)
+            held, rows = _passing(stage, found, rows)
+        file.profile.filtered(stage.expression, found.num_rows, held.num_rows)
         if not rows:
             return without_rows(request.output)
-        held = found.drop_columns([numbers])
     kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
     rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
     with file.profile.during(Activity.DECODING):
@@ -239,6 +236,20 @@ def _scan_unit(
         return without_columns(rows.num_rows)
     arrays = [(other if name in rest else held).column(name) for name in request.columns]
     return pa.Table.from_arrays(arrays, schema=request.output)
+
+
+def _passing(stage: Stage, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    """Of ``found``, which holds ``rows``, what passes a stage, and which rows that is."""
+    hits = None
+    if stage.contained is not None:
+        column, text = stage.contained
+        hits = rows_containing(found.column(column), text)
+    if hits is not None:
+        return found.take(pa.array(hits)), RowRanges.from_rows(rows.rows()[hits])
+    numbers = _unused(_NUMBERS, found.column_names)
+    passed = evaluate(stage.expression, found.append_column(numbers, pa.array(rows.rows())))
+    kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
+    return passed.drop_columns([numbers]), kept
 
 
 def _unused(name: str, *taken: Iterable[str]) -> str:

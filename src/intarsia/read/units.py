@@ -13,7 +13,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of
 
 UNIT_ROWS = 1024 * 1024
-UNIT_BYTES = 16 * 1024 * 1024
+UNIT_BYTES = 32 * 1024 * 1024
 """A unit's rows, and their bytes decoded, at most; row groups without page indexes are read
 whole."""
 _FEW_GROUPS = 8

@@ -1,0 +1,78 @@
+"""Finding a text in the bytes of a column gives the rows that pyarrow finds value by value."""
+
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from intarsia.predicate.expression import read_expression
+from intarsia.read import substring
+from intarsia.read.substring import Contained, contained_of, rows_containing
+
+LETTERS = st.text("ab", max_size=6)
+KINDS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
+
+
+@given(
+    st.lists(st.lists(LETTERS | st.none() | st.just("äaß"), max_size=12), max_size=3),
+    st.text("abä", min_size=1, max_size=4),
+    st.sampled_from(KINDS),
+    st.integers(0, 3),
+)
+@example([["a", "b", "ab"]], "ab", pa.string(), 0)
+@example([["aaaa", "", "aa"]], "aa", pa.string(), 0)
+@example([[None, "ab"], []], "ab", pa.binary(), 1)
+def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
+    arrays = [pa.array(chunk, pa.string()).cast(kind).slice(skipped) for chunk in chunks]
+    values = pa.chunked_array(arrays, type=kind)
+    expected = pc.indices_nonzero(pc.match_substring(values, text.encode()))
+    with mock.patch.object(substring, "_FREE_HITS", 1000):
+        assert rows_containing(values, text.encode()).tolist() == expected.to_pylist()
+
+
+def test_bytes_below_a_null_are_no_hit():
+    data = pa.py_buffer(b"abab")
+    offsets = pa.py_buffer(pa.array([0, 2, 4], pa.int32()).buffers()[1])
+    values = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\x02"))
+    assert values.to_pylist() == [None, "ab"]
+    assert rows_containing(pa.chunked_array([values]), b"ab").tolist() == [1]
+
+
+def test_many_hits_are_left_to_pyarrow():
+    values = pa.chunked_array([["x"] * 100])
+    assert rows_containing(values, b"x") is None
+    assert rows_containing(pa.chunked_array([["x"] * 50]), b"x").tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_other_types_are_left_to_pyarrow(kind):
+    assert rows_containing(pa.chunked_array([pa.array(["ab"]).cast(kind)]), b"ab") is None
+
+
+FIELD = pc.field("f")
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (pc.match_substring(FIELD, "ab"), Contained("f", b"ab")),
+        (pc.match_substring(FIELD, ""), None),
+        (pc.match_substring(FIELD, "ab", ignore_case=True), None),
+        (pc.match_like(FIELD, "%ä%"), Contained("f", "ä".encode())),
+        (pc.match_like(FIELD, "%a%b%"), None),
+        (pc.match_like(FIELD, "%a_%"), None),
+        (pc.match_like(FIELD, "%a\\%%"), None),
+        (pc.match_like(FIELD, "%ab"), None),
+        (pc.match_like(FIELD, "%"), None),
+        (pc.match_like(FIELD, "%%"), None),
+        (pc.match_like(FIELD, "%a%", ignore_case=True), None),
+        (~pc.match_substring(FIELD, "ab"), None),
+        (pc.match_substring(pc.field("a", "b"), "ab"), None),
+        (pc.match_substring(pc.utf8_lower(FIELD), "ab"), None),
+    ],
+)
+def test_what_condition_only_looks_for_a_text(condition, found):
+    assert contained_of(read_expression(condition)) == found
