@@ -96,3 +96,36 @@ def test_few_rows_do_not_keep_the_memory_of_their_pages(step):
     found = file.read(rows=rows)
     assert found["text"].to_pylist() == [f"{i:0100d}" for i in range(7, 100_000, step)]
     assert pa.total_allocated_bytes() - before < 1_000_000  # of 10,000,000
+
+
+@pytest.mark.parametrize("page_index", [True, False])
+def test_texts_are_read_as_dictionaries_where_asked(tmp_path, page_index):
+    words = [f"w{i // 300}" for i in range(3000)]
+    table = pa.table({"k": range(3000), "word": words, "plain": words})
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        table,
+        path,
+        row_group_size=1000,
+        max_rows_per_page=100,
+        write_batch_size=50,
+        write_page_index=page_index,
+        use_dictionary=["word"],
+    )
+    whole = pq.ParquetFile(path, read_dictionary=["word"]).read()
+    assert pa.types.is_dictionary(whole.schema.field("word").type)
+    file = ia.ParquetFile(path, read_dictionary=["word"])
+    ds = ia.dataset(path, read_dictionary=["word"])
+    assert file.schema_arrow == whole.schema
+    assert file.read().equals(whole)
+    for condition in (pc.field("word") == "w3", (pc.field("k") > 950) & (pc.field("k") < 1050)):
+        expected = whole.filter(condition)
+        found = file.read(filter=condition)
+        assert found.schema == expected.schema
+        assert found.to_pylist() == expected.to_pylist()
+        lean = ds.to_table(["word", "k"], filter=condition)
+        assert lean.schema.field("word").type == pa.dictionary(pa.int32(), pa.string())
+        assert lean.to_pylist() == expected.select(["word", "k"]).to_pylist()
+    if page_index:
+        explained = ds.explain(filter=pc.field("word") == "w3", analyze=True)
+        assert explained.read.pages.selected < explained.read.pages.total / 5

@@ -17,7 +17,7 @@ pages hold different rows are read by themselves and joined by ``merge``.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,6 +81,8 @@ class RootTemplate:
     num_leaves: int = 1
     leaves: tuple[int, ...] = (0,)
     num_roots: int = 1
+    as_dictionaries: tuple[str, ...] = ()
+    """Columns of text to be read as Arrow dictionaries, by their dotted paths."""
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
         """The same root, of which just ``leaves`` are read."""
@@ -90,8 +92,11 @@ class RootTemplate:
 class SchemaTemplates:
     """Templates for the roots of one file, cut from the bytes of its footer."""
 
-    def __init__(self, metadata: FileMetaData, footer: bytes) -> None:
-        """``footer`` is the encoded ``metadata``."""
+    def __init__(
+        self, metadata: FileMetaData, footer: bytes, read_dictionary: Iterable[str] = ()
+    ) -> None:
+        """``footer`` is the encoded ``metadata``; ``read_dictionary`` are leaves of it."""
+        self._as_dictionaries = tuple(read_dictionary)
         self._version = Span(1, _I32, zigzag(metadata.version))
         # Schema elements may carry fields this version does not know: their bytes are kept.
         self._elements = list_elements(field_value(footer, 2) or b"")
@@ -111,7 +116,8 @@ class SchemaTemplates:
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
-        return _open(MAGIC + framed(footer)).schema_arrow.remove_metadata()
+        file = _open(MAGIC + framed(footer), as_dictionaries=self._as_dictionaries)
+        return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:
         """Decodes a root to its Arrow type.
@@ -151,7 +157,9 @@ class SchemaTemplates:
         orders = [list_span(7, of_leaves)] if of_leaves else []
         schema = self._key_values(pa.schema(stored) if stored else None)
         head = self._head(elements, schema, orders)
-        return RootTemplate(head, num_leaves, tuple(wanted), len(roots))
+        starts = tuple(f"{root.name}." for root in roots)
+        texts = tuple(path for path in self._as_dictionaries if f"{path}.".startswith(starts))
+        return RootTemplate(head, num_leaves, tuple(wanted), len(roots), texts)
 
     def _stored_field(self, root: Root, storage: bool) -> list[pa.Field]:
         """The field of the stored Arrow schema, if there is one."""
@@ -222,7 +230,8 @@ def decode_roots(
     """As ``decode_root``, of a template of several roots: a column each."""
     some = len(template.leaves) < template.num_leaves
     try:
-        file = _open(splice(template, groups), verify_checksums)
+        data = splice(template, groups)
+        file = _open(data, verify_checksums, template.as_dictionaries)
         # By number: names that hold dots would stand for other leaves as well.
         columns = list(template.leaves) if some else None
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
@@ -315,9 +324,12 @@ def _absent(num_rows: int) -> ColumnChunk:
     return ColumnChunk(file_offset=0, meta_data=metadata)
 
 
-def _open(data: bytes, verify_checksums: bool = False) -> pq.ParquetFile:
+def _open(
+    data: bytes, verify_checksums: bool = False, as_dictionaries: Sequence[str] = ()
+) -> pq.ParquetFile:
     return pq.ParquetFile(
         pa.BufferReader(data),
+        read_dictionary=list(as_dictionaries) or None,
         page_checksum_verification=verify_checksums,
         pre_buffer=False,
     )

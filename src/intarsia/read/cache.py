@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.file import open_source
-from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.storage import FileSource
 
@@ -38,12 +38,11 @@ class FileCache:
     def __init__(
         self,
         filesystem: pafs.FileSystem,
-        *,
-        page_checksum_verification: bool = False,
+        options: ReadOptions = DEFAULTS,
         gap: int | None = None,
     ) -> None:
         self._filesystem, self._gap = filesystem, gap
-        self._page_checksum_verification = page_checksum_verification
+        self._options = options
         self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
@@ -51,13 +50,11 @@ class FileCache:
     @classmethod
     def of(cls, filesystem: pafs.FileSystem, form: pads.ParquetFileFormat) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
-        options = form.default_fragment_scan_options
-        costs = options.cache_options
-        return cls(
-            filesystem,
-            page_checksum_verification=options.page_checksum_verification,
-            gap=None if costs == pa.CacheOptions() else costs.hole_size_limit,
-        )
+        scan = form.default_fragment_scan_options
+        columns = tuple(sorted(form.read_options.dictionary_columns))
+        options = ReadOptions(scan.page_checksum_verification, columns)
+        is_told = scan.cache_options != pa.CacheOptions()
+        return cls(filesystem, options, scan.cache_options.hole_size_limit if is_told else None)
 
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
@@ -96,8 +93,7 @@ class FileCache:
         return source, self._opened(source, profile)
 
     def _opened(self, source: FileSource, profile: Unwatched = UNWATCHED) -> OpenedFile:
-        checked = self._page_checksum_verification
-        return open_source(source, page_checksum_verification=checked, profile=profile)
+        return open_source(source, self._options, profile)
 
     def _open(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)

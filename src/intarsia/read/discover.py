@@ -28,15 +28,17 @@ def dataset(
     filesystem: Any = None,
     partitioning: Any = "hive",
     page_checksum_verification: bool = False,
+    read_dictionary: Sequence[str] = (),
     cache_options: pa.CacheOptions | None = None,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
     ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
     ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
-    compares pages that are read with their checksums, where they have some. ``cache_options`` says
-    what storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that
-    many bytes took as long to read as one more request takes to be answered, which is how
+    compares pages that are read with their checksums, where they have some. ``read_dictionary``
+    names columns of text that are to come as Arrow dictionaries. ``cache_options`` says what
+    storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
+    bytes took as long to read as one more request takes to be answered, which is how
     ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
@@ -44,7 +46,9 @@ def dataset(
         page_checksum_verification=page_checksum_verification,
         cache_options=cache_options or pa.CacheOptions(),
     )
-    form = pads.ParquetFileFormat(default_fragment_scan_options=options)
+    form = pads.ParquetFileFormat(
+        dictionary_columns=set(read_dictionary), default_fragment_scan_options=options
+    )
     found, files, cache = _located(source, filesystem, form)
     base = folder_of(source)
     if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):

@@ -16,7 +16,7 @@ from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
-from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.opened import DEFAULTS, ChunkId, OpenedFile, ReadOptions
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.projection import Projection, named
@@ -39,7 +39,8 @@ class ParquetFile:
 
     ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
     system. ``page_checksum_verification`` compares the pages that are read with their checksums,
-    where they have some; reading a damaged one raises ``FormatError``.
+    where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
+    columns of text that are to come as Arrow dictionaries.
 
     Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
@@ -50,10 +51,10 @@ class ParquetFile:
         *,
         filesystem: Any = None,
         page_checksum_verification: bool = False,
+        read_dictionary: Sequence[str] = (),
     ) -> None:
-        self._opened = open_file(
-            where, filesystem, page_checksum_verification=page_checksum_verification
-        )
+        options = ReadOptions(page_checksum_verification, tuple(read_dictionary))
+        self._opened = open_file(where, filesystem, options)
 
     @property
     def metadata(self) -> FileMetaData:
@@ -179,17 +180,17 @@ class ParquetFile:
 
 
 def open_file(
-    where: PathLike | Source, filesystem: Any = None, *, page_checksum_verification: bool = False
+    where: PathLike | Source, filesystem: Any = None, options: ReadOptions = DEFAULTS
 ) -> OpenedFile:
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
     if not isinstance(where, str | os.PathLike):
-        return OpenedFile(where, "<source>", page_checksum_verification=page_checksum_verification)
+        return OpenedFile(where, "<source>", options=options)
     source = FileSource(*resolve(where, filesystem))
-    return open_source(source, page_checksum_verification=page_checksum_verification)
+    return open_source(source, options)
 
 
 def open_source(
-    source: FileSource, *, page_checksum_verification: bool = False, profile: Unwatched = UNWATCHED
+    source: FileSource, options: ReadOptions = DEFAULTS, profile: Unwatched = UNWATCHED
 ) -> OpenedFile:
     """Open a file by its source. Errors as of ``ParquetFile``."""
     path = source.path
@@ -198,7 +199,7 @@ def open_source(
             source,
             path,
             source.tail_bytes,
-            page_checksum_verification=page_checksum_verification,
+            options=options,
             request_bytes=0 if source.is_local else source.gap,
             profile=profile,
         )

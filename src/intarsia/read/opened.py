@@ -10,7 +10,7 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -52,6 +52,21 @@ ChunkId = tuple[int, int]
 """``(row group, leaf)``."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a file is read, with pyarrow's names for it.
+
+    ``page_checksum_verification`` compares pages with their checksums, where they have some.
+    ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths.
+    """
+
+    page_checksum_verification: bool = False
+    read_dictionary: tuple[str, ...] = ()
+
+
+DEFAULTS = ReadOptions()
+
+
 class OpenedFile:
     """Facts about one file, read when first asked for.
 
@@ -65,7 +80,7 @@ class OpenedFile:
         name: str,
         tail_bytes: int = TAIL_BYTES,
         *,
-        page_checksum_verification: bool = False,
+        options: ReadOptions = DEFAULTS,
         request_bytes: int = 0,
         profile: Unwatched = UNWATCHED,
     ) -> None:
@@ -80,7 +95,7 @@ class OpenedFile:
         self._orders: dict[int, ValueOrder] = {}
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
-        self.page_checksum_verification = page_checksum_verification
+        self.options = options
         try:
             self._footer: Footer = read_footer(profile.watched(source), tail_bytes)
             self.schema: Schema = read_schema(self._footer.metadata.schema)
@@ -131,7 +146,9 @@ class OpenedFile:
 
     @functools.cached_property
     def templates(self) -> SchemaTemplates:
-        return SchemaTemplates(self.metadata, self._footer.raw)
+        leaves = {leaf.name for leaf in self.schema.leaves}
+        read_dictionary = [path for path in self.options.read_dictionary if path in leaves]
+        return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary)
 
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:

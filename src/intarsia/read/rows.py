@@ -176,7 +176,7 @@ def _decoded_together(
         RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
-    table = decode_roots(template, spliced, file.page_checksum_verification, use_threads)
+    table = decode_roots(template, spliced, file.options.page_checksum_verification, use_threads)
     held = reads[0].held(file, 0)
     return [_cut(column, held, rows) for column in table.columns]
 
@@ -241,9 +241,10 @@ def _decode(
         for (_, selections), chunks in zip(read.groups, groups, strict=True)
     ]
     try:
-        return decode_root(template, spliced, verify_checksums=file.page_checksum_verification)
+        checked = file.options.page_checksum_verification
+        return decode_root(template, spliced, verify_checksums=checked)
     except FormatError as error:
-        if file.page_checksum_verification:
+        if file.options.page_checksum_verification:
             _find_damage(file, read)
         raise error.at(Where(file.name, column=read.root.name)) from error
 
