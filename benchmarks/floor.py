@@ -171,6 +171,10 @@ def counted() -> Iterator[Callable[[], int]]:
         yield lambda: sum(source.count.bytes - old for source, old in before.items())
 
 
+_DECODING, _READING = ("splice.py", "decode_roots"), ("handle.py", "read_at")
+"""The functions that call pyarrow's reader, and storage."""
+
+
 @dataclass(frozen=True)
 class Shares:
     """Parts of a query's time, of 1. ``ours`` is what is neither storage nor pyarrow."""
@@ -217,8 +221,9 @@ def _own_seconds(profile: cProfile.Profile) -> dict[str, float]:
     found = {"pyarrow": 0.0, "storage": 0.0}
     stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     for (file, _, name), (_, _, seconds, _, _) in stats.items():
-        if "/pyarrow/" in file.replace("\\", "/") or "'acquire' of '_thread" in name:
+        place = Path(file).name, name
+        if "pyarrow" in Path(file).parts or "'acquire' of '_thread" in name or place == _DECODING:
             found["pyarrow"] += seconds
-        elif file.endswith("storage.py") and name == "_read_at":
+        elif place == _READING:
             found["storage"] += seconds
     return found
