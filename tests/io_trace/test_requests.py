@@ -86,11 +86,14 @@ def opened(stored, tail_bytes):
     return file, log
 
 
-def cache_of(log, asked):
-    """A cache of one file, read through ``log``, which is put into ``asked``."""
+@pytest.fixture
+def watched(stored, tmp_path):
+    """A data set of one file, and the log of what is read of it."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(stored)
+    ds, log = ia.dataset(path), Log(stored)
     file = OpenedFile(log, "t.parquet", 2048)
     log.calls.clear()
-    asked.append(log)
 
     class Cache:
         def get(self, path):
@@ -99,7 +102,8 @@ def cache_of(log, asked):
         def lease(self, path):
             return lease_of(file)
 
-    return Cache()
+    ds._cache = Cache()
+    return ds, log
 
 
 ID = 25_000 * 7919 % 1_000_003
@@ -150,45 +154,33 @@ def test_a_range_on_the_sorted_column_reads_its_page_index_and_the_pages_it_name
     ]
 
 
-def test_counting_reads_only_pages_of_which_some_rows_match_and_some_do_not(stored, tmp_path):
-    path = tmp_path / "t.parquet"
-    path.write_bytes(stored)
-    ds = ia.dataset(path)
-    asked = []
-    ds._cache = cache_of(Log(stored), asked)
+def test_counting_reads_only_pages_of_which_some_rows_match_and_some_do_not(watched):
+    ds, log = watched
     assert ds.count_rows(filter=pc.field("ts") < 20_000) == 20_000
-    assert asked[0].calls == []  # a row group ends there
+    assert log.calls == []  # a row group ends there
     within = (pc.field("ts") >= 21_000) & (pc.field("ts") < 23_000)
     assert ds.count_rows(filter=within) == 2000
-    assert asked[0].calls == [["offset index ts/1", "column index ts/1"]]
-    asked[0].calls.clear()
+    assert log.calls == [["offset index ts/1", "column index ts/1"]]
+    log.calls.clear()
     assert ds.count_rows(filter=pc.field("ts") < 21_500) == 21_500
-    assert asked[0].calls == [["ts/1"]]
-    asked[0].calls.clear()
+    assert log.calls == [["ts/1"]]
+    log.calls.clear()
     assert ds.count_rows(filter=pc.field("ts").is_valid()) == ROWS
-    assert asked[0].calls == []
+    assert log.calls == []
 
 
-def test_rows_are_taken_from_the_pages_that_hold_them(stored, tmp_path):
-    path = tmp_path / "t.parquet"
-    path.write_bytes(stored)
-    ds = ia.dataset(path)
-    asked = []
-    ds._cache = cache_of(Log(stored), asked)
+def test_rows_are_taken_from_the_pages_that_hold_them(watched):
+    ds, log = watched
     assert ds.take([25_000, 5, 25_000], ["ts"])["ts"].to_pylist() == [25_000, 5, 25_000]
-    assert asked[0].calls == [["offset index ts/0", "offset index ts/1"], ["ts/0", "ts/1"]]
+    assert log.calls == [["offset index ts/0", "offset index ts/1"], ["ts/0", "ts/1"]]
 
 
-def test_a_head_reads_the_first_pages(stored, tmp_path):
-    path = tmp_path / "t.parquet"
-    path.write_bytes(stored)
-    ds = ia.dataset(path)
-    asked = []
-    ds._cache = cache_of(Log(stored), asked)
+def test_a_head_reads_the_first_pages(watched):
+    ds, log = watched
     assert ds.head(3, ["ts"])["ts"].to_pylist() == [0, 1, 2]
-    assert asked[0].calls[0] == ["offset index ts/0"]
-    assert set(asked[0].calls[1]) == {"ts/0"}
-    assert len(asked[0].calls[1]) < 20  # of 20 pages
+    assert log.calls[0] == ["offset index ts/0"]
+    assert set(log.calls[1]) == {"ts/0"}
+    assert len(log.calls[1]) < 20  # of 20 pages
 
 
 def test_a_full_read_touches_no_index(stored):

@@ -185,3 +185,13 @@ def test_a_file_with_a_long_name_is_indexed(tmp_path):
     pq.write_table(TABLE, path)
     ia.add_indexes(path, [ia.Lookup("k")])
     assert len(ia.list_indexes(path)[0].indexes) == 1
+
+
+def test_indexes_go_into_a_file_of_extensions_within_structs(tmp_path):
+    kind = pa.struct([("id", pa.uuid())])
+    ids = pa.array([b"0" * 16, b"1" * 16], pa.uuid())
+    table = pa.table({"k": [1, 2], "s": pa.StructArray.from_arrays([ids], fields=list(kind))})
+    path = tmp_path / "t.parquet"
+    ia.write_table(table, path, indexes=[ia.Lookup("k")])
+    assert ia.ParquetFile(path).read(filter=pc.field("k") == 2).num_rows == 1
+    assert pq.read_table(path).equals(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from intarsia.errors import MissingDependencyError
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
+from intarsia.read.request import without_rows
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -60,5 +61,5 @@ def scan(source: Dataset | PathLike) -> polars.LazyFrame:
             if left == 0:
                 return
 
-    schema = polars.DataFrame(polars.from_arrow(data.schema.empty_table())).schema
+    schema = polars.DataFrame(polars.from_arrow(without_rows(data.schema))).schema
     return register_io_source(read, schema=schema, is_pure=True)

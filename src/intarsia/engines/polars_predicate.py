@@ -142,7 +142,7 @@ class _Converter:
         self, expr: pl.Expr, value: pl.Expr, low: pl.Expr, high: pl.Expr
     ) -> pc.Expression | None:
         for closed, (above, below) in _CLOSED.items():
-            if expr.meta.eq(value.is_between(low, high, closed=closed)):  # type: ignore[arg-type]
+            if expr.meta.eq(value.is_between(low, high, closed=closed)):  # type: ignore[arg-type]  # a key, not Literal
                 parts = self._compare(above, value, low), self._compare(below, value, high)
                 return _both(operator.and_, *parts)
         return None

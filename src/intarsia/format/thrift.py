@@ -124,7 +124,7 @@ def field(number: int, kind: Any, *, required: bool = False) -> Any:
 def struct(cls: type[T]) -> type[T]:
     """Make ``cls`` a frozen dataclass that ``decode`` and ``encode`` understand."""
     cls.__annotations__["_encoded"] = bytes | None
-    cls._encoded = dataclasses.field(  # type: ignore[attr-defined]
+    cls._encoded = dataclasses.field(  # type: ignore[attr-defined]  # declared above
         default=None, init=False, repr=False, compare=False
     )
     made: Any = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)

@@ -180,7 +180,7 @@ def _used_once(tree: exp.Expr) -> dict[str, exp.Expr]:
         name: cte.this
         for cte in ctes
         if names[name := cte.alias.lower()] == uses[name] == 1
-        and not cte.parent.args.get("recursive")  # type: ignore[union-attr]
+        and not cte.parent.args.get("recursive")  # type: ignore[union-attr]  # it has one
         and not cte.args["alias"].args.get("columns")
     }
 

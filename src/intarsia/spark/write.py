@@ -31,6 +31,7 @@ from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_c
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
 from intarsia.read.folders import NULL_FOLDER
+from intarsia.read.request import without_rows
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, nullable
 from intarsia.storage import PathLike, list_files, resolve
@@ -229,7 +230,7 @@ def _empty(job: _Job) -> list[WrittenFile]:
         return []
     name = "part-empty.parquet"
     with open_writer(job.schema, Path(job.folder, name)) as writer:
-        writer.write_table(job.schema.empty_table())
+        writer.write_table(without_rows(job.schema))
     return [WrittenFile(name, 0, os.path.getsize(Path(job.folder, name)))]
 
 

@@ -15,6 +15,7 @@ from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
+from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import PathLike, replacing, resolve
 from intarsia.write.build import check_indexes
@@ -100,5 +101,5 @@ def check_fit(schema: pa.Schema, indexes: Sequence[IndexSpec], name: str) -> Non
     """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``."""
     if indexes:
         sink = pa.BufferOutputStream()
-        pq.write_table(schema.empty_table(), sink)
+        pq.write_table(without_rows(schema), sink)
         check_indexes(OpenedFile(BufferSource(memoryview(sink.getvalue())), name), indexes)
