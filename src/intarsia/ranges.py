@@ -118,6 +118,8 @@ class RowRanges:
     @property
     def num_rows(self) -> int:
         """How many rows are selected."""
+        if len(self.starts) == 1:
+            return int(self.stops[0] - self.starts[0])
         return int((self.stops - self.starts).sum())
 
     def __len__(self) -> int:
@@ -133,6 +135,8 @@ class RowRanges:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RowRanges):
             return NotImplemented
+        if self is other:
+            return True
         return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
 
     def __hash__(self) -> int:

@@ -7,7 +7,7 @@ decides can be tested on plain bytes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from intarsia.errors import FormatError, Where
@@ -114,6 +114,11 @@ class AheadSource:
         with self._lock:
             known = {*self._expected, *self._held}
             self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]
+
+    def keep(self, known: Mapping[ByteRange, memoryview]) -> None:
+        """Have ranges that were read already; each is given once more, then forgotten."""
+        with self._lock:
+            self._held.update(known)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         with self._lock:

@@ -182,6 +182,12 @@ def test_conjuncts_are_what_ands_join(order):
     assert [str(part) for part in conjuncts(nested)] == [str(part) for part in reversed(parts)]
 
 
+def test_conjuncts_without_any_literal():
+    parts = [X, pc.is_valid(X), pc.field("y") > X]
+    joined = functools.reduce(operator.and_, parts)
+    assert [str(part) for part in conjuncts(joined)] == [str(part) for part in parts]
+
+
 def test_conjuncts_of_ands_on_both_sides():
     a, b, c, d = CONDITIONS[:4]
     joined = (a & b) & (c & d)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,29 +46,48 @@ def whole_chunk(chunk: ColumnMetaData, num_rows: int) -> ChunkSelection:
     return ChunkSelection(dictionary, ((data, stop - data),), RowRanges.all(num_rows))
 
 
-def select_pages(
-    chunk: ColumnMetaData, index: OffsetIndex | None, num_rows: int, rows: RowRanges
-) -> ChunkSelection:
-    """The pages of a chunk that hold ``rows``, counted from the start of the row group.
+class PageSelector:
+    """Selects the pages that hold given rows, in the chunks of one row group."""
 
-    Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
-    """
-    if index is None or not len(index):
-        return whole_chunk(chunk, num_rows)
-    first_rows, sizes = index.first_row_index, index.compressed_page_size
-    wanted = _pages_with(rows, first_rows, num_rows)
-    if int(sizes[wanted].sum()) >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
-        return whole_chunk(chunk, num_rows)
-    first = int(index.offset[0])
-    dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
-    parts = tuple(zip(index.offset[wanted].tolist(), sizes[wanted].tolist(), strict=True))
-    starts, stops = first_rows[wanted], np.append(first_rows[1:], num_rows)[wanted]
-    return ChunkSelection(
-        dictionary if parts else None,
-        parts,
-        RowRanges(starts, stops),
-        tuple((stops - starts).tolist()),
-    )
+    def __init__(self, rows: RowRanges, num_rows: int) -> None:
+        """``rows`` count from the start of the row group, which has ``num_rows``."""
+        self._rows, self._num_rows = rows, num_rows
+        self._known: dict[bytes, _Held] = {}
+
+    def select(self, chunk: ColumnMetaData, index: OffsetIndex | None) -> ChunkSelection:
+        """The pages of a chunk that hold the rows.
+
+        Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
+        """
+        if index is None or not len(index):
+            return whole_chunk(chunk, self._num_rows)
+        held, sizes = self._held(index.first_row_index), index.compressed_page_size
+        if int(sizes[held.pages].sum()) >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
+            return whole_chunk(chunk, self._num_rows)
+        first = int(index.offset[0])
+        dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
+        offsets = index.offset[held.pages].tolist()
+        parts = tuple(zip(offsets, sizes[held.pages].tolist(), strict=True))
+        return ChunkSelection(dictionary if parts else None, parts, held.rows, held.page_rows)
+
+    def _held(self, first_rows: Int64Array) -> _Held:
+        """The same for all chunks whose pages begin at the same rows."""
+        key = first_rows.tobytes()
+        known = self._known.get(key)
+        if known is None:
+            pages = _pages_with(self._rows, first_rows, self._num_rows)
+            starts, stops = first_rows[pages], np.append(first_rows[1:], self._num_rows)[pages]
+            counts = tuple((stops - starts).tolist())
+            known = self._known[key] = _Held(pages, RowRanges(starts, stops), counts)
+        return known
+
+
+class _Held(NamedTuple):
+    """Pages by their numbers, the rows they hold, and how many each of them has."""
+
+    pages: slice | Int64Array
+    rows: RowRanges
+    page_rows: tuple[int, ...]
 
 
 def _pages_with(rows: RowRanges, first_rows: Int64Array, num_rows: int) -> slice | Int64Array:

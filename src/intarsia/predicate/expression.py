@@ -112,10 +112,13 @@ class _Serialized(NamedTuple):
 
     def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
         """The Expression of some of its nodes."""
-        schema = self.batch.schema.with_metadata(pa.KeyValueMetadata(nodes))
+        batch = self.batch
+        if not batch.num_columns:  # without literals it has no row, and is not taken back
+            batch = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
+        schema = batch.schema.with_metadata(pa.KeyValueMetadata(nodes))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays(self.batch.columns, schema=schema))
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         return self.rebuild(sink.getvalue())
 
 

@@ -24,7 +24,7 @@ def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccoun
     """What is to be told of a file that has been planned."""
     has_several = request.filter is not None and request.filter.conjuncts
     found = stages(file, request, plan.rows) if has_several and plan.rows else []
-    order = tuple(Stage(str(stage.expression), stage.columns) for stage in found)
+    order = tuple(Stage(str(stage.condition.expression), stage.columns) for stage in found)
     return FileAccount(plan, order, tuple(_remarks(file, request, plan)))
 
 

@@ -49,20 +49,22 @@ def expect_columns(
     rows: RowRanges,
     source: AheadSource,
     pruned: Projection,
-) -> None:
-    """Have ``source`` fetch ``columns`` at ``rows`` all at once.
+) -> bool:
+    """Have ``source`` fetch ``columns`` at ``rows`` all at once, or say that it is not worth it.
 
-    That is where those that are not read ``first``, and may turn out not to be needed, take no more
+    It is where those that are not read ``first``, and may turn out not to be needed, take no more
     than a request of their own would cost.
     """
     if not file.request_bytes:
-        return
+        return False
     later = [name for name in columns if name not in first]
     if not later or rows.num_rows > file.request_bytes:
-        return
+        return False
     ranges = ranges_of(select(file, roots_of(file, later, pruned), rows))
-    if sum(length for _, length in ranges) <= file.request_bytes:
-        source.expect(ranges)
+    if sum(length for _, length in ranges) > file.request_bytes:
+        return False
+    source.expect(ranges)
+    return True
 
 
 def read_columns(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import operator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-import pyarrow.compute as pc
 
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
+from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import Conjunct, Request
 from intarsia.read.rows import groups_of
-from intarsia.read.substring import Contained
 
 STAGED_ROWS = 64 * 1024
 """Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""
@@ -21,11 +21,10 @@ _LEAST = 0.01
 
 
 class Stage(NamedTuple):
-    """A condition and the columns it needs; where it only looks for a text, which."""
+    """A condition and the columns it needs."""
 
-    expression: pc.Expression
+    condition: Condition
     columns: tuple[str, ...]
-    contained: Contained | None
 
 
 def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
@@ -39,7 +38,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
     if wanted is None:
         return []
     if not wanted.conjuncts or rows.num_rows < STAGED_ROWS:
-        return [Stage(wanted.expression, request.filter_columns, wanted.contained)]
+        return [Stage(wanted.condition, request.filter_columns)]
     same: dict[tuple[str, ...], list[Conjunct]] = {}
     for part in wanted.conjuncts:
         same.setdefault(part.columns, []).append(part)
@@ -56,14 +55,8 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
         return cost / max(1 - passing, _LEAST)
 
     ordered = sorted(same.items(), key=lambda item: rank(item[1]))
-    return [
-        Stage(_all_of(parts), columns, parts[0].contained if len(parts) == 1 else None)
-        for columns, parts in ordered
-    ]
+    return [Stage(_all_of(parts), columns) for columns, parts in ordered]
 
 
-def _all_of(parts: list[Conjunct]) -> pc.Expression:
-    joined = parts[0].expression
-    for part in parts[1:]:
-        joined = joined & part.expression
-    return joined
+def _all_of(parts: Sequence[Conjunct]) -> Condition:
+    return functools.reduce(operator.and_, (part.condition for part in parts))

@@ -397,7 +397,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request = self._planned_request(columns, filter)
         cache = self._new_cache()
         accounts = tuple(self._account(cache, file, request, analyze) for file in self._files)
-        text = "none" if request.filter is None else str(request.filter.expression)
+        text = "none" if request.filter is None else str(request.filter.condition.expression)
         return Explanation(accounts, text, request.all_columns, analyze)
 
     def _account(

@@ -21,7 +21,7 @@ from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead, Step
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match, rows_might_match
-from intarsia.predicate.pruning import Pruning, Test, tests_of
+from intarsia.predicate.pruning import Op, Pruning, Test, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
@@ -34,10 +34,15 @@ Constants = Mapping[str, pa.Scalar]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The rows of one file that might match, and how it came to that."""
+    """The rows of one file that might match, and how it came to that.
+
+    ``are_likely`` where each of their pages is expected to hold a row that does: an index of values
+    pointed at it, or a range of one column reaches into it.
+    """
 
     rows: RowRanges
     steps: tuple[Step, ...]
+    are_likely: bool = False
 
 
 def plan_rows(
@@ -197,7 +202,10 @@ class _Planner:
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
-        return Candidates(rows, tuple(self._steps))
+        are_likely = len({test.field for test in tests}) == 1 and all(
+            test in answered or (test in leaves and test.op in _RANGES) for test in tests
+        )
+        return Candidates(rows, tuple(self._steps), are_likely)
 
     def _expect(self, tested: Sequence[Leaf], wanted: Sequence[int], groups: Sequence[int]) -> None:
         file = self._file
@@ -271,5 +279,6 @@ class _Planner:
 
 
 _NO_ROWS = RowRanges.none()
+_RANGES = (Op.LT, Op.LE, Op.GT, Op.GE)
 _BLOOM_VALUES = 1000
 """Of more values than this some are likely to be found, and each costs a read."""

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError, unknown_column
+from intarsia.errors import unknown_column
 from intarsia.predicate.expression import (
     ANDS,
     Call,
-    FieldRef,
-    Literal,
     Node,
     conjuncts,
     field_paths,
     read_expression,
 )
 from intarsia.predicate.pruning import (
-    COMPARISONS,
     And,
     Maybe,
     Op,
@@ -30,8 +27,8 @@ from intarsia.predicate.pruning import (
     escapes_of,
     pruning_of,
 )
+from intarsia.read.condition import Condition, evaluate
 from intarsia.read.projection import Projection, pruned_to_fields
-from intarsia.read.substring import Contained, contained_of
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""
@@ -56,14 +53,12 @@ _PASSING_UNKNOWN = 0.5
 class Conjunct:
     """One of the conditions that a filter joins by AND.
 
-    ``passing`` is a guess at the share of rows for which it holds; ``contained`` is set where it
-    only looks for a text.
+    ``passing`` is a guess at the share of rows for which it holds.
     """
 
-    expression: pc.Expression
+    condition: Condition
     columns: tuple[str, ...]
     passing: float
-    contained: Contained | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +67,15 @@ class Filter:
 
     ``pruning`` tells where it can be true, ``escapes`` where it can be anything else. ``columns``
     are those it needs, None where that is unknown; of those in ``pruned`` it needs a part only.
-    ``conjuncts`` are its parts where it has several and their columns are known; ``contained`` is
-    set where it only looks for a text.
+    ``conjuncts`` are its parts where it has several and their columns are known.
     """
 
-    expression: pc.Expression
+    condition: Condition
     pruning: Pruning
     escapes: Pruning
     columns: tuple[str, ...] | None
     conjuncts: tuple[Conjunct, ...]
     pruned: Projection = field(default_factory=dict)
-    contained: Contained | None = None
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -94,30 +87,18 @@ class Filter:
             if path[0] not in schema.names:
                 raise unknown_column(".".join(path), schema.names)
         columns = _columns(node)
-        if not _compares(node, schema):
+        condition = Condition.of(expression, node, schema)
+        if condition.comparison is None:
             # Some types are found not to compare only where there is a row, be it of NULLs.
             fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
             nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
             names = [field.name for field in fields] or [_ROW]
             evaluate(expression, pa.table(nulls, names))
         is_and = isinstance(node, Call) and node.function in ANDS
-        parts = _conjuncts(expression) if is_and and columns is not None else ()
+        parts = _conjuncts(expression, schema) if is_and and columns is not None else ()
         pruned = pruned_to_fields(schema, paths or ())
         prunings = pruning_of(node), escapes_of(node)
-        return cls(expression, *prunings, columns, parts, pruned, contained_of(node))
-
-
-def _compares(node: Node, schema: pa.Schema) -> bool:
-    """Does it compare columns with numbers or texts of their own types, and so surely evaluate?"""
-    match node:
-        case Call(function, arguments) if function in (*ANDS, "or", "or_kleene", "invert"):
-            return all(_compares(argument, schema) for argument in arguments)
-        case Call(function, (FieldRef((name,)), Literal(value))) if function in COMPARISONS:
-            kind = schema.field(name).type
-            plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or kind == pa.string()
-            return bool(plain and value.type == kind)
-        case _:
-            return False
+        return cls(condition, *prunings, columns, parts, pruned)
 
 
 def _columns(node: Node) -> tuple[str, ...] | None:
@@ -125,12 +106,12 @@ def _columns(node: Node) -> tuple[str, ...] | None:
     return None if paths is None else tuple(dict.fromkeys(sorted(path[0] for path in paths)))
 
 
-def _conjuncts(expression: pc.Expression) -> tuple[Conjunct, ...]:
+def _conjuncts(expression: pc.Expression, schema: pa.Schema) -> tuple[Conjunct, ...]:
     found = []
     for part in conjuncts(expression):
         node = read_expression(part)
-        passing = _passing(pruning_of(node))
-        found.append(Conjunct(part, _columns(node) or (), passing, contained_of(node)))
+        condition = Condition.of(part, node, schema)
+        found.append(Conjunct(condition, _columns(node) or (), _passing(pruning_of(node))))
     return tuple(found) if len(found) > 1 else ()
 
 
@@ -185,17 +166,6 @@ def check_is_expression(filter_: object) -> None:
     if filter_ is not None and not isinstance(filter_, pc.Expression):
         kind = type(filter_).__name__
         raise TypeError(f"a filter is an Expression, not {kind}; explain takes SQL text as well")
-
-
-def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """The rows of ``table`` for which ``expression`` is true.
-
-    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
-    """
-    try:
-        return table.filter(expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
-        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from intarsia.format.page_header import checksum_problem, num_values, read_page_
 from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Leaf, Root
 from intarsia.parallel import all_of
-from intarsia.plan.pages import ChunkSelection, select_pages, whole_chunk
+from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
@@ -87,27 +87,30 @@ def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[Col
     leaves = [leaf for root in roots for leaf in root.leaves]
     in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
     file.load_page_indexes([(group, leaf) for group in in_part for leaf in leaves], [])
-    return [_select_root(file, root, wanted) for root in roots]
+    selected: list[list[tuple[int, tuple[ChunkSelection, ...]]]] = [[] for _ in roots]
+    for group, part in wanted.items():
+        select_in = _selector(file, group, part)
+        for root, groups in zip(roots, selected, strict=True):
+            groups.append((group, tuple(map(select_in, root.leaves))))
+    return [ColumnRead(root, tuple(parts)) for root, parts in zip(roots, selected, strict=True)]
 
 
-def _select_root(file: OpenedFile, root: Root, wanted: Mapping[int, RowRanges]) -> ColumnRead:
-    selected = []
-    for group, rows in wanted.items():
-        count = file.num_rows_in(group)
-        selections = []
-        for leaf in root.leaves:
-            chunk = file.chunk(group, leaf)
-            if rows.num_rows == count:
-                selections.append(whole_chunk(chunk, count))
-            else:
-                index = file.offset_index(group, leaf)
-                if file.schema.leaves[leaf].max_repetition_level:
-                    # A page's last row may go on in the next page: only that page can tell.
-                    selections.append(select_pages(chunk, index, count, rows | rows.shift(1)))
-                else:
-                    selections.append(select_pages(chunk, index, count, rows))
-        selected.append((group, tuple(selections)))
-    return ColumnRead(root, tuple(selected))
+def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], ChunkSelection]:
+    """What selects ``rows`` of a row group in the chunk of a leaf."""
+    count = file.num_rows_in(group)
+    if rows.num_rows == count:
+        return lambda leaf: whole_chunk(file.chunk(group, leaf), count)
+    selectors: dict[bool, PageSelector] = {}
+
+    def select_in(leaf: int) -> ChunkSelection:
+        repeats = file.schema.leaves[leaf].max_repetition_level > 0
+        if repeats not in selectors:
+            # A page's last row may go on in the next page: only that page can tell.
+            held = rows | rows.shift(1) if repeats else rows
+            selectors[repeats] = PageSelector(held, count)
+        return selectors[repeats].select(file.chunk(group, leaf), file.offset_index(group, leaf))
+
+    return select_in
 
 
 def ranges_of(reads: Iterable[ColumnRead]) -> list[ByteRange]:
@@ -177,8 +180,8 @@ def _decoded_together(
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
     table = decode_roots(template, spliced, file.options.page_checksum_verification, use_threads)
-    held = reads[0].held(file, 0)
-    return [_cut(column, held, rows) for column in table.columns]
+    cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
+    return cut
 
 
 def _decoded(
@@ -194,7 +197,7 @@ def _decoded(
     if len(portions) > 1:
         return _merged(file, read, groups, portions, rows)
     template = _template(file, read.root, physical)
-    return _cut(_decode(file, read, groups, template), read.held(file, 0), rows)
+    return _cut_column(_decode(file, read, groups, template), read.held(file, 0), rows)
 
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
@@ -266,7 +269,7 @@ def _merged(
         for portion in portions:
             part = template.only([template.leaves[i] for i in portion])
             values = _decode(file, read, groups, part, portion)
-            cut = _cut(values, read.held(file, portion[0]), rows)
+            cut = _cut_column(values, read.held(file, portion[0]), rows)
             parts.append(Part(part.leaves, cut))
         return merge(file.arrow_type(read.root), parts)
     except UnsupportedError:
@@ -361,15 +364,25 @@ def _pages_of(chunk: memoryview, index: OffsetIndex, start: int) -> list[memoryv
     return [chunk[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
 
 
-def _cut(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:
+def _cut_column(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:
+    if held == rows:
+        return values
+    column: pa.ChunkedArray = _cut(pa.table([values], [""]), held, rows).column(0)
+    return column
+
+
+def _cut(values: pa.Table, held: RowRanges, rows: RowRanges) -> pa.Table:
     """Of ``values`` at rows ``held``, those at ``rows``, a subset."""
     if held == rows:
         return values
     positions = held.positions(rows)
-    if len(positions) <= _SLICES:
-        slices = [values.slice(start, stop - start) for start, stop in positions]
-        chunks = [chunk for part in slices for chunk in part.chunks]
-        if positions.num_rows < len(values) / _KEPT_ALIVE:
-            chunks = [chunk.take(pa.array(np.arange(len(chunk)))) for chunk in chunks]
-        return pa.chunked_array(chunks, type=values.type)
-    return values.take(pa.array(positions.rows()))
+    is_little = positions.num_rows < values.num_rows / _KEPT_ALIVE
+    if len(positions) > _SLICES or (is_little and _is_of_one_part(values)):
+        return values.take(pa.array(positions.rows()))
+    parts = [values.slice(start, stop - start) for start, stop in positions]
+    cut = pa.concat_tables(parts)
+    return cut.take(pa.array(np.arange(cut.num_rows))) if is_little else cut
+
+
+def _is_of_one_part(values: pa.Table) -> bool:
+    return all(column.num_chunks == 1 for column in values.columns)

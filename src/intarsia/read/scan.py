@@ -18,17 +18,17 @@ from intarsia.parallel import in_order
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns, roots_to_read
-from intarsia.read.conjuncts import Stage, stages
+from intarsia.read.condition import passing
+from intarsia.read.conjuncts import STAGED_ROWS, stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
-from intarsia.read.request import Request, evaluate, without_columns, without_rows
+from intarsia.read.request import Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust
-from intarsia.read.substring import rows_containing
+from intarsia.read.sieve import Sieve
+from intarsia.read.substring import Contained
 from intarsia.read.units import units_of
 from intarsia.source import AheadSource
 from intarsia.storage import FileReplaced
-
-_NUMBERS = "__intarsia_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,8 @@ class _Attempt:
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
+        self._at_once = False
+        self._sieves: dict[Contained, Sieve] = {}
         if part.planned is None:
             self._plan()
         else:
@@ -142,8 +144,9 @@ class _Attempt:
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
         with file.profile.during(Activity.PLANNING):
-            rows = plan_rows(file, request.pruning, constants, request.schema, leaves).rows
-        return self._within(rows).clip(self.given, max(self._file.num_rows, self.given))
+            found = plan_rows(file, request.pruning, constants, request.schema, leaves)
+        self._at_once = found.are_likely
+        return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
         return rows if self._part.rows is None else rows & self._part.rows
@@ -184,11 +187,25 @@ class _Attempt:
         """The matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
-            return _Found(self, stop, _scan_unit(file, self._request, self._part.constants, unit))
+            at_once = self._at_once and _may_read_at_once(self._request, unit)
+            constants = self._part.constants
+            sieved = partial(self._sieved, file)
+            table = _scan_unit(file, self._request, constants, unit, at_once, sieved)
+            return _Found(self, stop, table)
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:
             return _Found(self, stop, None, is_replaced=True)
+
+    def _sieved(
+        self, file: OpenedFile, wanted: Contained | None, rows: RowRanges, source: AheadSource
+    ) -> RowRanges:
+        """``rows`` without those in pages that do not hold the text that is wanted."""
+        is_stored = wanted is not None and wanted.column not in self._part.constants
+        if wanted is None or not is_stored or rows.num_rows < STAGED_ROWS:
+            return rows
+        sieve = self._sieves.setdefault(wanted, Sieve(file, wanted))
+        return sieve.rows_left(rows, source)
 
     def again(self, is_replaced: bool) -> Iterator[pa.Table]:
         """What has not been given yet, planned as often as the plan turns out to be wrong."""
@@ -208,51 +225,55 @@ class _Attempt:
                 return
 
 
+def _may_read_at_once(request: Request, rows: RowRanges) -> bool:
+    """Is the filter one that planning answers whole, of few rows, and no column read in part?"""
+    wanted = request.filter
+    is_whole = wanted is not None and wanted.condition.comparison is not None and not wanted.pruned
+    return is_whole and not request.pruned and rows.num_rows < STAGED_ROWS
+
+
 def _scan_unit(
-    file: OpenedFile, request: Request, constants: Constants, rows: RowRanges
+    file: OpenedFile,
+    request: Request,
+    constants: Constants,
+    rows: RowRanges,
+    at_once: bool,
+    sieved: Callable[[Contained | None, RowRanges, AheadSource], RowRanges],
 ) -> pa.Table:
+    """The matching rows of a unit. ``at_once`` reads all columns together, to filter them then:
+    that is quicker where every page is likely to be needed.
+    """
     held = pa.table([])
     have = request.filter.pruned if request.filter else {}
     source = AheadSource(file.source)
     if request.filter is not None:
         first = request.filter_columns
-        expect_columns(file, request.all_columns, first, rows, source, request.pruned)
+        expected = expect_columns(file, request.all_columns, first, rows, source, request.pruned)
+        at_once = at_once and (expected or not file.request_bytes)
     for stage in stages(file, request, rows):
-        new = [name for name in stage.columns if name not in held.column_names]
+        columns = request.all_columns if at_once else stage.columns
+        if not held.num_columns:
+            rows = sieved(stage.condition.needed, rows, source)
+            if not rows:
+                return without_rows(request.output)
+        new = [name for name in columns if name not in held.column_names]
         with file.profile.during(Activity.DECODING):
             found = read_columns(file, request.schema, new, constants, rows, have, source)
         for name in held.column_names:
             found = found.append_column(name, held.column(name))
         with file.profile.during(Activity.FILTERING):
-            held, rows = _passing(stage, found, rows)
-        file.profile.filtered(stage.expression, found.num_rows, held.num_rows)
+            held, rows = passing(stage.condition, found, rows)
+        file.profile.filtered(stage.condition.expression, found.num_rows, held.num_rows)
         if not rows:
             return without_rows(request.output)
-    kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
-    rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-    with file.profile.during(Activity.DECODING):
-        other = read_columns(file, request.schema, rest, constants, rows, request.pruned, source)
     if not request.columns:
         return without_columns(rows.num_rows)
+    kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
+    rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
+    other = held
+    if rest:
+        with file.profile.during(Activity.DECODING):
+            pruned = request.pruned
+            other = read_columns(file, request.schema, rest, constants, rows, pruned, source)
     arrays = [(other if name in rest else held).column(name) for name in request.columns]
     return pa.Table.from_arrays(arrays, schema=request.output)
-
-
-def _passing(stage: Stage, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
-    """Of ``found``, which holds ``rows``, what passes a stage, and which rows that is."""
-    hits = None
-    if stage.contained is not None:
-        column, text = stage.contained
-        hits = rows_containing(found.column(column), text)
-    if hits is not None:
-        return found.take(pa.array(hits)), RowRanges.from_rows(rows.rows()[hits])
-    numbers = _unused(_NUMBERS, found.column_names)
-    passed = evaluate(stage.expression, found.append_column(numbers, pa.array(rows.rows())))
-    kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
-    return passed.drop_columns([numbers]), kept
-
-
-def _unused(name: str, *taken: Iterable[str]) -> str:
-    while any(name in names for names in taken):
-        name += "_"
-    return name

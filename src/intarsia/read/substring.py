@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.predicate.expression import Call, FieldRef, Node
+from intarsia.predicate.expression import Call, FieldRef, Literal, Node
 from intarsia.ranges import Int64Array
 
 _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
@@ -32,8 +33,7 @@ def contained_of(node: Node) -> Contained | None:
     """``node`` as such a condition, if that is all it says."""
     match node:
         case Call("match_substring" | "match_like", (FieldRef((column,)),), options):
-            pattern = options["pattern"].as_py()
-            text = pattern.encode() if isinstance(pattern, str) else bytes(pattern)
+            text = _encoded(options["pattern"].as_py())
             if options["ignore_case"].as_py():
                 return None
             if node.function == "match_like":
@@ -44,6 +44,37 @@ def contained_of(node: Node) -> Contained | None:
                     return None
             return Contained(column, text) if text else None
     return None
+
+
+def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
+    """A text that a column's value has to contain for ``node`` to be true; the longest known.
+
+    None for a column that ``schema`` has not as text.
+    """
+    match node:
+        case Call("equal", (FieldRef((column,)), Literal(value))):
+            pieces = [_encoded(value.as_py())] if is_text(value.type) and value.is_valid else []
+        case Call("match_substring" | "starts_with" | "ends_with", (FieldRef((column,)),), options):
+            pieces = (
+                [] if options["ignore_case"].as_py() else [_encoded(options["pattern"].as_py())]
+            )
+        case Call("match_like", (FieldRef((column,)),), options):
+            pattern = _encoded(options["pattern"].as_py())
+            is_plain = b"\\" not in pattern and not options["ignore_case"].as_py()
+            pieces = re.split(rb"[%_]", pattern) if is_plain else []
+        case _:
+            return None
+    longest = max(pieces, key=len, default=b"")
+    return Contained(column, longest) if longest and is_text(schema.field(column).type) else None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Are its values the bytes that a file stores?"""
+    return kind in _OFFSETS
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text)
 
 
 def rows_containing(values: pa.ChunkedArray, text: bytes) -> Int64Array | None:

@@ -1,0 +1,80 @@
+"""Comparisons of columns with constants of their own types: what most filters are made of.
+
+pyarrow's kernels evaluate them without an engine being set up for it, which for few rows takes
+longer than they do.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.predicate.expression import ANDS, Call, FieldRef, Literal, Node
+from intarsia.predicate.pruning import COMPARISONS
+
+_JOINTS = (*ANDS, "or", "or_kleene", "invert")
+_KINDS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_timestamp,
+    pa.types.is_date,
+)
+_EXACT_IN_DOUBLE = 2**53
+
+
+def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
+    """``node``, where it is comparisons of columns with values of their own types, joined by AND,
+    OR and NOT. Values of another type are cast, where that changes nothing.
+
+    Such a condition is sure to evaluate, whatever the rows.
+    """
+    match node:
+        case Call(function, arguments) if function in _JOINTS:
+            parts = [comparison_of(argument, schema) for argument in arguments]
+            known = tuple(part for part in parts if part is not None)
+            return Call(function, known) if len(known) == len(parts) else None
+        case Call(function, (FieldRef((name,)) as column, Literal(value))):
+            typed = _typed(value, schema.field(name).type) if function in COMPARISONS else None
+            return None if typed is None else Call(function, (column, Literal(typed)))
+        case _:
+            return None
+
+
+def _typed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    """``value`` as one of type ``kind`` that compares just the same with all others."""
+    if not any(is_kind(kind) for is_kind in _KINDS):
+        return None
+    if value.type == kind:
+        return value
+    if not pa.types.is_integer(value.type) or not value.is_valid:
+        return None
+    if pa.types.is_integer(kind) or (
+        pa.types.is_float64(kind) and abs(value.as_py()) <= _EXACT_IN_DOUBLE
+    ):
+        try:
+            return value.cast(kind)
+        except pa.ArrowInvalid:
+            return None
+    return None
+
+
+def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
+    """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs."""
+    match node:
+        case Call(function, arguments):
+            return pc.call_function(function, [_operand(argument, table) for argument in arguments])
+        case _:
+            raise TypeError(f"{node} is no comparison")
+
+
+def _operand(node: Node, table: pa.Table) -> pa.ChunkedArray | pa.Scalar:
+    match node:
+        case FieldRef((name,)):
+            return table.column(name)
+        case Literal(value):
+            return value
+        case _:
+            return holds(node, table)

@@ -1,0 +1,87 @@
+"""A condition on rows, and the quickest way there is to tell which rows it holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.expression import ANDS, Call, Node
+from intarsia.ranges import RowRanges
+from intarsia.read.comparisons import comparison_of, holds
+from intarsia.read.substring import Contained, contained_of, needed_text, rows_containing
+
+_NUMBERS = "__intarsia_row"
+_FEW = 0.1
+"""A smaller share of a table's rows than this is picked by their positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An Expression, and what is known of it.
+
+    ``contained`` is set where it only looks for a text, ``comparison`` where it only compares, in
+    the column's own types; ``needed`` is a text that each value for which it holds contains.
+    """
+
+    expression: pc.Expression
+    contained: Contained | None = None
+    comparison: Node | None = None
+    needed: Contained | None = None
+
+    @classmethod
+    def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
+        """``node`` is the tree of ``expression``."""
+        needed = needed_text(node, schema)
+        return cls(expression, contained_of(node), comparison_of(node, schema), needed)
+
+    def __and__(self, other: Condition) -> Condition:
+        comparison = None
+        if self.comparison is not None and other.comparison is not None:
+            comparison = Call(ANDS[0], (self.comparison, other.comparison))
+        joined = self.expression & other.expression
+        return Condition(joined, None, comparison, self.needed or other.needed)
+
+
+def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    """Of ``found``, which holds ``rows``, what passes, and which rows that is."""
+    if condition.contained is not None:
+        column, text = condition.contained
+        places = rows_containing(found.column(column), text)
+        if places is not None:
+            return found.take(pa.array(places)), RowRanges.from_rows(rows.rows()[places])
+    if condition.comparison is not None:
+        return _where(holds(condition.comparison, found), found, rows)
+    numbers = _unused(_NUMBERS, found.column_names)
+    numbered = found.append_column(numbers, pa.array(rows.rows()))
+    passed = evaluate(condition.expression, numbered)
+    kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
+    return passed.drop_columns([numbers]), kept
+
+
+def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    """The rows of ``table`` for which ``expression`` is true.
+
+    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
+    """
+    try:
+        return table.filter(expression)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
+        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+
+
+def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    hits = pc.indices_nonzero(mask)
+    if len(hits) == found.num_rows:
+        return found, rows
+    passed = found.take(hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
+    return passed, RowRanges.from_rows(rows.rows()[hits.to_numpy()])
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name

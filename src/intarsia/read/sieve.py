@@ -1,0 +1,139 @@
+"""Passing over pages whose bytes do not hold a text that every matching value contains.
+
+Decompressing a page and looking for a few bytes in it takes less than decoding it: for a rare text
+most pages need no more than that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.decode.page_body import check_size
+from intarsia.errors import FormatError
+from intarsia.format.metadata import CompressionCodec, Encoding, PageHeader, PageType
+from intarsia.format.page_header import num_values, read_page_header
+from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.rows import groups_of
+from intarsia.read.substring import Contained, is_text
+from intarsia.source import AheadSource
+
+_DICTIONARY = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+_TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
+"""Encodings that leave the bytes of a value next to each other."""
+_CODECS: dict[int, str] = {
+    CompressionCodec.SNAPPY: "snappy",
+    CompressionCodec.GZIP: "gzip",
+    CompressionCodec.BROTLI: "brotli",
+    CompressionCodec.ZSTD: "zstd",
+    CompressionCodec.LZ4_RAW: "lz4_raw",
+}
+_TRIED, _WORTHWHILE = 16, 0.6
+"""After so many pages, at least so large a share of them has to have been passed over."""
+
+
+class Sieve:
+    """Looks for a text in the pages of one column of a file, as long as that pays.
+
+    Units of a file in several threads may share it.
+    """
+
+    def __init__(self, file: OpenedFile, wanted: Contained) -> None:
+        self._file, self._text = file, wanted.text
+        root = file.schema.root(wanted.column)
+        is_stored = root is not None and is_text(file.arrow_type(root))
+        is_used = is_stored and not file.options.page_checksum_verification
+        self._leaf = root.leaves[0] if root is not None and is_used else None
+        self._tried = self._passed_over = 0
+
+    def rows_left(self, rows: RowRanges, source: AheadSource) -> RowRanges:
+        """``rows`` without those of pages that do not hold the text.
+
+        Pages that are not as their index says are left to whoever decodes them. ``source`` keeps
+        the pages that are left, to be read once more.
+        """
+        if self._leaf is None:
+            return rows
+        parts = [
+            self._left_in(group, self._leaf, rows, source) for group in groups_of(self._file, rows)
+        ]
+        return RowRanges.union(parts)
+
+    def _left_in(self, group: int, leaf: int, rows: RowRanges, source: AheadSource) -> RowRanges:
+        first, stop = self._file.row_group_starts[group : group + 2].tolist()
+        wanted = rows.clip(first, stop)
+        index = self._file.offset_index(group, leaf)
+        if index is None or not len(index) or not self._pays():
+            return wanted
+        starts, stops = index.row_bounds(stop - first)
+        pages = np.flatnonzero(wanted.covers(starts + first, stops + first))
+        offsets, sizes = index.offset[pages].tolist(), index.compressed_page_size[pages].tolist()
+        chunk = self._file.chunk(group, leaf)
+        dictionary = (chunk.start, int(index.offset[0]) - chunk.start)
+        read = source.read([dictionary, *zip(offsets, sizes, strict=True)])
+        might = self._might_hold(read[0], read[1:], (stops - starts)[pages], chunk.codec)
+        source.keep({(offsets[i], sizes[i]): read[1 + i] for i in might})
+        kept = pages[might]
+        return wanted & RowRanges(starts[kept] + first, stops[kept] + first)
+
+    def _might_hold(
+        self, dictionary: memoryview, pages: list[memoryview], counts: Int64Array, codec: int
+    ) -> list[int]:
+        """Which of ``pages``, of ``counts`` values, might hold the text."""
+        coded: bool | None = None
+        found: list[int] = []
+        for number, (page, count) in enumerate(zip(pages, counts.tolist(), strict=True)):
+            if not self._pays():
+                return [*found, *range(number, len(pages))]
+            encoding = _encoding_of(page, count)
+            if encoding in _DICTIONARY:
+                coded = self._holds(dictionary, codec) if coded is None else coded
+                might = coded
+            else:
+                might = encoding not in _TOGETHER or self._holds(page, codec)
+            self._tried += 1
+            self._passed_over += not might
+            if might:
+                found.append(number)
+        return found
+
+    def _pays(self) -> bool:
+        return self._tried < _TRIED or self._passed_over >= _WORTHWHILE * self._tried
+
+    def _holds(self, page: memoryview, codec: int) -> bool:
+        """Is the text among the bytes of a page? True where these are not to be had."""
+        try:
+            header, length = read_page_header(page)
+            check_size(header, codec)
+            if codec == CompressionCodec.UNCOMPRESSED:
+                return self._text in bytes(page[length:])
+            return self._text in _decompressed(header, page[length:], codec)
+        except (FormatError, pa.ArrowException, OSError):
+            return True
+
+
+def _encoding_of(page: memoryview, count: int) -> int | None:
+    """The encoding of the values; None where it is not one data page of ``count`` values."""
+    try:
+        header, length = read_page_header(page)
+    except FormatError:
+        return None
+    body = header.data_page_header or header.data_page_header_v2
+    is_whole = length + header.compressed_page_size == page.nbytes
+    return body.encoding if body and is_whole and num_values(header) == count else None
+
+
+def _decompressed(header: PageHeader, body: memoryview, codec: int) -> bytes:
+    """A page's levels and values, or its values where levels are not compressed."""
+    size = header.uncompressed_page_size
+    v2 = header.data_page_header_v2
+    if header.type == PageType.DATA_PAGE_V2 and v2 is not None:
+        if v2.is_compressed is False:
+            return bytes(body)
+        levels = v2.definition_levels_byte_length + v2.repetition_levels_byte_length
+        body, size = body[levels:], size - levels
+    name = _CODECS.get(codec)
+    if name is None or size < 0:
+        raise FormatError("not to be decompressed here")
+    return bytes(pa.Codec(name).decompress(body, size, asbytes=True)) if size else b""

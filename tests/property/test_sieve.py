@@ -1,0 +1,125 @@
+"""Pages are passed over only where no value can match, however texts are stored."""
+
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.predicate.expression import read_expression
+from intarsia.read import scan, sieve
+from intarsia.read.substring import Contained, needed_text
+
+F = pc.field("f")
+TEXTS = st.text("abä%", max_size=4) | st.none()
+
+
+@st.composite
+def written(draw, folder):
+    """A file of texts on small pages."""
+    kind = draw(st.sampled_from([pa.string(), pa.large_string(), pa.binary()]))
+    values = pa.array(draw(st.lists(TEXTS, min_size=1, max_size=60)), pa.string()).cast(kind)
+    plain = draw(st.sampled_from([None, "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]))
+    path = folder / "t.parquet"
+    pq.write_table(
+        pa.table({"f": values, "n": range(len(values))}),
+        path,
+        row_group_size=draw(st.integers(5, 60)),
+        max_rows_per_page=draw(st.integers(1, 9)),
+        write_batch_size=1,
+        use_dictionary=["f"] if plain is None else False,
+        column_encoding=None if plain is None else {"f": plain},
+        compression=draw(st.sampled_from(["zstd", "snappy", "none", "gzip", "lz4"])),
+        data_page_version=draw(st.sampled_from(["1.0", "2.0"])),
+        write_page_index=True,
+    )
+    return path
+
+
+def conditions(text):
+    return [
+        pc.equal(F, text),
+        pc.match_substring(F, text),
+        pc.starts_with(F, text),
+        pc.ends_with(F, text),
+        pc.match_like(F, f"%{text}_"),
+        pc.match_like(F, f"{text}%a"),
+        pc.match_substring(F, text, ignore_case=True),
+        pc.equal(F, text) | (pc.field("n") == 3),
+        pc.starts_with(F, text) & (pc.field("n") > 3),
+    ]
+
+
+@given(st.data())
+def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
+    path = data.draw(written(tmp_path_factory.mktemp("sieve")))
+    condition = data.draw(st.sampled_from(conditions(data.draw(st.text("abä", max_size=3)))))
+    ds = ia.dataset(path)
+    if ds.schema.field("f").type == pa.binary() and "match" in str(condition):
+        condition = F == b"ab"
+    with mock.patch.object(scan, "STAGED_ROWS", 0), mock.patch.object(sieve, "_TRIED", 1000):
+        found = ds.to_table(filter=condition)
+    assert found.equals(pads.dataset(path).to_table().filter(condition))
+
+
+ROWS, PAGE = 200_000, 1000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sieve") / "t.parquet"
+    texts = [f"message {i * 7919 % ROWS:06d}" for i in range(ROWS)]
+    pq.write_table(
+        pa.table({"f": texts, "n": range(ROWS)}),
+        path,
+        row_group_size=ROWS // 2,
+        max_rows_per_page=PAGE,
+        write_batch_size=PAGE,
+        use_dictionary=False,
+        write_page_index=True,
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [F == "message 012345", pc.match_like(F, "m%12345"), pc.ends_with(F, "12345")],
+)
+def test_only_pages_that_hold_the_text_are_decoded(large, condition):
+    read = ia.dataset(large).explain(filter=condition, columns=["f"], analyze=True).read
+    assert read.rows.selected <= 2
+    assert 0 < read.pages.selected <= 12  # ten other texts have these digits further to the left
+
+
+def test_a_frequent_text_is_soon_not_looked_for(large):
+    with mock.patch.object(sieve.Sieve, "_holds", autospec=True, return_value=True) as holds:
+        assert ia.dataset(large).to_table(filter=F == "message 1").num_rows == 0
+    assert holds.call_count <= sieve._TRIED + 4
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        (F == "ab", b"ab"),
+        (F == "", None),
+        (F != "ab", None),
+        (pc.match_like(F, "ab%abc_d"), b"abc"),
+        (pc.match_like(F, "%_"), None),
+        (pc.match_like(F, r"a\%b"), None),
+        (pc.match_like(F, "ab", ignore_case=True), None),
+        (pc.starts_with(F, "ä"), "ä".encode()),
+        (pc.match_substring(F, "ab", ignore_case=True), None),
+        (pc.equal(F, pa.scalar(None, pa.string())), None),
+    ],
+)
+def test_the_text_a_condition_needs(condition, text):
+    schema = pa.schema([("f", pa.string())])
+    found = needed_text(read_expression(condition), schema)
+    assert found == (None if text is None else Contained("f", text))
+    other = pa.schema([("f", pa.dictionary(pa.int32(), pa.string()))])
+    assert needed_text(read_expression(condition), other) is None
