@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.predicate.expression import read_expression
-from intarsia.read import scan, sieve
+from intarsia.read import matching, sieve
 from intarsia.read.substring import Contained, needed_text
 
 F = pc.field("f")
@@ -62,7 +62,7 @@ def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
     ds = ia.dataset(path)
     if ds.schema.field("f").type == pa.binary() and "match" in str(condition):
         condition = F == b"ab"
-    with mock.patch.object(scan, "STAGED_ROWS", 0), mock.patch.object(sieve, "_TRIED", 1000):
+    with mock.patch.object(matching, "STAGED_ROWS", 0), mock.patch.object(sieve, "_TRIED", 1000):
         found = ds.to_table(filter=condition)
     assert found.equals(pads.dataset(path).to_table().filter(condition))
 

@@ -17,17 +17,13 @@ import pyarrow as pa
 from intarsia.parallel import in_order
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import expect_columns, read_columns, roots_to_read
-from intarsia.read.condition import passing
-from intarsia.read.conjuncts import STAGED_ROWS, stages
+from intarsia.read.columns import roots_to_read
+from intarsia.read.matching import UnitReader
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
-from intarsia.read.request import Request, without_columns, without_rows
+from intarsia.read.request import Request
 from intarsia.read.rows import PageIndexMistrust
-from intarsia.read.sieve import Sieve
-from intarsia.read.substring import Contained
 from intarsia.read.units import units_of
-from intarsia.source import AheadSource
 from intarsia.storage import FileReplaced
 
 
@@ -122,12 +118,11 @@ class _Attempt:
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
-        self._at_once = False
-        self._sieves: dict[Contained, Sieve] = {}
         if part.planned is None:
             self._plan()
         else:
             self._rows = self._within(part.planned)
+            self._reader = UnitReader(self._file, request, part.constants)
 
     def _plan(self) -> None:
         while True:
@@ -145,7 +140,7 @@ class _Attempt:
         leaves = [leaf for root in roots for leaf in root.leaves]
         with file.profile.during(Activity.PLANNING):
             found = plan_rows(file, request.pruning, constants, request.schema, leaves)
-        self._at_once = found.are_likely
+        self._reader = UnitReader(file, request, constants, found.are_likely)
         return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
@@ -171,41 +166,27 @@ class _Attempt:
         self._renew()
         return False
 
-    def units(self, small_first: bool) -> Iterator[tuple[OpenedFile, RowRanges]]:
+    def units(self, small_first: bool) -> Iterator[tuple[UnitReader, RowRanges]]:
         """What ``run`` is to be given, one after the other."""
         while not self._rows and not self._is_current():
             self._plan()
-        file, rows, stop = self._file, self._rows, 0
+        reader, file, rows, stop = self._reader, self._file, self._rows, 0
         try:
             for unit in units_of(file, rows, self._request.all_columns, small_first=small_first):
-                yield file, unit
+                yield reader, unit
                 stop = int(unit.stops[-1])
         except FileReplaced:
-            yield file, rows.clip(stop, file.num_rows)  # to fail likewise, when its turn comes
+            yield reader, rows.clip(stop, file.num_rows)  # to fail likewise, when its turn comes
 
-    def run(self, file: OpenedFile, unit: RowRanges) -> _Found:
+    def run(self, reader: UnitReader, unit: RowRanges) -> _Found:
         """The matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
-            at_once = self._at_once and _may_read_at_once(self._request, unit)
-            constants = self._part.constants
-            sieved = partial(self._sieved, file)
-            table = _scan_unit(file, self._request, constants, unit, at_once, sieved)
-            return _Found(self, stop, table)
+            return _Found(self, stop, reader.matching(unit))
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:
             return _Found(self, stop, None, is_replaced=True)
-
-    def _sieved(
-        self, file: OpenedFile, wanted: Contained | None, rows: RowRanges, source: AheadSource
-    ) -> RowRanges:
-        """``rows`` without those in pages that do not hold the text that is wanted."""
-        is_stored = wanted is not None and wanted.column not in self._part.constants
-        if wanted is None or not is_stored or rows.num_rows < STAGED_ROWS:
-            return rows
-        sieve = self._sieves.setdefault(wanted, Sieve(file, wanted))
-        return sieve.rows_left(rows, source)
 
     def again(self, is_replaced: bool) -> Iterator[pa.Table]:
         """What has not been given yet, planned as often as the plan turns out to be wrong."""
@@ -223,57 +204,3 @@ class _Attempt:
                     yield found.table
             else:
                 return
-
-
-def _may_read_at_once(request: Request, rows: RowRanges) -> bool:
-    """Is the filter one that planning answers whole, of few rows, and no column read in part?"""
-    wanted = request.filter
-    is_whole = wanted is not None and wanted.condition.comparison is not None and not wanted.pruned
-    return is_whole and not request.pruned and rows.num_rows < STAGED_ROWS
-
-
-def _scan_unit(
-    file: OpenedFile,
-    request: Request,
-    constants: Constants,
-    rows: RowRanges,
-    at_once: bool,
-    sieved: Callable[[Contained | None, RowRanges, AheadSource], RowRanges],
-) -> pa.Table:
-    """The matching rows of a unit. ``at_once`` reads all columns together, to filter them then:
-    that is quicker where every page is likely to be needed.
-    """
-    held = pa.table([])
-    have = request.filter.pruned if request.filter else {}
-    source = AheadSource(file.source)
-    if request.filter is not None:
-        first = request.filter_columns
-        expected = expect_columns(file, request.all_columns, first, rows, source, request.pruned)
-        at_once = at_once and (expected or not file.request_bytes)
-    for stage in stages(file, request, rows):
-        columns = request.all_columns if at_once else stage.columns
-        if not held.num_columns:
-            rows = sieved(stage.condition.needed, rows, source)
-            if not rows:
-                return without_rows(request.output)
-        new = [name for name in columns if name not in held.column_names]
-        with file.profile.during(Activity.DECODING):
-            found = read_columns(file, request.schema, new, constants, rows, have, source)
-        for name in held.column_names:
-            found = found.append_column(name, held.column(name))
-        with file.profile.during(Activity.FILTERING):
-            held, rows = passing(stage.condition, found, rows)
-        file.profile.filtered(stage.condition.expression, found.num_rows, held.num_rows)
-        if not rows:
-            return without_rows(request.output)
-    if not request.columns:
-        return without_columns(rows.num_rows)
-    kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
-    rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-    other = held
-    if rest:
-        with file.profile.during(Activity.DECODING):
-            pruned = request.pruned
-            other = read_columns(file, request.schema, rest, constants, rows, pruned, source)
-    arrays = [(other if name in rest else held).column(name) for name in request.columns]
-    return pa.Table.from_arrays(arrays, schema=request.output)

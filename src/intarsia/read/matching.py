@@ -1,0 +1,111 @@
+"""A unit of a scan: the filter's columns, the rows that match, the other columns at those rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from intarsia.plan.account import Activity
+from intarsia.ranges import RowRanges
+from intarsia.read.columns import expect_columns, read_columns
+from intarsia.read.condition import passing
+from intarsia.read.conjuncts import STAGED_ROWS, Stage, stages
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants
+from intarsia.read.projection import Projection
+from intarsia.read.request import Request, without_columns, without_rows
+from intarsia.read.sieve import Sieve
+from intarsia.read.substring import Contained
+from intarsia.source import AheadSource
+
+
+class UnitReader:
+    """Finds the matching rows of one file, a unit at a time; threads may share it.
+
+    ``are_likely`` says that most pages of the candidate rows hold a row that matches.
+    """
+
+    def __init__(
+        self, file: OpenedFile, request: Request, constants: Constants, are_likely: bool = False
+    ) -> None:
+        self.file = file
+        self._request, self._constants = request, constants
+        self._are_likely = are_likely and _is_answered_by_planning(request)
+        self._sieves: dict[Contained, Sieve] = {}
+
+    def matching(self, rows: RowRanges) -> pa.Table:
+        """The requested columns of those of ``rows`` that match."""
+        request, source = self._request, AheadSource(self.file.source)
+        have = request.filter.pruned if request.filter else {}
+        held = pa.table([])
+        for stage in self._stages(rows, source):
+            if not held.num_columns:
+                rows = self._sieved(stage, rows, source)
+            if rows:
+                new = [name for name in stage.columns if name not in held.column_names]
+                held, rows = self._passing(stage, self._read(new, rows, have, source), held, rows)
+            if not rows:
+                return without_rows(request.output)
+        if not request.columns:
+            return without_columns(rows.num_rows)
+        kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
+        rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
+        other = self._read(rest, rows, request.pruned, source) if rest else held
+        arrays = [(other if name in rest else held).column(name) for name in request.columns]
+        return pa.Table.from_arrays(arrays, schema=request.output)
+
+    def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
+        """The filter's conditions, with the columns that are read for them.
+
+        Where most pages will be needed, and cost no request of their own, that is all columns: a
+        second round takes longer than what it saves.
+        """
+        request, file = self._request, self.file
+        if request.filter is None:
+            return []
+        columns, first = request.all_columns, request.filter_columns
+        expected = expect_columns(file, columns, first, rows, source, request.pruned)
+        found = stages(file, request, rows)
+        if (
+            self._are_likely
+            and rows.num_rows < STAGED_ROWS
+            and (expected or not file.request_bytes)
+        ):
+            return [stage._replace(columns=columns) for stage in found]
+        return found
+
+    def _sieved(self, stage: Stage, rows: RowRanges, source: AheadSource) -> RowRanges:
+        """``rows`` without those in pages that cannot hold the text that is needed."""
+        wanted = stage.condition.needed
+        if wanted is None or wanted.column in self._constants or rows.num_rows < STAGED_ROWS:
+            return rows
+        sieve = self._sieves.setdefault(wanted, Sieve(self.file, wanted))
+        with self.file.profile.during(Activity.FILTERING):
+            return sieve.rows_left(rows, source)
+
+    def _read(
+        self, columns: Sequence[str], rows: RowRanges, pruned: Projection, source: AheadSource
+    ) -> pa.Table:
+        file, schema = self.file, self._request.schema
+        with file.profile.during(Activity.DECODING):
+            return read_columns(file, schema, columns, self._constants, rows, pruned, source)
+
+    def _passing(
+        self, stage: Stage, found: pa.Table, held: pa.Table, rows: RowRanges
+    ) -> tuple[pa.Table, RowRanges]:
+        """What passes a stage, of the columns ``found`` for it and those ``held`` already."""
+        for name in held.column_names:
+            found = found.append_column(name, held.column(name))
+        profile = self.file.profile
+        with profile.during(Activity.FILTERING):
+            kept, left = passing(stage.condition, found, rows)
+        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
+        return kept, left
+
+
+def _is_answered_by_planning(request: Request) -> bool:
+    """Does the plan know all of the filter's conditions, and is no column read in part?"""
+    wanted = request.filter
+    is_known = wanted is not None and wanted.condition.comparison is not None
+    return is_known and not request.pruned and not (wanted and wanted.pruned)
