@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.sql import Translator, is_constant, like_pattern
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -70,8 +71,8 @@ def checked_condition(condition: pc.Expression, schema: pa.Schema) -> pc.Express
     """
     nulls = [pa.nulls(1, field.type) for field in schema]
     try:
-        pa.Table.from_arrays(nulls, schema=schema).filter(condition)
-    except (pa.ArrowException, TypeError) as error:
+        evaluate(condition, pa.Table.from_arrays(nulls, schema=schema))
+    except pa.ArrowException as error:
         raise PredicateError(f"cannot evaluate {condition}: {error}") from error
     return condition
 

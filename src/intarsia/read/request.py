@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError, unknown_column
+from intarsia.errors import unknown_column
+from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import (
     ANDS,
     Call,
@@ -185,17 +186,6 @@ def check_is_expression(filter_: object) -> None:
     if filter_ is not None and not isinstance(filter_, pc.Expression):
         kind = type(filter_).__name__
         raise TypeError(f"a filter is an Expression, not {kind}; explain takes SQL text as well")
-
-
-def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """The rows of ``table`` for which ``expression`` is true.
-
-    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
-    """
-    try:
-        return table.filter(expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
-        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:

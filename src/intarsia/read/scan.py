@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from intarsia.parallel import in_order
 from intarsia.plan.account import Activity
+from intarsia.predicate.evaluation import evaluate
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns, roots_to_read
 from intarsia.read.conjuncts import Stage, stages
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
-from intarsia.read.request import Request, evaluate, without_columns, without_rows
+from intarsia.read.request import Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust
 from intarsia.read.substring import rows_containing
 from intarsia.read.units import units_of
