@@ -109,6 +109,48 @@ regexp_matches(s, 'a.b')
 regexp_matches(s, 'A.B')
 NOT regexp_matches(s, 'a.b')
 regexp_matches(s, 'AX', 'i')
+regexp_matches(s, 'A.B', 's')
+regexp_matches(s, 'a.b', 'is')
+regexp_matches(s, 'a.b', 'si')
+regexp_matches(s, 's', 'i')
+regexp_matches(s, '^[^a]', 'i')
+regexp_matches(s, 'a|b', 'i')
+regexp_matches(s, 'É', 'i')
+regexp_matches(s, 'a.b', 'g')
+regexp_matches(s, 'a.b', 'l')
+regexp_matches(s, 'a)(b', 'i')
+regexp_matches(s, 'A$', 'm')
+regexp_matches(s, 'A$')
+regexp_matches(s, '\\pL')
+regexp_matches(s, '^\\w+$')
+regexp_matches(s, '')
+regexp_matches(s, NULL)
+regexp_matches(s, s)
+s SIMILAR TO 'a.b'
+s SIMILAR TO 'A.B'
+s SIMILAR TO 'a|axb'
+s SIMILAR TO 'a%'
+s NOT SIMILAR TO 'a.b'
+s SIMILAR TO 'a)(b'
+s SIMILAR TO ''
+regexp_full_match(s, 'a.b')
+regexp_full_match(s, 'A.B', 's')
+regexp_full_match(s, 'AXB', 'i')
+regexp_full_match(s, 'a')
+regexp_full_match(ls, 'x|y')
+regexp_full_match(lower(s), 'a.b')
+i8::BIGINT = 100
+i8::INT > 2
+i8::BIGINT > 300
+i8::DOUBLE > 1.5
+i8::BIGINT = i
+i::DOUBLE > 1.5
+u::BIGINT = 2
+CAST(f AS DOUBLE) > 1.5
+CAST(f AS DOUBLE) = 0.1
+TRY_CAST(i8 AS BIGINT) = 2
+i8::BIGINT IN (1, 2, NULL)
+s::VARCHAR LIKE 'a%'
 starts_with(s, 'a')
 NOT starts_with(s, 'a')
 s ^@ 'a'
@@ -190,8 +232,89 @@ t = 3
 t.t = 3
 list_contains(l, 2)
 array_contains(l, 2)
+list_has(l, 2)
+array_has(l, 2)
+contains(l, 2)
+2 IN l
+2 IN (l)
 2 = ANY(l)
+2 = SOME(l)
+2 = ANY(SELECT i)
+2 = ALL(l)
+2 <> ANY(l)
+i = ANY(l)
+list_contains(l, i)
+list_contains(l, NULL)
+list_contains(l, 2.0)
+list_contains(l, '2')
+list_contains(l, 'x')
+list_contains(l, 99999999999999999999)
+list_contains(i, 2)
+list_contains(lu, 9223372036854775808)
+list_contains(lu, -1)
+list_contains(lf, 0.1)
+list_contains(lf, 0)
+list_contains(lf, 'nan')
+list_contains(lf, 'nan'::FLOAT)
+list_contains(lf, 0.1::DOUBLE)
+list_has_any(lf, [0.1, 7])
+0.1 = ANY(lf)
+list_contains(ld, 0.1)
+list_contains(ld, 'nan'::DOUBLE)
+list_contains(ld, 0)
+list_has_any(ld, [-0.0, 0.1])
+list_contains(ldec, 1.1)
+list_contains(ldec, 1.105)
+list_contains(ldec, '1.105')
+list_has_any(ldec, [1.1, 1.115])
+list_has_all(ldec, [1.10])
+list_contains(lt, 'a')
+'a' = ANY(lt)
+list_has_any(lt, ['a', NULL, 'b'])
+list_has_all(lt, ['é', 'a'])
+list_has_any(lt, ['A', 1])
+list_contains(lt, 1)
+lt && ['b']
+list_contains(ldate, '2020-01-02')
+list_contains(ldate, DATE '2020-01-02')
+list_contains(ldate, TIMESTAMP '2020-01-02')
+list_has_any(ldate, [DATE '2020-01-02', DATE '2020-01-03'])
+list_has_any(ldate, ['2020-01-02'])
+list_contains(lts, '2020-01-02 12:00:00.000002')
+list_contains(lts, DATE '2020-01-02')
+list_contains(lts, '2020-01-02 12:00:00.0000021')
+list_contains(stl.l, 2)
+2 = ANY(stl.l)
 list_has_any(l, [1, 3])
+list_has_any(l, [NULL])
+list_has_any(l, [])
+list_has_any(l, NULL)
+list_has_any(l, [[1]])
+array_has_any(l, [1, 3])
+l && [3, NULL]
+[1] && l
+list_has_all(l, [1, 2, 1])
+array_has_all(l, [2])
+list_has_all(l, [])
+list_has_all(l, [NULL, 2])
+l @> [2]
+[1, 2] @> l
+[2] <@ l
+list_has_any(l, [1, 2, 3, 4, 5, 6, 7])
+map_contains(m, 'a')
+map_contains(m, NULL)
+map_contains(m, 1)
+map_contains(l, 1)
+contains(m, 'é')
+'a' IN m
+'a' IN s
+list_contains(m, 'a')
+list_contains(l, 2) IS TRUE
+list_contains(l, 2) IS NOT TRUE
+list_contains(l, 2) IS NOT FALSE
+list_contains(l, 2) IS NULL
+(2 = ANY(l)) IS NOT TRUE
+(2 = ANY(l)) OR i = 3
 l = [1, 2]
 l[1] = 1
 len(list_filter(l, i -> i > 1)) > 0
@@ -356,6 +479,27 @@ PUSHED = {
     "dec = 1.1": "1.1",
     "tz > '2020-01-02 12:00:00'": "tz >",
     "di LIKE 'x%'": "match_like",
+    "regexp_matches(s, 'A', 'i')": "match_substring_regex",
+    "s SIMILAR TO 'a.b'": "match_substring_regex",
+    "NOT regexp_full_match(s, 'a.b')": "match_substring_regex",
+    "i8::BIGINT > 300": "cast(i8",
+    "i8::DOUBLE > 1.5": "cast(i8",
+    "CAST(f AS DOUBLE) > 1.5": "is_nan(cast(f",
+    "list_contains(l, 2)": "ia.list_contains(l, 2)",
+    "array_has(l, 2)": "ia.list_contains(l, 2)",
+    "2 IN l": "ia.list_contains(l, 2)",
+    "2 = ANY(l)": "ia.list_contains(l, 2)",
+    "2 = ANY(l) AND i = 1": "ia.list_contains(l, 2)",
+    "NOT list_contains(l, 2)": "invert(ia.list_contains(l, 2))",
+    "list_contains(l, 2) OR i = 1": "ia.list_contains(l, 2) or",
+    "list_contains(stl.l, 2)": "ia.list_contains",
+    "list_contains(lf, 0.1)": "ia.list_contains(lf, 0.1)",
+    "list_has_any(lt, ['a', 'b'])": "ia.list_contains_any(lt",
+    "[3, NULL] && l": "ia.list_contains_any(l",
+    "l @> [2]": "ia.list_contains_all(l",
+    "list_has_all(ldec, [1.10, 2])": "ia.list_contains_all(ldec",
+    "map_contains(m, 'a')": 'ia.map_contains(m, "a")',
+    "'a' IN m": 'ia.map_contains(m, "a")',
 }
 KEPT = """
 i + 1 > 3
@@ -369,9 +513,29 @@ lower(s) > 'a'
 upper(s) = 'É'
 s ILIKE 'é'
 NOT (s ~ 'a')
-regexp_matches(s, 'A', 'i')
-list_contains(l, 2)
-2 = ANY(l)
+regexp_matches(s, 'A', 'g')
+regexp_matches(s, 'É', 'i')
+regexp_matches(s, '\\pL')
+regexp_full_match(s, 'a', 'i')
+s SIMILAR TO 'a)(b'
+i::DOUBLE = 2
+u::BIGINT = 2
+i8::VARCHAR = '2'
+TRY_CAST(i8 AS BIGINT) = 2
+NOT (2 = ANY(l))
+(2 = ANY(l)) IS NOT TRUE
+2 = ANY(SELECT i)
+2 = ALL(l)
+i = ANY(l)
+list_contains(l, i)
+list_contains(l, 2.0)
+list_contains(ld, 'nan')
+list_contains(lt, 2)
+list_contains(i, 2)
+list_contains(m, 'a')
+list_has_any(l, NULL)
+list_has_any(l, [i])
+'a' IN s
 coalesce(i, 0) = 0
 ts::DATE = '2020-01-02'
 bin = '\\xFF'
