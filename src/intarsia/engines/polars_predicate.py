@@ -56,6 +56,11 @@ _CASTS: dict[Any, pa.DataType] = {
     pl.Float64: pa.float64(),
     pl.String: pa.large_string(),
 }
+_CAST_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"strict": False},
+    {"strict": False, "wrap_numerical": True},  # what Polars makes of casts that cannot fail
+)
 _CLOSED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "both": (operator.ge, operator.le),
     "left": (operator.ge, operator.lt),
@@ -88,7 +93,7 @@ class _Converter:
                 return _all_known(self.weaker(left), self.weaker(right))
             if expr.meta.eq(left | right):
                 return _both(operator.or_, self.weaker(left), self.weaker(right))
-            for nulls_equal in (False, True):
+            for nulls_equal in (False, True) if right.meta.is_literal() else ():
                 if expr.meta.eq(left.is_in(right, nulls_equal=nulls_equal)):
                     return self._member(left, right)
             found = self._lowered_search(expr, left, right)
@@ -235,8 +240,8 @@ class _Converter:
         if path is None:
             return None
         for target, to in _CASTS.items():
-            for strict in (True, False):
-                if expr.meta.eq(inputs[0].cast(target, strict=strict)):
+            for options in _CAST_OPTIONS:
+                if expr.meta.eq(inputs[0].cast(target, **options)):
                     field, kind = pc.field(*path), self._type(path)
                     return (field.cast(to), to) if keeps_values(kind, to) else None
         return None
