@@ -266,38 +266,38 @@ def test_regular_expressions_are_found_in_the_same_texts(pattern, texts):
     assert pc.match_substring_regex(pa.array(texts), pattern).to_pylist() == expected
 
 
-OTHERS = [
-    r"a**",
-    r"a+?",
-    r"a{,2}",
-    r"a{2,1}",
-    r"a{1001}",
-    r"(a",
-    r"a)",
-    r"()",
-    r"a|",
-    r"|a",
-    r"(?i)a",
-    r"(?P<x>a)",
-    r"\d",
-    r"\w",
-    r"\bx",
-    r"\pL",
-    r"\x41",
-    r"\<",
-    r"[z-a]",
-    r"[]",
-    r"[a&&b]",
-    r"[[:alpha:]]",
-    r"[é]",
-    r"[\d]",
-    r"[a-]",
-    r"(a){2}",
-    r"^*",
-    r"{2}",
-    r"*a",
-    r"a{2}{3}",
-]
+OTHERS = """
+a**
+a+?
+a{,2}
+a{2,1}
+a{1001}
+(a
+a)
+()
+a|
+|a
+(?i)a
+(?P<x>a)
+\\d
+\\w
+\\bx
+\\pL
+\\x41
+\\<
+[z-a]
+[]
+[a&&b]
+[[:alpha:]]
+[é]
+[\\d]
+[a-]
+(a){2}
+^*
+{2}
+*a
+a{2}{3}
+""".strip().splitlines()
 
 
 @pytest.mark.parametrize("pattern", ["", *OTHERS, "a" * 201, "(" * 3000, "a\n"])
