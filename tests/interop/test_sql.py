@@ -380,6 +380,78 @@ SELECT * FROM (SELECT row, i FROM t) AS d(i, row) WHERE i = 2
 SELECT * FROM (SELECT row, unnest(l) AS e FROM t) WHERE row > 2 AND e = 2
 SELECT * FROM (SELECT row, i FROM t UNION ALL SELECT row, i8 FROM t) WHERE i = 2
 SELECT row FROM t WHERE i = 2 UNION SELECT row FROM t WHERE s LIKE 'a%'
+SELECT * FROM (SELECT row, i FROM t UNION ALL SELECT row, i FROM t WHERE b) WHERE i = 2
+SELECT * FROM (SELECT row, i FROM t UNION SELECT i8, i FROM t) WHERE row > 2 AND i = 2
+SELECT * FROM (SELECT row AS i, i AS row FROM t UNION ALL SELECT i, row FROM t) WHERE i = 2
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, di FROM t) WHERE s LIKE 'a%'
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, i FROM t) WHERE s > '1'
+SELECT * FROM (SELECT d FROM t UNION SELECT d FROM t) WHERE d >= 0
+SELECT * FROM (SELECT i FROM t INTERSECT SELECT i FROM t WHERE b) WHERE i > 0
+SELECT * FROM (SELECT i FROM t INTERSECT ALL SELECT row FROM t) WHERE i > 0
+SELECT * FROM (SELECT i FROM t EXCEPT SELECT row FROM t) WHERE i > 0
+SELECT * FROM (SELECT i FROM t EXCEPT ALL SELECT i FROM t WHERE b) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL BY NAME SELECT s, i FROM t) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, s FROM t ORDER BY i LIMIT 3) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL (SELECT i, s FROM t ORDER BY i LIMIT 3)) WHERE i > 0
+SELECT * FROM (SELECT i FROM t UNION ALL SELECT i FROM t UNION SELECT i FROM t WHERE b) WHERE i > 1
+SELECT * FROM (SELECT * FROM t UNION ALL SELECT * FROM t) WHERE i = 2 AND s LIKE 'a%'
+SELECT * FROM (SELECT i, i AS i FROM t UNION ALL SELECT i, row FROM t) WHERE i = 2
+SELECT * FROM (FROM t UNION ALL FROM t) WHERE i = 2
+SELECT * FROM (SELECT i, 1 AS k FROM t UNION ALL SELECT i, 2 FROM t) WHERE k = 2 AND i > 1
+SELECT * FROM (SELECT i, CAST(s AS INT) AS k FROM t UNION ALL SELECT i, 2 FROM t) WHERE i = 2
+SELECT * FROM (SELECT DISTINCT s::INT AS k, i FROM t) WHERE i = 2
+SELECT * FROM (SELECT DISTINCT i, s FROM t) WHERE i > 1 AND s LIKE 'a%'
+SELECT * FROM (SELECT DISTINCT d FROM t) WHERE d = 0
+SELECT * FROM (SELECT DISTINCT i, row FROM t ORDER BY row LIMIT 3) WHERE i > 1
+SELECT * FROM (SELECT DISTINCT lower(s) AS m FROM t) WHERE m = 'axb'
+SELECT * FROM (SELECT b, i8, count(*) AS n FROM t GROUP BY b, i8) WHERE b AND i8 > 0 AND n = 1
+SELECT * FROM (SELECT b, sum(i8) AS n FROM t GROUP BY 1) AS g WHERE g.b
+SELECT * FROM (SELECT b AS c, max(i) AS b FROM t GROUP BY ALL) WHERE c AND b > 1
+SELECT * FROM (SELECT lower(s) AS m, count(*) AS n FROM t GROUP BY m) WHERE m = 'axb'
+SELECT * FROM (SELECT lower(s) AS m, count(*) AS n FROM t GROUP BY lower(s)) WHERE m = 'axb'
+SELECT * FROM (SELECT i8 AS i, count(*) AS n FROM t GROUP BY i8) WHERE i = 2
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY ROLLUP (b, i8)) WHERE b IS NULL
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY ROLLUP (b, i8)) WHERE b
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY CUBE (b, i8)) WHERE i8 = 2
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY b, GROUPING SETS ((i8), ())) WHERE b
+SELECT * FROM (SELECT b, count(*) AS n FROM t GROUP BY b HAVING count(*) > 1) WHERE b
+SELECT * FROM (SELECT count(*) AS n, 1 AS k FROM t) WHERE k = 2
+SELECT * FROM (SELECT count(*) AS n FROM t HAVING count(*) > 1) WHERE n = 2
+SELECT b, count(*) FROM t GROUP BY b HAVING b
+SELECT b, i8, count(*) FROM t GROUP BY ALL HAVING b AND i8 > 0
+SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i8 = 2
+SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i = 2
+SELECT i8 AS i, i AS i8, count(*) FROM t GROUP BY t.i, t.i8 HAVING i = 2
+SELECT b, count(*) FROM t GROUP BY ROLLUP (b) HAVING b IS NULL
+SELECT b, sum(i) FROM t GROUP BY b HAVING b OR sum(i) > 3
+SELECT * FROM (SELECT b, row, sum(i) OVER (PARTITION BY b) AS n FROM t) WHERE b
+SELECT * FROM (SELECT b, row, sum(i8) OVER (PARTITION BY b ORDER BY row) AS n FROM t) WHERE b AND row > 2
+SELECT * FROM (SELECT b, i8, count(*) OVER (PARTITION BY b) AS n, count(*) OVER (PARTITION BY i8) AS o FROM t) WHERE b
+SELECT * FROM (SELECT b, i8, count(*) OVER w AS n FROM t WINDOW w AS (PARTITION BY b)) WHERE b
+SELECT * FROM (SELECT b, row FROM t QUALIFY row_number() OVER (PARTITION BY b ORDER BY row) = 1) WHERE b
+SELECT * FROM (SELECT b, row FROM t QUALIFY row_number() OVER (ORDER BY row) = 1) WHERE b
+WITH r AS (SELECT row, i, s FROM t) SELECT * FROM r a JOIN r b ON a.i = b.row WHERE a.i > 1 AND b.s LIKE 'a%'
+WITH r AS (SELECT row, i FROM t) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r WHERE i = 3
+WITH r AS (SELECT row, i FROM t) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r
+WITH r AS (SELECT row, i FROM t), q AS (SELECT * FROM r WHERE i > 0) SELECT * FROM q WHERE i = 2 UNION ALL SELECT * FROM q WHERE row = 3 UNION ALL SELECT * FROM r WHERE i < 0
+WITH r AS (SELECT b, count(*) AS n FROM t GROUP BY b) SELECT * FROM r WHERE b UNION ALL SELECT * FROM r WHERE NOT b
+WITH r AS (SELECT row, i FROM t LIMIT 4) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r WHERE i = 3
+WITH r AS (SELECT row, i FROM t) SELECT (SELECT max(row) FROM r WHERE i > 1), (SELECT min(row) FROM r WHERE i < 3)
+SELECT x.row, y.row FROM t x JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row, y.row FROM t x JOIN t y ON x.i = y.i AND y.i > 1
+SELECT x.row, y.row FROM t x, t y WHERE x.s = y.s AND x.s LIKE 'a%'
+SELECT x.row, y.row FROM t x, t y WHERE x.i = y.i8 AND x.i = 2
+SELECT x.row, y.row FROM t x, t y WHERE x.d = y.d AND x.d = 0
+SELECT x.row, y.row FROM t x JOIN t y USING (i) WHERE i = 2
+SELECT x.row, y.row FROM t x LEFT JOIN t y USING (i) WHERE i = 2
+SELECT x.row, y.row, z.row FROM t x JOIN t y USING (i) JOIN t z USING (i) WHERE i = 2
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i JOIN t z ON y.i = z.row WHERE z.row > 1
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i LEFT JOIN t z ON y.i = z.row WHERE x.i > 1 AND z.row IS NULL
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i RIGHT JOIN t z ON y.i = z.row AND x.i > 1
+SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = y.i AND y.i IS NULL
+SELECT x.row FROM t x SEMI JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row FROM t x JOIN (SELECT DISTINCT i FROM t UNION SELECT row FROM t) y ON x.i = y.i WHERE x.i = 2
 SELECT row FROM t WHERE i > 1 EXCEPT SELECT row FROM t WHERE b
 SELECT row FROM t WHERE i > 1 INTERSECT SELECT row FROM t WHERE s = 'axb'
 SELECT b, count(*) FROM t WHERE i > 0 GROUP BY b HAVING count(*) > 1
@@ -574,6 +646,62 @@ def test_through_subqueries_and_common_table_expressions(data):
         assert part in found
 
 
+THROUGH = {
+    "SELECT * FROM (SELECT i FROM t UNION ALL SELECT row FROM t) WHERE i = 2": [
+        "(i == 2)",
+        "(row == 2)",
+    ],
+    "SELECT * FROM (SELECT i FROM t UNION SELECT i8 FROM t) WHERE i = 2": [None, None],
+    "SELECT * FROM (SELECT i, i::TINYINT AS k FROM t UNION SELECT i, row FROM t) WHERE i = 2": [
+        None,
+        "(i == 2)",
+    ],
+    "SELECT * FROM (FROM t INTERSECT (FROM t EXCEPT ALL FROM t)) WHERE i = 2": ["(i == 2)"] * 3,
+    "SELECT * FROM (SELECT i FROM t UNION ALL BY NAME SELECT i FROM t) WHERE i = 2": [None] * 2,
+    "SELECT * FROM (SELECT DISTINCT i, s FROM t) WHERE i = 2": ["(i == 2)"],
+    "SELECT * FROM (SELECT DISTINCT i, s::INT FROM t) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT DISTINCT ON (s) i, s FROM t) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT DISTINCT i FROM t LIMIT 3) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT i, count(*) AS n FROM t GROUP BY i) WHERE i = 2 AND n = 1": ["(i == 2)"],
+    "SELECT * FROM (SELECT i, max(i8 + 1) FROM t GROUP BY i) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT lower(s) AS m, count(*) FROM t GROUP BY ALL) WHERE m = 'x'": [None],
+    "SELECT * FROM (SELECT lower(s) AS m, count(*) FROM t GROUP BY 1) WHERE m = 'x'": [
+        '(utf8_lower(s) == "x")'
+    ],
+    "SELECT * FROM (SELECT i, count(*) FROM t GROUP BY ROLLUP (i)) WHERE i = 2": [None],
+    "SELECT i, count(*) FROM t GROUP BY i HAVING i = 2 AND count(*) > 1": ["(i == 2)"],
+    "SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i = 2": [None],
+    "SELECT * FROM (SELECT i, row_number() OVER (PARTITION BY i) FROM t) WHERE i = 2": ["(i == 2)"],
+    "SELECT * FROM (SELECT i, row_number() OVER (PARTITION BY s) FROM t) WHERE i = 2": [None],
+    "WITH r AS (SELECT row, i FROM t) FROM r WHERE i = 2 UNION ALL FROM r WHERE row = 3 AND i = 4": [
+        "((i == 2) or ((row == 3) and (i == 4)))"
+    ],
+    "WITH r AS (FROM t) FROM r WHERE i = 2 UNION ALL FROM r WHERE i = 3 AND i8 + 1 = 2": [
+        "((i == 2) or (i == 3))"
+    ],
+    "WITH r AS (FROM t) FROM r WHERE i = 2 UNION ALL FROM r": [None],
+    "WITH r AS (FROM t), q AS (FROM r WHERE i > 0) FROM q WHERE i = 2 UNION ALL FROM q WHERE i = 3": [
+        "((i > 0) and ((i == 2) or (i == 3)))"
+    ],
+    "SELECT x.row FROM t x JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)"] * 2,
+    "SELECT x.row FROM t x, t y, t z WHERE x.i = y.i AND y.i = z.row AND z.row = 2": [
+        "(i == 2)",
+        "(i == 2)",
+        "(row == 2)",
+    ],
+    "SELECT x.row FROM t x JOIN t y ON x.i = y.i8 WHERE x.i = 2": ["(i == 2)", None],
+    "SELECT x.row FROM t x JOIN t y ON x.d = y.d WHERE x.d = 2": ["(d == 2)", None],
+    "SELECT x.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)", None],
+    "SELECT x.row FROM t x JOIN t y USING (i) WHERE i = 2": ["(i == 2)"] * 2,
+    "FROM t WHERE i = 1 AND i8 + 1 = 2 OR i = 2": ["((i == 1) or (i == 2))"],
+}
+
+
+@pytest.mark.parametrize(("query", "expected"), THROUGH.items(), ids=THROUGH)
+def test_what_conditions_go_through(data, query, expected):
+    assert filters_of(query, data) == expected
+
+
 def test_the_query_is_otherwise_as_it_was_written(data):
     query = 'SELECT \'FROM t\' AS é, "T".i -- t\nFROM "T", t AS u'
     found = scans_of(query, {"t": data.schema})
@@ -665,6 +793,11 @@ SHAPES = st.sampled_from(
         "SELECT t.row FROM t {join} (SELECT row AS k FROM t WHERE {on}) AS o ON t.i8 = o.k WHERE {where}",
         "SELECT t.row FROM t {join} (SELECT row AS k, i8 AS k8 FROM t) AS o ON t.i8 = k AND ({on}) WHERE {where}",
         "SELECT b, count(*) FROM t WHERE {where} GROUP BY b",
+        "SELECT * FROM (SELECT DISTINCT i, s, d, b, l, i8, row FROM t WHERE {on}) AS t WHERE {where}",
+        "SELECT row FROM (FROM t WHERE {on} UNION ALL FROM t) AS t WHERE {where}",
+        "SELECT row FROM (FROM t EXCEPT ALL FROM t WHERE {on}) AS t WHERE {where}",
+        "WITH r AS (FROM t) SELECT row FROM r AS t WHERE {where} UNION ALL SELECT i FROM r AS t WHERE {on}",
+        "SELECT t.row, o.k FROM t {join} (SELECT i AS k FROM t) AS o ON t.i = o.k WHERE {where}",
     ]
 )
 

@@ -44,6 +44,7 @@ _SAFE = (
     exp.Ordered,
     exp.Paren,
     exp.Qualify,
+    exp.Filter,
     exp.Having,
     exp.Rank,
     exp.RowNumber,
@@ -51,6 +52,7 @@ _SAFE = (
     exp.Sum,
     exp.Upper,
     exp.Var,
+    exp.Where,
     exp.Window,
 )
 

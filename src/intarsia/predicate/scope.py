@@ -113,8 +113,8 @@ class Scopes:
         outputs = self.outputs(body) if isinstance(body, exp.Select) else None
         if outputs is None:
             return None
-        names = tuple(output.alias_or_name.lower() for output in outputs)
-        return names if all(names) and len(set(names)) == len(names) else None
+        names = tuple(_name_of(output, place) for place, output in enumerate(outputs))
+        return names if len(set(names)) == len(names) else None
 
     def outputs(self, select: exp.Select) -> list[exp.Expr] | None:
         """What a SELECT gives, in order, ``*`` spelled out; None where that is not known."""
@@ -162,6 +162,12 @@ class Scopes:
             return None
         column = outputs[place].unalias()
         return self.type_of(column, sources) if isinstance(column, exp.Column) else None
+
+
+def _name_of(output: exp.Expr, place: int) -> str:
+    """What an output is called; where the engine makes up a name, none that anything is called."""
+    is_named = isinstance(output, exp.Alias | exp.Column)
+    return output.alias_or_name.lower() if is_named else f" {place}"
 
 
 def is_positional(operation: exp.SetOperation) -> bool:
