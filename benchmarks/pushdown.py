@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -40,6 +40,37 @@ class Predicate:
     sql: str
     polars: pl.Expr
     datafusion: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in the table."""
+        return self.sql
+
+    def query(self, *, datafusion: bool = False) -> str:
+        """What SQL engines are asked."""
+        condition = self.datafusion if datafusion and self.datafusion else self.sql
+        return f"SELECT payload FROM t WHERE {condition}"
+
+    def lazy(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """What Polars is asked."""
+        return frame.filter(self.polars).select("payload")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A query whose condition is about more than a table's rows; its ``label`` says as what."""
+
+    label: str
+    sql: str
+    polars: Callable[[pl.LazyFrame], pl.LazyFrame]
+
+    def query(self, *, datafusion: bool = False) -> str:
+        """As ``Predicate.query``."""
+        return self.sql
+
+    def lazy(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """As ``Predicate.lazy``."""
+        return self.polars(frame)
 
 
 PREDICATES = (
@@ -72,9 +103,63 @@ PREDICATES = (
     Predicate("lower(s) = 'k07777'", c("s").str.to_lowercase() == "k07777"),
     Predicate("length(s) = 5", c("s").str.len_chars() == 5),
     Predicate("st.a = 7777", c("st").struct.field("a") == 7777, "st['a'] = 7777"),
+    Predicate(
+        "regexp_matches(s, '^k0(77)+$')", c("s").str.contains("^k0(77)+$"), "s ~ '^k0(77)+$'"
+    ),
+    Predicate("s SIMILAR TO 'k0(7+)'", c("s").str.contains("^k0(7+)$"), "s ~ '^k0(7+)$'"),
     Predicate("list_contains(l, 7777)", c("l").list.contains(7777), "array_has(l, 7777)"),
+    Predicate("7777 = ANY(l)", pl.lit(7777).is_in(c("l")), "7777 = ANY(l)"),
+    Predicate(
+        "list_has_any(l, [7, 7777])",
+        c("l").list.contains(7) | c("l").list.contains(7777),
+        "array_has_any(l, [7, 7777])",
+    ),
+    Predicate("small::BIGINT = 77", c("small").cast(pl.Int64) == 77),
     Predicate("id + 1 = 7778", c("id") + 1 == 7778),
     Predicate("coalesce(gap, 0) = 7000", c("gap").fill_null(0) == 7000),
+)
+BEGINS = c("s").str.starts_with("k0777")
+SHAPES = (
+    Shape(
+        "on a UNION ALL",
+        "SELECT payload FROM (SELECT s, payload FROM t UNION ALL SELECT s, payload FROM t) "
+        "AS u WHERE s LIKE 'k0777%'",
+        lambda t: pl.concat([t, t]).filter(BEGINS).select("payload"),
+    ),
+    Shape(
+        "on DISTINCT rows",
+        "SELECT id FROM (SELECT DISTINCT id, s FROM t) AS u WHERE s LIKE 'k0777%'",
+        lambda t: t.select("id", "s").unique().filter(BEGINS).select("id"),
+    ),
+    Shape(
+        "on a grouping key",
+        "SELECT n FROM (SELECT s, count(*) AS n FROM t GROUP BY s) AS u WHERE s LIKE 'k0777%'",
+        lambda t: t.group_by("s").len("n").filter(BEGINS).select("n"),
+    ),
+    Shape(
+        "HAVING on a grouping key",
+        "SELECT s, count(*) FROM t GROUP BY s HAVING s LIKE 'k0777%'",
+        lambda t: t.group_by("s").len("n").filter(BEGINS),
+    ),
+    Shape(
+        "on partitions of a window",
+        "SELECT n FROM (SELECT s, row_number() OVER (PARTITION BY s ORDER BY id) AS n "
+        "FROM t) AS u WHERE s LIKE 'k0777%'",
+        lambda t: t.select("s", n=c("id").rank().over("s")).filter(BEGINS).select("n"),
+    ),
+    Shape(
+        "on each use of a WITH",
+        "WITH r AS (SELECT s, payload FROM t) SELECT payload FROM r WHERE s LIKE 'k0777%' "
+        "UNION ALL SELECT payload FROM r WHERE s LIKE 'k01%'",
+        lambda t: pl.concat([t.filter(BEGINS), t.filter(c("s").str.starts_with("k01"))]).select(
+            "payload"
+        ),
+    ),
+    Shape(
+        "on the other side of a join",
+        "SELECT o.payload FROM t JOIN t AS o ON t.s = o.s WHERE t.s LIKE 'k0777%'",
+        lambda t: t.join(t, on="s").filter(BEGINS).select("payload_right"),
+    ),
 )
 
 
@@ -96,6 +181,7 @@ def write(path: Path) -> None:
             "ts": pa.array(micros, pa.timestamp("us")),
             "tz": pa.array(micros, pa.timestamp("us", "UTC")),
             "gap": pa.array(number, mask=(number % 1000 != 0)),
+            "small": pa.array(number // 200, pa.int8()),
             "s": [f"k{n:05}" for n in number.tolist()],
             "st": pa.array([{"a": n} for n in number.tolist()]),
             "l": pa.array([[n] for n in number.tolist()]),
@@ -111,34 +197,32 @@ def write(path: Path) -> None:
     )
 
 
-def _duckdb(data: ia.Dataset, predicate: Predicate) -> int:
+def _duckdb(data: ia.Dataset, asked: Predicate | Shape) -> int:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", data)
-        return len(connection.sql(f"SELECT payload FROM t WHERE {predicate.sql}").to_arrow_table())
+        return len(connection.sql(asked.query()).to_arrow_table())
 
 
-def _sql(data: ia.Dataset, predicate: Predicate) -> int:
-    return len(ia.sql(f"SELECT payload FROM t WHERE {predicate.sql}", t=data))
+def _sql(data: ia.Dataset, asked: Predicate | Shape) -> int:
+    return len(ia.sql(asked.query(), t=data))
 
 
-def _scan(data: ia.Dataset, predicate: Predicate) -> int:
-    return ia.polars.scan(data).filter(predicate.polars).select("payload").collect().height
+def _scan(data: ia.Dataset, asked: Predicate | Shape) -> int:
+    return asked.lazy(ia.polars.scan(data)).collect().height
 
 
-def _polars(data: ia.Dataset, predicate: Predicate) -> int:
-    lazy = pl.scan_pyarrow_dataset(data).filter(predicate.polars)
-    return lazy.select("payload").collect().height
+def _polars(data: ia.Dataset, asked: Predicate | Shape) -> int:
+    return asked.lazy(pl.scan_pyarrow_dataset(data)).collect().height
 
 
-def _datafusion(data: ia.Dataset, predicate: Predicate) -> int:
+def _datafusion(data: ia.Dataset, asked: Predicate | Shape) -> int:
     context = datafusion.SessionContext()
     context.register_dataset("t", data)
-    query = f"SELECT payload FROM t WHERE {predicate.datafusion or predicate.sql}"
-    return len(context.sql(query).to_arrow_table())
+    return len(context.sql(asked.query(datafusion=True)).to_arrow_table())
 
 
-RUNNERS: dict[str, Callable[[ia.Dataset, Predicate], int]] = dict(
+RUNNERS: dict[str, Callable[[ia.Dataset, Predicate | Shape], int]] = dict(
     zip(ENGINES, (_sql, _scan, _duckdb, _polars, _datafusion), strict=True)
 )
 
@@ -171,11 +255,11 @@ def _watched() -> Iterator[list[tuple[Any, Any]]]:
         ia.Dataset._scan = real
 
 
-def read(path: Path, engine: str, predicate: Predicate) -> Reading:
-    """Run ``predicate`` by ``engine`` and say what it read."""
+def read(path: Path, engine: str, asked: Predicate | Shape) -> Reading:
+    """Run what is ``asked`` by ``engine`` and say what it read."""
     data = ia.dataset(path, filesystem=pafs.LocalFileSystem())
     with _watched() as scans:
-        answer = RUNNERS[engine](data, predicate)
+        answer = RUNNERS[engine](data, asked)
     given = total = 0
     # One method of a data set may be carried out by another: what is asked twice is read once.
     distinct = {(tuple(columns or ()), str(wanted)): (columns, wanted) for columns, wanted in scans}
@@ -186,14 +270,19 @@ def read(path: Path, engine: str, predicate: Predicate) -> Reading:
 
 
 def table(path: Path) -> str:
-    """The table in Markdown."""
+    """The tables in Markdown: of predicates, then of shapes."""
+    return "\n\n".join([_table(path, "predicate", PREDICATES), _table(path, "condition", SHAPES)])
+
+
+def _table(path: Path, title: str, rows: Sequence[Predicate | Shape]) -> str:
     lines = [
-        "| predicate | " + " | ".join(ENGINES) + " |",
+        f"| {title} | " + " | ".join(ENGINES) + " |",
         "|---|" + "---|" * len(ENGINES),
     ]
-    for predicate in PREDICATES:
-        cells = [_cell(read(path, engine, predicate)) for engine in ENGINES]
-        lines.append(f"| `{predicate.sql}` | " + " | ".join(cells) + " |")
+    for asked in rows:
+        cells = [_cell(read(path, engine, asked)) for engine in ENGINES]
+        label = asked.label if isinstance(asked, Shape) else f"`{asked.label}`"
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -18,6 +18,12 @@ from intarsia.errors import (
 )
 from intarsia.index.lookup import Lookup
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.predicate.functions import (
+    list_contains,
+    list_contains_all,
+    list_contains_any,
+    map_contains,
+)
 from intarsia.ranges import RowRanges
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
@@ -48,7 +54,11 @@ __all__ = [
     "__version__",
     "add_indexes",
     "dataset",
+    "list_contains",
+    "list_contains_all",
+    "list_contains_any",
     "list_indexes",
+    "map_contains",
     "polars",
     "sql",
     "verify",

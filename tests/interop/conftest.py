@@ -206,6 +206,37 @@ def awkward() -> pa.Table:
             "l": pa.array(
                 [[1, 2], [], None, [None], [2], [3, None], [2, 2], [1]], pa.list_(pa.int64())
             ),
+            "lu": pa.array([[2**63], [2], None, [None], [], [5], [0], [2]], pa.list_(pa.uint64())),
+            "lf": pa.array(
+                [[0.1], [float("nan")], None, [None], [], [-0.0], [0.0], [2.5, 0.1]],
+                pa.list_(pa.float32()),
+            ),
+            "ld": pa.array(
+                [[0.1], [float("nan")], None, [None], [], [-0.0], [0.0], [7.0]],
+                pa.list_(pa.float64()),
+            ),
+            "ldec": pa.array(
+                [[Decimal("1.10")], [Decimal("1.11")], None, [None], [], [], [], []],
+                pa.list_(pa.decimal128(9, 2)),
+            ),
+            "lt": pa.array(
+                [["a", "é"], ["A"], None, [None], [], ["é"], ["b"], ["a", None]],
+                pa.list_(pa.string()),
+            ),
+            "ldate": pa.array(
+                [[moment.date()] for moment in moments] + [None], pa.list_(pa.date32())
+            ),
+            "lts": pa.array(
+                [[moment] for moment in moments] + [None], pa.list_(pa.timestamp("us"))
+            ),
+            "m": pa.array(
+                [[("a", 1)], [], None, [("b", None)], [("a", 2), ("b", 3)], [], [], [("é", 1)]],
+                pa.map_(pa.string(), pa.int64()),
+            ),
+            "stl": pa.array(
+                [{"l": [n]} if n % 3 else None for n in range(8)],
+                pa.struct([("l", pa.list_(pa.int64()))]),
+            ),
             "Odd Name": range(8),
             "t": range(8),
             "nothing": pa.nulls(8, pa.int64()),

@@ -8,6 +8,8 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,8 @@ from polars.testing import assert_frame_equal
 
 import intarsia as ia
 from intarsia.engines.polars_predicate import arrow_predicate
+from intarsia.engines.polars_regex import is_alike
+from intarsia.engines.polars_text import uppered_equals
 
 c = pl.col
 NAN = float("nan")
@@ -62,24 +66,62 @@ PUSHED = {
     "moment_in_paris": c("paris") >= MOMENT.replace(tzinfo=ZoneInfo("Europe/Paris")),
     "nanoseconds": c("ts_ns") == MOMENT,
     "struct": c("st").struct.field("a") == 2,
+    "list": c("l").list.contains(2),
+    "not_list": ~c("l").list.contains(2),
+    "in_list": pl.lit(2).is_in(c("l")),
+    "list_of_floats": c("ld").list.contains(0.0),
+    "list_of_narrow_floats": c("lf").list.contains(pl.lit(0.1, pl.Float32)),
+    "list_of_texts": c("lt").list.contains("é"),
+    "list_of_dates": c("ldate").list.contains(DAY),
+    "list_of_decimals": c("ldec").list.contains(Decimal("1.10")),
+    "list_in_struct": c("stl").struct.field("l").list.contains(2),
+    "list_or": c("l").list.contains(2) | (c("i") == 3),
+    "lower": c("s").str.to_lowercase() == "axb",
+    "lower_i": c("s").str.to_lowercase() == "i",
+    "not_lower": c("s").str.to_lowercase() != "axb",
+    "lower_prefix": c("s").str.to_lowercase().str.starts_with("a"),
+    "lower_contains": c("s").str.to_lowercase().str.contains("i"),
+    "upper": c("s").str.to_uppercase() == "AXB",
+    "regex": c("s").str.contains("a.b"),
+    "regex_class": c("s").str.contains("^[^0-9]+$"),
+    "regex_either": c("s").str.contains("^(a|1)(x|0)?"),
+    "wider": c("i8").cast(pl.Int64) > 99,
+    "much_wider": c("i8").cast(pl.Int64) < 300,
+    "wider_mirrored": c("i8").cast(pl.Int32, strict=False) == 2,
+    "wider_in": c("i8").cast(pl.Int16).is_in([1, 100]),
+    "as_float": c("i8").cast(pl.Float64) > 1.5,
+    "wider_float": c("f").cast(pl.Float64) > 1.5,
+    "wider_float_in": c("f").cast(pl.Float64).is_in([0.0, 1.5]),
+    "wider_text": c("s").cast(pl.String) == "axb",
     "and": (c("i") > 1) & (c("s") == "axb"),
     "or": (c("i") > 1) | c("s").is_null(),
-    "half": (c("i") > 1) & c("l").list.contains(2),
+    "half": (c("i") > 1) & (c("i8") + 1 > 2),
 }
 KEPT = {
     "nan": c("d") == NAN,
     "in_with_nan": c("d").is_in([NAN]),
     "cast": c("i") > 1.5,
     "cast_date": c("ts").dt.date() == DAY,
-    "regex": c("s").str.contains("a.b"),
-    "lower": c("s").str.to_lowercase() == "axb",
-    "list": c("l").list.contains(2),
+    "regex_of_words": c("s").str.contains(r"\w"),
+    "regex_ignoring_case": c("s").str.contains("(?i)axb"),
+    "lower_regex": c("s").str.to_lowercase().str.contains("a."),
+    "lower_above": c("s").str.to_lowercase() > "a",
+    "lower_beyond_ascii": c("s").str.to_lowercase() == "éſi̇ß",
+    "upper_of_several": c("s").str.to_uppercase() == "SS",
+    "upper_prefix": c("s").str.to_uppercase().str.starts_with("A"),
+    "not_lower_i": ~c("s").str.to_lowercase().str.ends_with("i"),
+    "list_nan": c("ld").list.contains(NAN),
+    "list_null": c("l").list.contains(None),
+    "list_column": c("l").list.contains(c("i")),
+    "narrower": c("i").cast(pl.Int8, strict=False) == 1,
+    "rounded": c("i").cast(pl.Float64) == 2.0,
+    "as_text": c("i").cast(pl.String) == "2",
     "columns": c("i") == c("i8"),
     "sum": c("i8") + 1 > 2,
     "category_order": c("di") > "x",
     "xor": (c("i") > 1) ^ c("b"),
-    "half_or": (c("i") > 1) | c("l").list.contains(2),
-    "not_half": ~((c("i") > 1) & c("l").list.contains(2)),
+    "half_or": (c("i") > 1) | (c("i8") + 1 > 2),
+    "not_half": ~((c("i") > 1) & (c("i8") + 1 > 2)),
     "not_in": ~c("i").is_in([1, 2]),
 }
 
@@ -164,6 +206,103 @@ def test_without_polars_the_extra_is_named(data, monkeypatch):
 
 def test_a_path_is_opened(data, frame):
     assert_frame_equal(ia.polars.scan(data.files[0]).collect(), frame)
+
+
+def characters():
+    return [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+
+
+def test_only_one_character_is_ascii_in_lower_case_to_one_of_polars_and_pyarrow():
+    texts = pl.Series(characters())
+    ours = pc.utf8_lower(pa.array(characters())).to_pylist()
+    theirs = texts.str.to_lowercase().to_list()
+    differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    assert [pair for pair in differing if any(c.isascii() for c in "".join(pair))] == [("i", "i̇")]
+
+
+def test_upper_case_of_several_ascii_characters_is_excepted():
+    ours = pc.utf8_upper(pa.array(characters())).to_pylist()
+    theirs = pl.Series(characters()).str.to_uppercase().to_list()
+    differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    assert not any(a.isascii() for a, _ in differing)
+    field = pc.field("s")
+    assert all(uppered_equals(field, b) is None for _, b in differing if b.isascii())
+
+
+@pytest.mark.parametrize("text", ["i", "ii", "k", "s", "a", "xi"])
+def test_texts_in_one_case_are_found_among_all_characters(text):
+    table = pa.table({"s": characters() + [f"x{one}" for one in characters()]})
+    frame = pl.DataFrame({"s": pl.Series(table["s"].to_pylist())})
+    for expr in (c("s").str.to_lowercase() == text, c("s").str.to_uppercase() == text.upper()):
+        for predicate in (expr, ~expr):
+            found = table.filter(arrow_predicate(predicate, table.schema))["s"].to_pylist()
+            assert found == frame.filter(predicate)["s"].to_list()
+
+
+CHARACTERS = ["a", "b", "é", "Z", "7", "_", " ", "-", "#", "&", "~", "."]
+CLASSES = ["[ab]", "[^a]", "[a-c7]", "[^0-9_]"]
+ESCAPES = [r"\.", r"\*", r"\\", r"\[", r"\|", r"\-"]
+ATOMS = st.sampled_from([*CHARACTERS, *CLASSES, *ESCAPES, "^", "$"])
+REPEATED = st.tuples(ATOMS, st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{0,2}"])).map(
+    lambda parts: parts[0] if parts[0] in "^$" else "".join(parts)
+)
+PATTERNS = st.recursive(
+    st.lists(REPEATED, min_size=1, max_size=4).map("".join),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("|".join),
+        st.tuples(inner, st.sampled_from(["", "*", "?", "+"])).map(lambda p: f"({p[0]}){p[1]}"),
+        st.tuples(inner, inner).map(lambda p: f"(?:{p[0]}){p[1]}"),
+    ),
+    max_leaves=4,
+)
+TEXTS = st.lists(st.text("abcéZ7_ -#&~.*\\[|^$\n\r\U0001f600", max_size=6), min_size=1, max_size=30)
+
+
+@settings(max_examples=500, deadline=None)
+@given(PATTERNS, TEXTS)
+def test_regular_expressions_are_found_in_the_same_texts(pattern, texts):
+    assert is_alike(pattern)
+    expected = pl.Series(texts).str.contains(pattern).to_list()
+    assert pc.match_substring_regex(pa.array(texts), pattern).to_pylist() == expected
+
+
+OTHERS = """
+a**
+a+?
+a{,2}
+a{2,1}
+a{1001}
+(a
+a)
+()
+a|
+|a
+(?i)a
+(?P<x>a)
+\\d
+\\w
+\\bx
+\\pL
+\\x41
+\\<
+[z-a]
+[]
+[a&&b]
+[[:alpha:]]
+[é]
+[\\d]
+[a-]
+(a){2}
+^*
+{2}
+*a
+a{2}{3}
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("pattern", ["", *OTHERS, "a" * 201, "(" * 3000, "a\n"])
+def test_other_regular_expressions_are_not_known_to(pattern):
+    assert not is_alike(pattern)
 
 
 LEAVES = st.sampled_from([*PUSHED.values(), *KEPT.values()])

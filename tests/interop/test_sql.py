@@ -109,6 +109,48 @@ regexp_matches(s, 'a.b')
 regexp_matches(s, 'A.B')
 NOT regexp_matches(s, 'a.b')
 regexp_matches(s, 'AX', 'i')
+regexp_matches(s, 'A.B', 's')
+regexp_matches(s, 'a.b', 'is')
+regexp_matches(s, 'a.b', 'si')
+regexp_matches(s, 's', 'i')
+regexp_matches(s, '^[^a]', 'i')
+regexp_matches(s, 'a|b', 'i')
+regexp_matches(s, 'É', 'i')
+regexp_matches(s, 'a.b', 'g')
+regexp_matches(s, 'a.b', 'l')
+regexp_matches(s, 'a)(b', 'i')
+regexp_matches(s, 'A$', 'm')
+regexp_matches(s, 'A$')
+regexp_matches(s, '\\pL')
+regexp_matches(s, '^\\w+$')
+regexp_matches(s, '')
+regexp_matches(s, NULL)
+regexp_matches(s, s)
+s SIMILAR TO 'a.b'
+s SIMILAR TO 'A.B'
+s SIMILAR TO 'a|axb'
+s SIMILAR TO 'a%'
+s NOT SIMILAR TO 'a.b'
+s SIMILAR TO 'a)(b'
+s SIMILAR TO ''
+regexp_full_match(s, 'a.b')
+regexp_full_match(s, 'A.B', 's')
+regexp_full_match(s, 'AXB', 'i')
+regexp_full_match(s, 'a')
+regexp_full_match(ls, 'x|y')
+regexp_full_match(lower(s), 'a.b')
+i8::BIGINT = 100
+i8::INT > 2
+i8::BIGINT > 300
+i8::DOUBLE > 1.5
+i8::BIGINT = i
+i::DOUBLE > 1.5
+u::BIGINT = 2
+CAST(f AS DOUBLE) > 1.5
+CAST(f AS DOUBLE) = 0.1
+TRY_CAST(i8 AS BIGINT) = 2
+i8::BIGINT IN (1, 2, NULL)
+s::VARCHAR LIKE 'a%'
 starts_with(s, 'a')
 NOT starts_with(s, 'a')
 s ^@ 'a'
@@ -190,8 +232,89 @@ t = 3
 t.t = 3
 list_contains(l, 2)
 array_contains(l, 2)
+list_has(l, 2)
+array_has(l, 2)
+contains(l, 2)
+2 IN l
+2 IN (l)
 2 = ANY(l)
+2 = SOME(l)
+2 = ANY(SELECT i)
+2 = ALL(l)
+2 <> ANY(l)
+i = ANY(l)
+list_contains(l, i)
+list_contains(l, NULL)
+list_contains(l, 2.0)
+list_contains(l, '2')
+list_contains(l, 'x')
+list_contains(l, 99999999999999999999)
+list_contains(i, 2)
+list_contains(lu, 9223372036854775808)
+list_contains(lu, -1)
+list_contains(lf, 0.1)
+list_contains(lf, 0)
+list_contains(lf, 'nan')
+list_contains(lf, 'nan'::FLOAT)
+list_contains(lf, 0.1::DOUBLE)
+list_has_any(lf, [0.1, 7])
+0.1 = ANY(lf)
+list_contains(ld, 0.1)
+list_contains(ld, 'nan'::DOUBLE)
+list_contains(ld, 0)
+list_has_any(ld, [-0.0, 0.1])
+list_contains(ldec, 1.1)
+list_contains(ldec, 1.105)
+list_contains(ldec, '1.105')
+list_has_any(ldec, [1.1, 1.115])
+list_has_all(ldec, [1.10])
+list_contains(lt, 'a')
+'a' = ANY(lt)
+list_has_any(lt, ['a', NULL, 'b'])
+list_has_all(lt, ['é', 'a'])
+list_has_any(lt, ['A', 1])
+list_contains(lt, 1)
+lt && ['b']
+list_contains(ldate, '2020-01-02')
+list_contains(ldate, DATE '2020-01-02')
+list_contains(ldate, TIMESTAMP '2020-01-02')
+list_has_any(ldate, [DATE '2020-01-02', DATE '2020-01-03'])
+list_has_any(ldate, ['2020-01-02'])
+list_contains(lts, '2020-01-02 12:00:00.000002')
+list_contains(lts, DATE '2020-01-02')
+list_contains(lts, '2020-01-02 12:00:00.0000021')
+list_contains(stl.l, 2)
+2 = ANY(stl.l)
 list_has_any(l, [1, 3])
+list_has_any(l, [NULL])
+list_has_any(l, [])
+list_has_any(l, NULL)
+list_has_any(l, [[1]])
+array_has_any(l, [1, 3])
+l && [3, NULL]
+[1] && l
+list_has_all(l, [1, 2, 1])
+array_has_all(l, [2])
+list_has_all(l, [])
+list_has_all(l, [NULL, 2])
+l @> [2]
+[1, 2] @> l
+[2] <@ l
+list_has_any(l, [1, 2, 3, 4, 5, 6, 7])
+map_contains(m, 'a')
+map_contains(m, NULL)
+map_contains(m, 1)
+map_contains(l, 1)
+contains(m, 'é')
+'a' IN m
+'a' IN s
+list_contains(m, 'a')
+list_contains(l, 2) IS TRUE
+list_contains(l, 2) IS NOT TRUE
+list_contains(l, 2) IS NOT FALSE
+list_contains(l, 2) IS NULL
+(2 = ANY(l)) IS NOT TRUE
+(2 = ANY(l)) OR i = 3
 l = [1, 2]
 l[1] = 1
 len(list_filter(l, i -> i > 1)) > 0
@@ -257,6 +380,78 @@ SELECT * FROM (SELECT row, i FROM t) AS d(i, row) WHERE i = 2
 SELECT * FROM (SELECT row, unnest(l) AS e FROM t) WHERE row > 2 AND e = 2
 SELECT * FROM (SELECT row, i FROM t UNION ALL SELECT row, i8 FROM t) WHERE i = 2
 SELECT row FROM t WHERE i = 2 UNION SELECT row FROM t WHERE s LIKE 'a%'
+SELECT * FROM (SELECT row, i FROM t UNION ALL SELECT row, i FROM t WHERE b) WHERE i = 2
+SELECT * FROM (SELECT row, i FROM t UNION SELECT i8, i FROM t) WHERE row > 2 AND i = 2
+SELECT * FROM (SELECT row AS i, i AS row FROM t UNION ALL SELECT i, row FROM t) WHERE i = 2
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, di FROM t) WHERE s LIKE 'a%'
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, i FROM t) WHERE s > '1'
+SELECT * FROM (SELECT d FROM t UNION SELECT d FROM t) WHERE d >= 0
+SELECT * FROM (SELECT i FROM t INTERSECT SELECT i FROM t WHERE b) WHERE i > 0
+SELECT * FROM (SELECT i FROM t INTERSECT ALL SELECT row FROM t) WHERE i > 0
+SELECT * FROM (SELECT i FROM t EXCEPT SELECT row FROM t) WHERE i > 0
+SELECT * FROM (SELECT i FROM t EXCEPT ALL SELECT i FROM t WHERE b) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL BY NAME SELECT s, i FROM t) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL SELECT i, s FROM t ORDER BY i LIMIT 3) WHERE i > 0
+SELECT * FROM (SELECT i, s FROM t UNION ALL (SELECT i, s FROM t ORDER BY i LIMIT 3)) WHERE i > 0
+SELECT * FROM (SELECT i FROM t UNION ALL SELECT i FROM t UNION SELECT i FROM t WHERE b) WHERE i > 1
+SELECT * FROM (SELECT * FROM t UNION ALL SELECT * FROM t) WHERE i = 2 AND s LIKE 'a%'
+SELECT * FROM (SELECT i, i AS i FROM t UNION ALL SELECT i, row FROM t) WHERE i = 2
+SELECT * FROM (FROM t UNION ALL FROM t) WHERE i = 2
+SELECT * FROM (SELECT i, 1 AS k FROM t UNION ALL SELECT i, 2 FROM t) WHERE k = 2 AND i > 1
+SELECT * FROM (SELECT i, CAST(s AS INT) AS k FROM t UNION ALL SELECT i, 2 FROM t) WHERE i = 2
+SELECT * FROM (SELECT DISTINCT s::INT AS k, i FROM t) WHERE i = 2
+SELECT * FROM (SELECT DISTINCT i, s FROM t) WHERE i > 1 AND s LIKE 'a%'
+SELECT * FROM (SELECT DISTINCT d FROM t) WHERE d = 0
+SELECT * FROM (SELECT DISTINCT i, row FROM t ORDER BY row LIMIT 3) WHERE i > 1
+SELECT * FROM (SELECT DISTINCT lower(s) AS m FROM t) WHERE m = 'axb'
+SELECT * FROM (SELECT b, i8, count(*) AS n FROM t GROUP BY b, i8) WHERE b AND i8 > 0 AND n = 1
+SELECT * FROM (SELECT b, sum(i8) AS n FROM t GROUP BY 1) AS g WHERE g.b
+SELECT * FROM (SELECT b AS c, max(i) AS b FROM t GROUP BY ALL) WHERE c AND b > 1
+SELECT * FROM (SELECT lower(s) AS m, count(*) AS n FROM t GROUP BY m) WHERE m = 'axb'
+SELECT * FROM (SELECT lower(s) AS m, count(*) AS n FROM t GROUP BY lower(s)) WHERE m = 'axb'
+SELECT * FROM (SELECT i8 AS i, count(*) AS n FROM t GROUP BY i8) WHERE i = 2
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY ROLLUP (b, i8)) WHERE b IS NULL
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY ROLLUP (b, i8)) WHERE b
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY CUBE (b, i8)) WHERE i8 = 2
+SELECT * FROM (SELECT b, i8, count(*) FROM t GROUP BY b, GROUPING SETS ((i8), ())) WHERE b
+SELECT * FROM (SELECT b, count(*) AS n FROM t GROUP BY b HAVING count(*) > 1) WHERE b
+SELECT * FROM (SELECT count(*) AS n, 1 AS k FROM t) WHERE k = 2
+SELECT * FROM (SELECT count(*) AS n FROM t HAVING count(*) > 1) WHERE n = 2
+SELECT b, count(*) FROM t GROUP BY b HAVING b
+SELECT b, i8, count(*) FROM t GROUP BY ALL HAVING b AND i8 > 0
+SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i8 = 2
+SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i = 2
+SELECT i8 AS i, i AS i8, count(*) FROM t GROUP BY t.i, t.i8 HAVING i = 2
+SELECT b, count(*) FROM t GROUP BY ROLLUP (b) HAVING b IS NULL
+SELECT b, sum(i) FROM t GROUP BY b HAVING b OR sum(i) > 3
+SELECT * FROM (SELECT b, row, sum(i) OVER (PARTITION BY b) AS n FROM t) WHERE b
+SELECT * FROM (SELECT b, row, sum(i8) OVER (PARTITION BY b ORDER BY row) AS n FROM t) WHERE b AND row > 2
+SELECT * FROM (SELECT b, i8, count(*) OVER (PARTITION BY b) AS n, count(*) OVER (PARTITION BY i8) AS o FROM t) WHERE b
+SELECT * FROM (SELECT b, i8, count(*) OVER w AS n FROM t WINDOW w AS (PARTITION BY b)) WHERE b
+SELECT * FROM (SELECT b, row FROM t QUALIFY row_number() OVER (PARTITION BY b ORDER BY row) = 1) WHERE b
+SELECT * FROM (SELECT b, row FROM t QUALIFY row_number() OVER (ORDER BY row) = 1) WHERE b
+WITH r AS (SELECT row, i, s FROM t) SELECT * FROM r a JOIN r b ON a.i = b.row WHERE a.i > 1 AND b.s LIKE 'a%'
+WITH r AS (SELECT row, i FROM t) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r WHERE i = 3
+WITH r AS (SELECT row, i FROM t) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r
+WITH r AS (SELECT row, i FROM t), q AS (SELECT * FROM r WHERE i > 0) SELECT * FROM q WHERE i = 2 UNION ALL SELECT * FROM q WHERE row = 3 UNION ALL SELECT * FROM r WHERE i < 0
+WITH r AS (SELECT b, count(*) AS n FROM t GROUP BY b) SELECT * FROM r WHERE b UNION ALL SELECT * FROM r WHERE NOT b
+WITH r AS (SELECT row, i FROM t LIMIT 4) SELECT * FROM r WHERE i = 2 UNION ALL SELECT * FROM r WHERE i = 3
+WITH r AS (SELECT row, i FROM t) SELECT (SELECT max(row) FROM r WHERE i > 1), (SELECT min(row) FROM r WHERE i < 3)
+SELECT x.row, y.row FROM t x JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row, y.row FROM t x JOIN t y ON x.i = y.i AND y.i > 1
+SELECT x.row, y.row FROM t x, t y WHERE x.s = y.s AND x.s LIKE 'a%'
+SELECT x.row, y.row FROM t x, t y WHERE x.i = y.i8 AND x.i = 2
+SELECT x.row, y.row FROM t x, t y WHERE x.d = y.d AND x.d = 0
+SELECT x.row, y.row FROM t x JOIN t y USING (i) WHERE i = 2
+SELECT x.row, y.row FROM t x LEFT JOIN t y USING (i) WHERE i = 2
+SELECT x.row, y.row, z.row FROM t x JOIN t y USING (i) JOIN t z USING (i) WHERE i = 2
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i JOIN t z ON y.i = z.row WHERE z.row > 1
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i LEFT JOIN t z ON y.i = z.row WHERE x.i > 1 AND z.row IS NULL
+SELECT x.row, y.row, z.row FROM t x JOIN t y ON x.i = y.i RIGHT JOIN t z ON y.i = z.row AND x.i > 1
+SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = y.i AND y.i IS NULL
+SELECT x.row FROM t x SEMI JOIN t y ON x.i = y.i WHERE x.i = 2
+SELECT x.row FROM t x JOIN (SELECT DISTINCT i FROM t UNION SELECT row FROM t) y ON x.i = y.i WHERE x.i = 2
 SELECT row FROM t WHERE i > 1 EXCEPT SELECT row FROM t WHERE b
 SELECT row FROM t WHERE i > 1 INTERSECT SELECT row FROM t WHERE s = 'axb'
 SELECT b, count(*) FROM t WHERE i > 0 GROUP BY b HAVING count(*) > 1
@@ -356,6 +551,27 @@ PUSHED = {
     "dec = 1.1": "1.1",
     "tz > '2020-01-02 12:00:00'": "tz >",
     "di LIKE 'x%'": "match_like",
+    "regexp_matches(s, 'A', 'i')": "match_substring_regex",
+    "s SIMILAR TO 'a.b'": "match_substring_regex",
+    "NOT regexp_full_match(s, 'a.b')": "match_substring_regex",
+    "i8::BIGINT > 300": "cast(i8",
+    "i8::DOUBLE > 1.5": "cast(i8",
+    "CAST(f AS DOUBLE) > 1.5": "is_nan(cast(f",
+    "list_contains(l, 2)": "ia.list_contains(l, 2)",
+    "array_has(l, 2)": "ia.list_contains(l, 2)",
+    "2 IN l": "ia.list_contains(l, 2)",
+    "2 = ANY(l)": "ia.list_contains(l, 2)",
+    "2 = ANY(l) AND i = 1": "ia.list_contains(l, 2)",
+    "NOT list_contains(l, 2)": "invert(ia.list_contains(l, 2))",
+    "list_contains(l, 2) OR i = 1": "ia.list_contains(l, 2) or",
+    "list_contains(stl.l, 2)": "ia.list_contains",
+    "list_contains(lf, 0.1)": "ia.list_contains(lf, 0.1)",
+    "list_has_any(lt, ['a', 'b'])": "ia.list_contains_any(lt",
+    "[3, NULL] && l": "ia.list_contains_any(l",
+    "l @> [2]": "ia.list_contains_all(l",
+    "list_has_all(ldec, [1.10, 2])": "ia.list_contains_all(ldec",
+    "map_contains(m, 'a')": 'ia.map_contains(m, "a")',
+    "'a' IN m": 'ia.map_contains(m, "a")',
 }
 KEPT = """
 i + 1 > 3
@@ -369,9 +585,29 @@ lower(s) > 'a'
 upper(s) = 'É'
 s ILIKE 'é'
 NOT (s ~ 'a')
-regexp_matches(s, 'A', 'i')
-list_contains(l, 2)
-2 = ANY(l)
+regexp_matches(s, 'A', 'g')
+regexp_matches(s, 'É', 'i')
+regexp_matches(s, '\\pL')
+regexp_full_match(s, 'a', 'i')
+s SIMILAR TO 'a)(b'
+i::DOUBLE = 2
+u::BIGINT = 2
+i8::VARCHAR = '2'
+TRY_CAST(i8 AS BIGINT) = 2
+NOT (2 = ANY(l))
+(2 = ANY(l)) IS NOT TRUE
+2 = ANY(SELECT i)
+2 = ALL(l)
+i = ANY(l)
+list_contains(l, i)
+list_contains(l, 2.0)
+list_contains(ld, 'nan')
+list_contains(lt, 2)
+list_contains(i, 2)
+list_contains(m, 'a')
+list_has_any(l, NULL)
+list_has_any(l, [i])
+'a' IN s
 coalesce(i, 0) = 0
 ts::DATE = '2020-01-02'
 bin = '\\xFF'
@@ -408,6 +644,62 @@ def test_through_subqueries_and_common_table_expressions(data):
     (found,) = filters_of(query, data)
     for part in ("and b", "utf8_lower(s)", "FieldRef.Name(a)", "row > 2"):
         assert part in found
+
+
+THROUGH = {
+    "SELECT * FROM (SELECT i FROM t UNION ALL SELECT row FROM t) WHERE i = 2": [
+        "(i == 2)",
+        "(row == 2)",
+    ],
+    "SELECT * FROM (SELECT i FROM t UNION SELECT i8 FROM t) WHERE i = 2": [None, None],
+    "SELECT * FROM (SELECT i, i::TINYINT AS k FROM t UNION SELECT i, row FROM t) WHERE i = 2": [
+        None,
+        "(i == 2)",
+    ],
+    "SELECT * FROM (FROM t INTERSECT (FROM t EXCEPT ALL FROM t)) WHERE i = 2": ["(i == 2)"] * 3,
+    "SELECT * FROM (SELECT i FROM t UNION ALL BY NAME SELECT i FROM t) WHERE i = 2": [None] * 2,
+    "SELECT * FROM (SELECT DISTINCT i, s FROM t) WHERE i = 2": ["(i == 2)"],
+    "SELECT * FROM (SELECT DISTINCT i, s::INT FROM t) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT DISTINCT ON (s) i, s FROM t) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT DISTINCT i FROM t LIMIT 3) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT i, count(*) AS n FROM t GROUP BY i) WHERE i = 2 AND n = 1": ["(i == 2)"],
+    "SELECT * FROM (SELECT i, max(i8 + 1) FROM t GROUP BY i) WHERE i = 2": [None],
+    "SELECT * FROM (SELECT lower(s) AS m, count(*) FROM t GROUP BY ALL) WHERE m = 'x'": [None],
+    "SELECT * FROM (SELECT lower(s) AS m, count(*) FROM t GROUP BY 1) WHERE m = 'x'": [
+        '(utf8_lower(s) == "x")'
+    ],
+    "SELECT * FROM (SELECT i, count(*) FROM t GROUP BY ROLLUP (i)) WHERE i = 2": [None],
+    "SELECT i, count(*) FROM t GROUP BY i HAVING i = 2 AND count(*) > 1": ["(i == 2)"],
+    "SELECT i8 AS i, count(*) FROM t GROUP BY i8 HAVING i = 2": [None],
+    "SELECT * FROM (SELECT i, row_number() OVER (PARTITION BY i) FROM t) WHERE i = 2": ["(i == 2)"],
+    "SELECT * FROM (SELECT i, row_number() OVER (PARTITION BY s) FROM t) WHERE i = 2": [None],
+    "WITH r AS (SELECT row, i FROM t) FROM r WHERE i = 2 UNION ALL FROM r WHERE row = 3 AND i = 4": [
+        "((i == 2) or ((row == 3) and (i == 4)))"
+    ],
+    "WITH r AS (FROM t) FROM r WHERE i = 2 UNION ALL FROM r WHERE i = 3 AND i8 + 1 = 2": [
+        "((i == 2) or (i == 3))"
+    ],
+    "WITH r AS (FROM t) FROM r WHERE i = 2 UNION ALL FROM r": [None],
+    "WITH r AS (FROM t), q AS (FROM r WHERE i > 0) FROM q WHERE i = 2 UNION ALL FROM q WHERE i = 3": [
+        "((i > 0) and ((i == 2) or (i == 3)))"
+    ],
+    "SELECT x.row FROM t x JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)"] * 2,
+    "SELECT x.row FROM t x, t y, t z WHERE x.i = y.i AND y.i = z.row AND z.row = 2": [
+        "(i == 2)",
+        "(i == 2)",
+        "(row == 2)",
+    ],
+    "SELECT x.row FROM t x JOIN t y ON x.i = y.i8 WHERE x.i = 2": ["(i == 2)", None],
+    "SELECT x.row FROM t x JOIN t y ON x.d = y.d WHERE x.d = 2": ["(d == 2)", None],
+    "SELECT x.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)", None],
+    "SELECT x.row FROM t x JOIN t y USING (i) WHERE i = 2": ["(i == 2)"] * 2,
+    "FROM t WHERE i = 1 AND i8 + 1 = 2 OR i = 2": ["((i == 1) or (i == 2))"],
+}
+
+
+@pytest.mark.parametrize(("query", "expected"), THROUGH.items(), ids=THROUGH)
+def test_what_conditions_go_through(data, query, expected):
+    assert filters_of(query, data) == expected
 
 
 def test_the_query_is_otherwise_as_it_was_written(data):
@@ -501,6 +793,11 @@ SHAPES = st.sampled_from(
         "SELECT t.row FROM t {join} (SELECT row AS k FROM t WHERE {on}) AS o ON t.i8 = o.k WHERE {where}",
         "SELECT t.row FROM t {join} (SELECT row AS k, i8 AS k8 FROM t) AS o ON t.i8 = k AND ({on}) WHERE {where}",
         "SELECT b, count(*) FROM t WHERE {where} GROUP BY b",
+        "SELECT * FROM (SELECT DISTINCT i, s, d, b, l, i8, row FROM t WHERE {on}) AS t WHERE {where}",
+        "SELECT row FROM (FROM t WHERE {on} UNION ALL FROM t) AS t WHERE {where}",
+        "SELECT row FROM (FROM t EXCEPT ALL FROM t WHERE {on}) AS t WHERE {where}",
+        "WITH r AS (FROM t) SELECT row FROM r AS t WHERE {where} UNION ALL SELECT i FROM r AS t WHERE {on}",
+        "SELECT t.row, o.k FROM t {join} (SELECT i AS k FROM t) AS o ON t.i = o.k WHERE {where}",
     ]
 )
 

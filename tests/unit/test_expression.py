@@ -194,6 +194,11 @@ def test_conjuncts_of_ands_on_both_sides():
     assert [str(part) for part in conjuncts(joined)] == [str(part) for part in (a, b, c, d)]
 
 
+def test_conjuncts_without_a_constant():
+    a, b = pc.field("a"), pc.field("b")
+    assert [str(part) for part in conjuncts(a & ~b)] == ["a", "invert(b)"]
+
+
 @pytest.mark.parametrize("alone", [*CONDITIONS, CONDITIONS[0] | CONDITIONS[1], ds.field(0) == 1])
 def test_an_expression_that_is_no_and_is_its_own_conjunct(alone):
     assert [str(part) for part in conjuncts(alone)] == [str(alone)]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.sql import parse_where
 
 DAYS = [datetime.datetime(2020, 1, day, 12) for day in range(1, 6)]
@@ -30,6 +31,9 @@ TABLE = pa.table(
         "date": [day.date() for day in DAYS] + [None],
         "ts": pa.array([*DAYS, None], pa.timestamp("us")),
         "tz": pa.array([*DAYS, None], pa.timestamp("us", "UTC")),
+        "l": pa.array([[1, 2], [], None, [None, 2], [3], [2]], pa.list_(pa.int64())),
+        "lt": pa.array([["a"], ["é", None], None, [], ["b", "a"], ["c"]]),
+        "m": pa.array([[("a", 1)], [], None, [("b", 2)], [], []], pa.map_("string", "int64")),
         "st": pa.array([{"a": n, "B c": -n} for n in range(6)]),
         "Odd Name": range(6),
     }
@@ -177,6 +181,30 @@ CAST(ts AS DATE) = '2020-01-02'
 st.a = 3
 st."B c" = -3
 st.a IN (1, 2)
+list_contains(l, 2)
+LIST_HAS(l, 2)
+array_contains(l, 2)
+array_has(l, 2)
+NOT list_contains(l, 2)
+list_contains(l, 2) IS NOT TRUE
+list_contains(l, '2')
+list_contains(l, NULL)
+contains(l, 2)
+contains(m, 'a')
+2 IN l
+'a' IN m
+2 = ANY(l)
+2 = ANY(l) OR i = 7
+list_has_any(l, [1, 3, NULL])
+list_has_any(l, [])
+array_has_any(lt, ['a', 'é'])
+l && [3]
+list_has_all(l, [1, 2])
+l @> [2]
+[2] <@ l
+array_has_all(lt, ['b', 'a'])
+map_contains(m, 'a')
+NOT map_contains(m, 'b')
 1 = 1
 TRUE
 FALSE
@@ -188,7 +216,7 @@ i = 1 OR FALSE
 def test_a_condition_means_what_it_means_to_duckdb(connection, condition):
     asked = connection.execute(f"SELECT row FROM t WHERE {condition} ORDER BY row")
     expected = [row for (row,) in asked.fetchall()]
-    assert TABLE.filter(parse_where(condition, TABLE.schema))["row"].to_pylist() == expected
+    assert evaluate(parse_where(condition, TABLE.schema), TABLE)["row"].to_pylist() == expected
 
 
 def test_nan_compares_as_in_pyarrow():
@@ -247,6 +275,19 @@ i = $1
 i = ?
 *
 i > 99999999999999999999
+NOT (2 = ANY(l))
+(2 = ANY(l)) IS TRUE
+2 = ALL(l)
+i = ANY(l)
+list_contains(l, i)
+list_contains(l, 'x')
+list_contains(i, 2)
+list_contains(m, 'a')
+list_contains(lt, 2)
+list_has_any(l, 2)
+list_has_any(l, NULL)
+list_has_any(l, [i])
+map_contains(l, 2)
 """.strip().splitlines()
 
 

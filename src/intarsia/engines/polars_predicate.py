@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,18 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.engines.polars_text import (
+    is_lowered,
+    is_uppered,
+    lowered_equals,
+    lowered_searched,
+    searched,
+    uppered_equals,
+)
 from intarsia.errors import PredicateError
+from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.exact import checked_condition
+from intarsia.predicate.functions import is_list, list_contains
 
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     operator.eq,
@@ -34,6 +43,24 @@ _MIRRORED: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
     operator.lt: operator.gt,
     operator.le: operator.ge,
 }
+_CASTS: dict[Any, pa.DataType] = {
+    pl.Int8: pa.int8(),
+    pl.Int16: pa.int16(),
+    pl.Int32: pa.int32(),
+    pl.Int64: pa.int64(),
+    pl.UInt8: pa.uint8(),
+    pl.UInt16: pa.uint16(),
+    pl.UInt32: pa.uint32(),
+    pl.UInt64: pa.uint64(),
+    pl.Float32: pa.float32(),
+    pl.Float64: pa.float64(),
+    pl.String: pa.large_string(),
+}
+_CAST_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"strict": False},
+    {"strict": False, "wrap_numerical": True},  # what Polars makes of casts that cannot fail
+)
 _CLOSED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "both": (operator.ge, operator.le),
     "left": (operator.ge, operator.lt),
@@ -66,9 +93,12 @@ class _Converter:
                 return _all_known(self.weaker(left), self.weaker(right))
             if expr.meta.eq(left | right):
                 return _both(operator.or_, self.weaker(left), self.weaker(right))
-            for nulls_equal in (False, True):
+            for nulls_equal in (False, True) if right.meta.is_literal() else ():
                 if expr.meta.eq(left.is_in(right, nulls_equal=nulls_equal)):
                     return self._member(left, right)
+            found = self._lowered_search(expr, left, right)
+            if found is not None:
+                return found
         return self.exact(expr)
 
     def exact(self, expr: pl.Expr) -> pc.Expression | None:
@@ -120,22 +150,37 @@ class _Converter:
         if expr.meta.eq(left.eq_missing(right)):
             equal = self._compare(operator.eq, left, right)
             return None if equal is None else pc.coalesce(equal, pc.scalar(False))
-        return self._search(expr, left, right)
+        found = self._search(expr, left, right)
+        return self._holds(expr, left, right) if found is None else found
 
     def _search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
-        path, text = self._path(left), _text(right)
-        if path is None or text is None or not _is_text(self._type(path)):
+        path, text = self._text_path(left), _text(right)
+        if path is not None and text is not None:
+            return searched(expr, left, right, pc.field(*path), text)
+        if text is not None and "i" not in text:
+            return self._lowered_search(expr, left, right)
+        return None
+
+    def _lowered_search(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
+        """A search in a text in lower case; it may find more than ``expr`` does."""
+        inputs, text = _inputs(left), _text(right)
+        if len(inputs) != 1 or text is None or not is_lowered(left, inputs[0]):
             return None
-        field = pc.field(*path)
-        if expr.meta.eq(left.str.starts_with(right)):
-            return pc.starts_with(field, text)
-        if expr.meta.eq(left.str.ends_with(right)):
-            return pc.ends_with(field, text)
-        if expr.meta.eq(left.str.contains(right, literal=True)):
-            return pc.match_substring(field, text)
-        # The two speak different dialects of regular expressions.
-        if re.fullmatch(r"[\w ]*", text) and expr.meta.eq(left.str.contains(right)):
-            return pc.match_substring(field, text)
+        path = self._text_path(inputs[0])
+        return None if path is None else lowered_searched(expr, left, right, pc.field(*path), text)
+
+    def _holds(self, expr: pl.Expr, left: pl.Expr, right: pl.Expr) -> pc.Expression | None:
+        """Is a constant an element of a list?"""
+        for lists, value in ((left, right), (right, left)):
+            path, members = self._path(lists), _literal(value)
+            if path is None or members is None or len(members) != 1:
+                continue
+            asked = [lists.list.contains(value)]
+            asked += [value.is_in(lists, nulls_equal=nulls_equal) for nulls_equal in (False, True)]
+            if is_list(self._type(path)) and any(map(expr.meta.eq, asked)):
+                held = self._type(path).value_type
+                constant = None if pa.types.is_dictionary(held) else _as_kind(members[0], held)
+                return None if constant is None else list_contains(pc.field(*path), constant)
         return None
 
     def _between(
@@ -152,32 +197,64 @@ class _Converter:
     ) -> pc.Expression | None:
         if left.meta.is_literal():
             left, right, compare = right, left, _MIRRORED.get(compare, compare)
-        path = self._path(left)
-        members = None if path is None else _literal(right)
-        if path is None or members is None or len(members) != 1:
+        members = _literal(right)
+        if members is None or len(members) != 1:
             return None
-        kind = self._type(path)
+        if compare in (operator.eq, operator.ne):
+            equal = self._in_case(left, members[0])
+            if equal is not None:
+                return equal if compare is operator.eq else ~equal
+        value = self._value(left)
+        if value is None:
+            return None
+        field, kind = value
         if pa.types.is_dictionary(kind) and compare not in (operator.eq, operator.ne):
             return None  # categories may be ordered otherwise
         constant = _as_kind(members[0], kind)
         if constant is None:
             return None
-        field = pc.field(*path)
         found: pc.Expression = compare(field, pc.scalar(constant))
         if pa.types.is_floating(kind) and compare in (operator.gt, operator.ge):
             return found | pc.is_nan(field)  # to Polars, NaN is the greatest
         return found
 
+    def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:
+        """Is a text in lower or upper case ``constant``?"""
+        inputs, text = _inputs(value), constant.as_py()
+        path = self._text_path(inputs[0]) if len(inputs) == 1 else None
+        if path is None or not isinstance(text, str):
+            return None
+        if is_lowered(value, inputs[0]):
+            return lowered_equals(pc.field(*path), text)
+        if is_uppered(value, inputs[0]):
+            return uppered_equals(pc.field(*path), text)
+        return None
+
+    def _value(self, expr: pl.Expr) -> tuple[pc.Expression, pa.DataType] | None:
+        """A field, or one cast to a type that holds all of its values; and its type."""
+        path = self._path(expr)
+        if path is not None:
+            return pc.field(*path), self._type(path)
+        inputs = _inputs(expr)
+        path = self._path(inputs[0]) if len(inputs) == 1 else None
+        if path is None:
+            return None
+        for target, to in _CASTS.items():
+            for options in _CAST_OPTIONS:
+                if expr.meta.eq(inputs[0].cast(target, **options)):
+                    field, kind = pc.field(*path), self._type(path)
+                    return (field.cast(to), to) if keeps_values(kind, to) else None
+        return None
+
     def _member(self, value: pl.Expr, members: pl.Expr) -> pc.Expression | None:
         """A NULL among ``members`` may match NULLs."""
-        path, values = self._path(value), _literal(members)
-        if path is None or values is None:
+        subject, values = self._value(value), _literal(members)
+        if subject is None or values is None:
             return None
-        kind = self._type(path)
+        field, kind = subject
         known = [_as_kind(value, kind) for value in values if value.is_valid]
         if any(constant is None for constant in known):
             return None
-        field = pc.field(*path)
         if pa.types.is_floating(kind):  # membership tells −0.0 from +0.0
             found = functools.reduce(
                 operator.or_, (field == pc.scalar(each) for each in known), pc.scalar(False)
@@ -185,6 +262,10 @@ class _Converter:
         else:
             found = field.isin(pa.array([c.as_py() for c in known if c], _plain(kind)))
         return found if len(known) == len(values) else found | field.is_null()
+
+    def _text_path(self, expr: pl.Expr) -> tuple[str, ...] | None:
+        path = self._path(expr)
+        return path if path is not None and is_text(self._type(path)) else None
 
     def _path(self, expr: pl.Expr) -> tuple[str, ...] | None:
         """The path of a field of the schema, which may be a struct's."""
@@ -249,10 +330,6 @@ def _text(expr: pl.Expr) -> str | None:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _as_kind(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

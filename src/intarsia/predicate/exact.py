@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -18,7 +19,10 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.sql import Translator, is_constant, like_pattern
+from intarsia.predicate.casts import is_text, keeps_values
+from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.membership import Membership, held_type
+from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted, like_pattern
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -70,8 +74,8 @@ def checked_condition(condition: pc.Expression, schema: pa.Schema) -> pc.Express
     """
     nulls = [pa.nulls(1, field.type) for field in schema]
     try:
-        pa.Table.from_arrays(nulls, schema=schema).filter(condition)
-    except (pa.ArrowException, TypeError) as error:
+        evaluate(condition, pa.Table.from_arrays(nulls, schema=schema))
+    except pa.ArrowException as error:
         raise PredicateError(f"cannot evaluate {condition}: {error}") from error
     return condition
 
@@ -89,12 +93,19 @@ class _Exact(Translator):
                 return self._same(node)
             case exp.NullSafeNEQ():
                 return ~self._same(node)
-            case exp.Anonymous(this=str(name)) if len(node.expressions) == 2:
+            case exp.SimilarTo() | exp.RegexpFullMatch():
+                return self._full_match(node)
+            case exp.Anonymous(this=str(name)) if name.lower() in _SEARCHES:
+                if len(node.expressions) != 2:
+                    raise _refusal(node)
                 return self._search(name.lower(), *node.expressions)
-        if type(node) is exp.RegexpLike:
-            _refuse_unless_plainly_wanted(node)
-        if type(node) in _SEARCH_NODES and not node.args.get("flag"):
-            return self._search(_SEARCH_NODES[type(node)], node.this, node.expression)
+        # ``~``, which has to match all of a text, parses as ``regexp_matches``, which lets more
+        # through.
+        if type(node) is exp.RegexpLike and not is_plainly_wanted(node):
+            raise _refusal(node)
+        if type(node) in _SEARCH_NODES and not self._holds_several(node.this):
+            flags = self._flags(node)
+            return self._search(_SEARCH_NODES[type(node)], node.this, node.expression, flags)
         return super().condition(node)
 
     def _compare(
@@ -139,11 +150,43 @@ class _Exact(Translator):
         found = pc.match_like(value, escaped)
         return ~found if node.args.get("negate") else found
 
-    def _search(self, name: str, subject: exp.Expr, wanted: exp.Expr) -> pc.Expression:
-        if name not in _SEARCHES:
-            raise PredicateError(f"{name} is not a function this understands")
+    def _holds_several(self, subject: exp.Expr) -> bool:
+        kind = self._type_of(subject)
+        return kind is not None and bool(pa.types.is_nested(kind))
+
+    def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
+        held = held_type(kind, asked)
+        for constant in asked.constants:
+            if held is None or not is_constant(constant) or not _fits(_bare(constant), held):
+                raise _refusal(constant)
+        return super()._membership(node, asked, kind)
+
+    def _search(
+        self, name: str, subject: exp.Expr, wanted: exp.Expr, flags: str = ""
+    ) -> pc.Expression:
         text = self._pattern(wanted, subject)
+        if name == "regexp_matches":
+            text = flags + _regex(wanted, flags)
         return _SEARCHES[name](self._text_value(subject), text)
+
+    def _full_match(self, node: exp.Expr) -> pc.Expression:
+        """A regular expression that all of a text has to match."""
+        if any(value for name, value in node.args.items() if name not in ("this", "expression")):
+            raise _refusal(node)
+        subject, wanted = node.args["this"], node.args["expression"]
+        self._pattern(wanted, subject)
+        pattern = rf"\A(?:{_regex(wanted)})\z"
+        return pc.match_substring_regex(self._text_value(subject), pattern)
+
+    def _flags(self, node: exp.Expr) -> str:
+        """DuckDB's options of a regular expression as RE2 takes them before one."""
+        flag = node.args.get("flag")
+        if flag is None:
+            return ""
+        known = isinstance(flag, exp.Literal) and set(flag.this) <= set("is")
+        if type(node) is not exp.RegexpLike or not known:
+            raise _refusal(node)
+        return f"(?{flag.this})" if flag.this else ""
 
     def _pattern(self, node: exp.Expr, subject: exp.Expr) -> str:
         if not (isinstance(node, exp.Literal) and node.is_string):
@@ -165,11 +208,18 @@ class _Exact(Translator):
                 return super()._value(node)
             case exp.Length(this=exp.Column() | exp.Dot() as inner) if self._is_text(inner):
                 return super()._value(node)
+            case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
+                return super()._value(inner).cast(self._kind(node))
         raise _refusal(node)
 
+    def _widens(self, node: exp.Cast) -> bool:
+        """Does a cast keep every value?"""
+        kind, target = self._type_of(node.this), self._type_of(node)
+        known = kind is not None and target is not None and not isinstance(node, exp.TryCast)
+        return known and keeps_values(kind, target)
+
     def _is_text(self, node: exp.Expr) -> bool:
-        kind = self._kind(node)
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+        return is_text(self._kind(node))
 
     def _kind(self, node: exp.Expr) -> pa.DataType:
         """The type of a value; of a dictionary, its values'."""
@@ -196,15 +246,19 @@ class _Exact(Translator):
             raise _refusal(subject)
 
 
-def _refuse_unless_plainly_wanted(node: exp.Expr) -> None:
-    """Raise where not matching might keep a row: ``~``, which has to match all of a text, parses
-    as ``regexp_matches``, which lets more through.
+def _regex(node: exp.Expr, flags: str = "") -> str:
+    """A pattern that is one by itself, and does not depend on a version of Unicode.
+
+    Raises ``PredicateError``.
     """
-    parent = node.parent
-    while isinstance(parent, exp.Condition):
-        if not isinstance(parent, exp.And | exp.Or | exp.Paren):
-            raise _refusal(node)
-        parent = parent.parent
+    pattern = node.name
+    if re.search(r"\\[pP]", pattern) or (flags and not pattern.isascii()):
+        raise _refusal(node)
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowException as error:
+        raise _refusal(node) from error
+    return pattern
 
 
 def _refusal(node: exp.Expr) -> PredicateError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -86,6 +86,56 @@ def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
         found.append(nodes[at:stop])
         at = stop
     return [serialized.part(part) for part in found] if len(found) > 1 else [expression]
+
+
+class Replaced(NamedTuple):
+    """An Expression with fields in place of calls, and the calls by the fields' names."""
+
+    expression: pc.Expression
+    calls: dict[str, CallSite]
+
+
+class CallSite(NamedTuple):
+    """A function and what it is called with."""
+
+    function: str
+    arguments: tuple[pc.Expression, ...]
+
+
+def calls_replaced(expression: pc.Expression, functions: Container[str], prefix: str) -> Replaced:
+    """``expression`` with a field for each outermost call of one of ``functions``.
+
+    The fields are called ``prefix`` and a number. Raises ``PredicateError`` as ``read_expression``.
+    """
+    serialized = _serialized(expression)
+    if serialized is None:
+        return Replaced(expression, {})
+    nodes, kept, at = serialized.nodes, [], 0
+    calls: dict[str, CallSite] = {}
+    while at < len(nodes):
+        kind, value = nodes[at]
+        if kind == "nested_field_ref":
+            kept += nodes[at : at + 1 + int(value)]
+            at += 1 + int(value)
+        elif kind == "call" and value in functions:
+            name, stop = f"{prefix}{len(calls)}", _stop(nodes, at)
+            kept.append(("field_ref", name))
+            calls[name] = CallSite(value, _arguments(serialized, at + 1, stop - 1))
+            at = stop
+        else:
+            kept.append(nodes[at])
+            at += 1
+    return Replaced(serialized.part(kept), calls) if calls else Replaced(expression, {})
+
+
+def _arguments(serialized: _Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
+    """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
+    found = []
+    while at < stop:
+        end = _stop(serialized.nodes, at)
+        found.append(serialized.part(serialized.nodes[at:end]))
+        at = end
+    return tuple(found)
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:

@@ -1,48 +1,46 @@
 """Which conditions of a SQL query hold for every row of a table that the query needs.
 
-A condition goes from a WHERE or ON to the one table it is about, through subqueries and common
-table expressions that merely select. It does not go to the side of an outer join that may be
-missing, nor through DISTINCT, GROUP BY, windows, LIMIT, set operations or recursion.
+A condition goes from a WHERE, HAVING or ON to the one table it is about, through subqueries and
+common table expressions, to all sides of a set operation, and below DISTINCT, GROUP BY and windows
+where ``passing`` says so. Of two columns that inner joins hold equal, it goes to both. It does not
+go to the side of an outer join that may be missing, nor through LIMIT or recursion.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
 from sqlglot import exp
 
-_SIDES = {"", "LEFT", "RIGHT", "FULL"}
-_KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
-_METHODS = {"", "NATURAL"}
-# Clauses after which FROM and WHERE no longer say which rows there are.
-_UNUSUAL = ("laterals", "pivots", "match", "connect", "prewhere", "sample", "into")
-# Clauses that see more rows than they give.
-_CLOSED = ("distinct", "group", "having", "qualify", "limit", "offset", "windows")
+from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
+from intarsia.predicate.scope import (
+    UNUSUAL,
+    Scopes,
+    Source,
+    Sources,
+    conjuncts,
+    is_positional,
+    own_name,
+    owner_of,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Something selected from. ``kept``: no join gives rows in which it is missing, and none of
-    its rows is left out for others.
-    """
-
-    node: exp.Expr
-    names: frozenset[str] | None
-    kept: bool
+_Place = tuple[str, str]
+"""A source's alias and the name of one of its columns."""
 
 
 def conditions_of(
-    tree: exp.Expr, tables: Mapping[int, Sequence[str]]
+    tree: exp.Expr, tables: Mapping[int, pa.Schema]
 ) -> dict[int, tuple[exp.Expr, ...]]:
     """For each table, the conditions on it, in terms of its columns.
 
-    ``tables`` has the columns of each ``exp.Table`` of ``tree`` that matters, by ``id``.
+    ``tables`` has the schema of each ``exp.Table`` of ``tree`` that matters, by ``id``.
     """
     pushdown = _Pushdown(tree, tables)
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
+    pushdown.finish()
     return {key: tuple(found) for key, found in pushdown.found.items()}
 
 
@@ -72,7 +70,7 @@ def _may_need_all(scope: exp.Select, table: exp.Table, alias: str) -> bool:
         or any(scope.find_all(exp.Columns))
         or any(join.method for join in scope.find_all(exp.Join))
         or any(column.name.lower() == alias for column in columns)
-        or any(scope.args.get(name) for name in _UNUSUAL)
+        or any(scope.args.get(name) for name in UNUSUAL)
         or bool(alias_node and alias_node.args.get("columns"))
     )
 
@@ -80,164 +78,239 @@ def _may_need_all(scope: exp.Select, table: exp.Table, alias: str) -> bool:
 class _Pushdown:
     """Collects conditions by the ``id`` of the table they are about."""
 
-    def __init__(self, tree: exp.Expr, tables: Mapping[int, Sequence[str]]) -> None:
+    def __init__(self, tree: exp.Expr, tables: Mapping[int, pa.Schema]) -> None:
         self.found: dict[int, list[exp.Expr]] = {}
-        self._columns = {
-            key: {name.lower() for name in names}
-            for key, names in tables.items()
-            if len({name.lower() for name in names}) == len(names)
-        }
-        self._once = _used_once(tree)
+        self._scopes = Scopes(tree, tables)
+        self._waiting: dict[str, dict[int, list[exp.Expr]]] = {}
 
     def visit(self, select: exp.Select) -> None:
-        """Push what ``select``'s own WHERE and ON say."""
-        sources = self._sources(select)
+        """Push what ``select``'s own WHERE, HAVING and ON say."""
+        sources = self._scopes.sources(select)
         if sources is None:
             return
-        where = select.args.get("where")
-        for condition in _conjuncts(where.this if where else None):
-            self._push(sources, condition)
+        where, having = select.args.get("where"), select.args.get("having")
+        for condition in conjuncts(where.this if where else None):
+            self._push(select, sources, condition)
+        for condition in conjuncts(having.this if having else None):
+            self._push_having(select, sources, condition)
         for place, join in enumerate(select.args.get("joins") or (), start=1):
-            for condition in _conjuncts(join.args.get("on")):
-                self._push_on(sources, join, place, condition)
+            for condition in conjuncts(join.args.get("on")):
+                self._push_on(select, sources, place, condition)
 
-    def _push(self, sources: Mapping[str, _Source], condition: exp.Expr) -> None:
-        owner = _owner(sources, condition)
-        if owner is not None and sources[owner].kept:
-            self._hand_down(sources[owner], owner, condition)
+    def finish(self) -> None:
+        """Push into common table expressions that several refer to what any of these wants.
+
+        From the last to the first: they refer to earlier ones.
+        """
+        for name, common in reversed(self._scopes.common_tables.items()):
+            wanted = self._waiting.get(name, {})
+            names = self._scopes.names(common.body)
+            if len(wanted) == common.uses and names is not None:
+                each = [_joined(exp.And, conditions) for conditions in wanted.values()]
+                self._into(common.body, _joined(exp.Or, each), names)
+
+    def _push(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
+        for variant in self._variants(select, sources, condition):
+            owner = _owner(sources, variant)
+            if owner is not None and sources[owner].kept:
+                self._hand_down(sources[owner], owner, variant)
+
+    def _push_having(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
+        """A condition on keys drops groups as a whole."""
+        outputs = self._scopes.outputs(select)
+        if outputs is None or not cannot_fail(select) or condition.find(exp.Query):
+            return
+        keys = group_keys(select, outputs, sources)
+        if all(is_key(column, keys, outputs, sources) for column in _columns(condition)):
+            self._push(select, sources, condition)
 
     def _push_on(
-        self, sources: Mapping[str, _Source], join: exp.Join, place: int, condition: exp.Expr
+        self, select: exp.Select, sources: Sources, place: int, condition: exp.Expr
     ) -> None:
         """A row of the joined table that fails its ON never matches. An inner join drops others."""
-        owner = _owner(sources, condition)
+        owner, join = _owner(sources, condition), select.args["joins"][place - 1]
         if owner is None or join.side not in ("", "LEFT"):
             return
         position = list(sources).index(owner)
         inner = not join.side and join.kind in ("", "INNER")
-        if position == place or (inner and position < place and sources[owner].kept):
+        if inner and position <= place and sources[owner].kept:
+            self._push(select, sources, condition)
+        elif position == place:
             self._hand_down(sources[owner], owner, condition)
 
-    def _hand_down(self, source: _Source, alias: str, condition: exp.Expr) -> None:
+    def _hand_down(self, source: Source, alias: str, condition: exp.Expr) -> None:
         """From a select to one of its sources."""
-        condition = _unqualified(condition, alias, source.names or frozenset())
-        if id(source.node) in self._columns:
+        condition = _unqualified(condition, alias, source.names or ())
+        if self._scopes.is_table(source.node):
             self.found.setdefault(id(source.node), []).append(condition)
             return
-        inner = self._select_of(source.node)
-        if inner is None or any(inner.args.get(name) for name in _CLOSED):
+        common = self._scopes.common_table(source.node)
+        if common is not None and common.uses > 1:
+            waiting = self._waiting.setdefault(source.node.name.lower(), {})
+            waiting.setdefault(id(source.node), []).append(condition)
             return
-        if any(inner.find_all(exp.Window)):
+        body = self._scopes.body_of(source.node)
+        if body is not None and source.names is not None:
+            self._into(body, condition, source.names)
+
+    def _into(self, body: exp.Query, condition: exp.Expr, names: Sequence[str]) -> None:
+        """From a condition on what ``body`` gives, under ``names``, to what it is made of."""
+        if isinstance(body, exp.SetOperation):
+            self._into_both(body, condition, names)
             return
-        sources = self._sources(inner)
-        replaced = None if sources is None else _substituted(condition, inner, sources)
-        if sources is not None and replaced is not None:
-            self._push(sources, replaced)
+        if not isinstance(body, exp.Select):
+            return
+        outputs, sources = self._scopes.outputs(body), self._scopes.sources(body)
+        if outputs is None or sources is None or len(outputs) != len(names):
+            return
+        given = dict(zip(names, outputs, strict=True))
+        used = [given[name] for name in _names_in(condition) if name in given]
+        if not passes(body, used, outputs, sources):
+            return
+        replaced = _substituted(condition, given, sources)
+        if replaced is not None:
+            self._push(body, sources, replaced)
 
-    def _select_of(self, node: exp.Expr) -> exp.Select | None:
-        """The SELECT a source stands for, where no other source stands for the same."""
-        if isinstance(node, exp.Table):
-            node = self._once.get(node.name.lower(), node)
-        plain = all(name in ("this", "alias") for name, value in node.args.items() if value)
-        inner = node.this if isinstance(node, exp.Subquery) and plain else node
-        return inner if isinstance(inner, exp.Select) else None
+    def _into_both(
+        self, operation: exp.SetOperation, condition: exp.Expr, names: Sequence[str]
+    ) -> None:
+        """A row is on a side of a set operation, or is not, whether others are or not."""
+        sides = [self._scopes.body_of(operation.this), self._scopes.body_of(operation.expression)]
+        places = [names.index(name) for name in _names_in(condition) if name in names]
+        if not is_positional(operation) or not all(
+            self._scopes.output_type(operation, place) is not None for place in places
+        ):
+            return
+        for side in sides:
+            if isinstance(side, exp.SetOperation) or (
+                isinstance(side, exp.Select) and cannot_fail(side)
+            ):
+                self._into(side, condition, names)
 
-    def _sources(self, select: exp.Select) -> dict[str, _Source] | None:
-        """What ``select`` selects from, by alias; None where that cannot be told for certain."""
-        first, joins = select.args.get("from_"), select.args.get("joins") or []
-        if first is None or any(select.args.get(name) for name in _UNUSUAL):
-            return None
-        if not all(_is_understood(join) for join in joins):
-            return None
-        found: dict[str, _Source] = {}
-        for place, node in enumerate([first.this, *(join.this for join in joins)]):
-            alias = node.alias_or_name.lower() or f" {place}"  # a name that no column is given
-            if alias in found:
-                return None
-            found[alias] = _Source(node, self._names(node), _is_kept(place, joins))
-        return found
+    # --- what joins hold equal ------------------------------------------------------------------
 
-    def _names(self, node: exp.Expr) -> frozenset[str] | None:
-        """The names of a source's columns in lower case; None where they are not known."""
-        alias = node.args.get("alias")
-        if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):
-            return None
-        if id(node) in self._columns:
-            return frozenset(self._columns[id(node)])
-        inner = self._select_of(node)
-        sources = None if inner is None else self._sources(inner)
-        if inner is None or sources is None:
-            return None
-        return _output_names(inner, sources)
+    def _variants(
+        self, select: exp.Select, sources: Sources, condition: exp.Expr
+    ) -> Iterator[exp.Expr]:
+        """``condition``; one on a single column also for every column that is equal to it."""
+        columns = _columns(condition)
+        merged = {
+            name.name.lower(): alias
+            for join in select.args.get("joins") or ()
+            if _is_inner(join)
+            for name in join.args.get("using") or ()
+            for alias in [next(iter(sources))]
+        }
+        places = {_place(column, sources, merged) for column in columns}
+        place = places.pop() if len(places) == 1 else None
+        same = [group for group in self._equal(select, sources) if place in group]
+        if not same or condition.find(exp.Query, exp.Lambda):
+            yield condition
+            return
+        for alias, name in sorted(same[0]):
+            yield _replaced(condition, functools.partial(_instead, _column_of((alias, name))))
 
+    def _equal(self, select: exp.Select, sources: Sources) -> list[set[_Place]]:
+        """Columns that are equal in every row that ``select`` lets through, of one type."""
+        where = select.args.get("where")
+        found = list(conjuncts(where.this if where else None))
+        groups: list[set[_Place]] = []
+        aliases = list(sources)
+        for at, join in enumerate(select.args.get("joins") or (), start=1):
+            if not _is_inner(join):
+                continue
+            found += conjuncts(join.args.get("on"))
+            for name in join.args.get("using") or ():
+                for one in aliases[:at]:
+                    if name.name.lower() in (sources[one].names or ()):
+                        self._unite(groups, sources, (one, name.name), (aliases[at], name.name))
+        for condition in found:
+            sides = [condition.this, condition.expression] if type(condition) is exp.EQ else []
+            columns = [side for side in sides if isinstance(side, exp.Column)]
+            places = [_place(column, sources, {}) for column in columns]
+            known = [place for place in places if place is not None]
+            if len(known) == 2:
+                self._unite(groups, sources, *known)
+        return groups
 
-def _used_once(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """Common table expressions that one table refers to, by name."""
-    ctes = list(tree.find_all(exp.CTE))
-    names = Counter(cte.alias.lower() for cte in ctes)
-    uses = Counter(table.name.lower() for table in tree.find_all(exp.Table))
-    return {
-        name: cte.this
-        for cte in ctes
-        if names[name := cte.alias.lower()] == uses[name] == 1
-        and not cte.parent.args.get("recursive")  # type: ignore[union-attr]  # it has one
-        and not cte.args["alias"].args.get("columns")
-    }
-
-
-def _is_understood(join: exp.Join) -> bool:
-    return join.method in _METHODS and join.side in _SIDES and join.kind in _KINDS
-
-
-def _is_kept(place: int, joins: Sequence[exp.Join]) -> bool:
-    """Is every row of the source at ``place`` there, and it alone, as far as joins go?"""
-    own = joins[place - 1] if place else None
-    if own is not None and (own.side in ("LEFT", "FULL") or own.kind in ("SEMI", "ANTI")):
-        return False
-    return not any(join.side in ("RIGHT", "FULL") for join in joins[place:])
-
-
-def _conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    pending = [] if condition is None else [condition]
-    while pending:
-        match pending.pop():
-            case exp.And(this=left, expression=right):
-                pending += [right, left]
-            case exp.Paren(this=inner):
-                pending.append(inner)
-            case other:
-                yield other
+    def _unite(
+        self, groups: list[set[_Place]], sources: Sources, one: _Place, other: _Place
+    ) -> None:
+        places = [(alias, name.lower()) for alias, name in (one, other)]
+        kinds = [self._scopes.type_of(_column_of(place), sources) for place in places]
+        if kinds[0] is None or kinds[0] != kinds[1] or pa.types.is_floating(kinds[0]):
+            return
+        if not all(sources[alias].kept for alias, _ in places):
+            return
+        joined = set(places).union(*(group for group in groups if group & set(places)))
+        groups[:] = [group for group in groups if not group & joined] + [joined]
 
 
-def _owner(sources: Mapping[str, _Source], condition: exp.Expr) -> str | None:
+def _is_inner(join: exp.Join) -> bool:
+    return not join.side and join.kind in ("", "INNER") and not join.method
+
+
+def _place(column: exp.Column, sources: Sources, merged: Mapping[str, str]) -> _Place | None:
+    """Where ``column`` comes from; one that USING has merged, from the first source."""
+    name = column.name.lower()
+    if len(column.parts) == 1 and name in merged:
+        return merged[name], name
+    owner, own = owner_of(column, sources), own_name(column, sources)
+    return None if owner is None or own is None else (owner, own)
+
+
+def _column_of(place: _Place) -> exp.Column:
+    return _column([exp.to_identifier(part, quoted=True) for part in place])
+
+
+def _instead(column: exp.Column, _: exp.Column) -> exp.Column:
+    return column.copy()
+
+
+def _columns(condition: exp.Expr) -> list[exp.Column]:
+    return list(condition.find_all(exp.Column))
+
+
+def _names_in(condition: exp.Expr) -> set[str]:
+    """The first names of a condition's columns."""
+    return {column.parts[0].name.lower() for column in _columns(condition)}
+
+
+def _joined(how: type[exp.Expr], conditions: Iterable[exp.Expr]) -> exp.Expr:
+    first, *rest = [exp.Paren(this=condition.copy()) for condition in conditions]
+    found: exp.Expr = first
+    for condition in rest:
+        found = how(this=found, expression=condition)
+    return found
+
+
+def _owner(sources: Sources, condition: exp.Expr) -> str | None:
     """The one source that all columns of ``condition`` belong to."""
     if condition.find(exp.Query, exp.Lambda):
         return None
-    owners = {_owner_of(column, sources) for column in condition.find_all(exp.Column)}
+    owners = {owner_of(column, sources) for column in _columns(condition)}
     return owners.pop() if len(owners) == 1 else None
 
 
-def _owner_of(column: exp.Column, sources: Mapping[str, _Source]) -> str | None:
-    """The source of ``column``, whose first part is a source's alias or a column's name."""
-    if any(source.names is None for source in sources.values()):
-        return None
-    first, *rest = (part.name.lower() for part in column.parts)
-    holders = [alias for alias, source in sources.items() if first in (source.names or ())]
-    if first in sources and rest:
-        return first if not holders and rest[0] in (sources[first].names or ()) else None
-    return holders[0] if len(holders) == 1 else None
-
-
-def _unqualified(condition: exp.Expr, alias: str, names: frozenset[str]) -> exp.Expr:
+def _unqualified(condition: exp.Expr, alias: str, names: Iterable[str]) -> exp.Expr:
     """``condition`` with its columns' names alone."""
 
-    def strip(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or len(node.parts) == 1:
+    def strip(node: exp.Column) -> exp.Expr:
+        if len(node.parts) == 1:
             return node
         first, *rest = node.parts
         return _column(rest) if first.name.lower() == alias and alias not in names else node
 
-    return condition.copy().transform(strip)
+    return _replaced(condition, strip)
+
+
+def _replaced(condition: exp.Expr, change: Callable[[exp.Column], exp.Expr]) -> exp.Expr:
+    """A copy of ``condition`` with other columns."""
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        return change(node) if isinstance(node, exp.Column) else node
+
+    return condition.copy().transform(replace, copy=False)
 
 
 def _column(parts: Sequence[exp.Expr]) -> exp.Column:
@@ -246,48 +319,26 @@ def _column(parts: Sequence[exp.Expr]) -> exp.Column:
     return exp.Column(**dict(zip(names, reversed([part.copy() for part in parts]), strict=False)))
 
 
-def _projections(select: exp.Select) -> dict[str, exp.Expr]:
-    """What a SELECT's columns are called, and what they are; ``*`` among them."""
-    return {column.alias_or_name.lower(): column.unalias() for column in select.expressions}
-
-
-def _output_names(select: exp.Select, sources: Mapping[str, _Source]) -> frozenset[str] | None:
-    """The names of a SELECT's columns; None where they are not known, or not distinct."""
-    names: list[str] = []
-    for column in select.expressions:
-        if not isinstance(column, exp.Star):
-            if column.is_star or not column.alias_or_name or column.find(exp.Columns):
-                return None
-            names.append(column.alias_or_name.lower())
-            continue
-        if any(column.args.values()):
-            return None  # EXCLUDE, REPLACE, RENAME
-        for source in sources.values():
-            if source.names is None:
-                return None
-            names += source.names
-    return frozenset(names) if len(set(names)) == len(names) else None
-
-
 def _substituted(
-    condition: exp.Expr, select: exp.Select, sources: Mapping[str, _Source]
+    condition: exp.Expr, given: Mapping[str, exp.Expr], sources: Sources
 ) -> exp.Expr | None:
-    """A condition on what ``select`` gives, in terms of what it selects from."""
-    given = _projections(select)
+    """A condition on what a SELECT gives, by name, in terms of what it selects from."""
     possible = True
 
-    def replace(node: exp.Expr) -> exp.Expr:
+    def replace(node: exp.Column) -> exp.Expr:
         nonlocal possible
-        if not isinstance(node, exp.Column):
-            return node
         first, *rest = node.parts
-        inner = given.get(first.name.lower(), exp.Column(this=first.copy()))
+        output = given.get(first.name.lower())
+        if output is None:
+            possible = False
+            return node
+        inner = output.unalias()
         if not isinstance(inner, exp.Column):
             possible = possible and not rest
             return inner.copy()
         parts = [*inner.parts, *rest]
-        possible = possible and len(parts) <= 4 and _owner_of(inner, sources) is not None
+        possible = possible and len(parts) <= 4 and owner_of(inner, sources) is not None
         return _column(parts[:4])
 
-    replaced = condition.copy().transform(replace, copy=False)
+    replaced = _replaced(condition, replace)
     return replaced if possible else None

@@ -64,7 +64,7 @@ def scans_of(query: str, schemas: Mapping[str, pa.Schema], dialect: str = "duckd
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
     try:
-        wanted = conditions_of(tree, {key: schema.names for key, schema in fields.items()})
+        wanted = conditions_of(tree, fields)
     except RecursionError:
         wanted = {}
     prefix = _unused_prefix(query)
@@ -146,10 +146,21 @@ def _filter(
     conditions: Iterable[exp.Expr], schema: pa.Schema, like_escape: str
 ) -> pc.Expression | None:
     """The conditions that can be evaluated by pyarrow, joined by AND."""
-    found = []
-    for condition in conditions:
-        try:
-            found.append(exact_condition(condition, schema, like_escape))
-        except PredicateError:
-            continue  # it stays with the engine
-    return functools.reduce(operator.and_, found) if found else None
+    found = [_weaker(condition, schema, like_escape) for condition in conditions]
+    known = [condition for condition in found if condition is not None]
+    return functools.reduce(operator.and_, known) if known else None
+
+
+def _weaker(node: exp.Expr, schema: pa.Schema, like_escape: str) -> pc.Expression | None:
+    """TRUE wherever ``node`` is, and perhaps elsewhere; None where that may be anywhere."""
+    try:
+        return exact_condition(node, schema, like_escape)
+    except PredicateError:
+        node = node.unnest()
+    if not isinstance(node, exp.And | exp.Or):
+        return None  # it stays with the engine
+    parts = [_weaker(part, schema, like_escape) for part in node.flatten()]
+    known = [part for part in parts if part is not None]
+    if not known or (isinstance(node, exp.Or) and len(known) < len(parts)):
+        return None
+    return functools.reduce(operator.and_ if isinstance(node, exp.And) else operator.or_, known)

@@ -6,7 +6,6 @@ the rest by name. Text literals take the type of the field they are compared wit
 
 from __future__ import annotations
 
-import decimal
 import functools
 import operator
 from collections.abc import Callable
@@ -18,6 +17,8 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
+from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,
@@ -60,7 +61,8 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, IS NULL,
-    AND, OR, NOT, +, -, *, CAST, lower, upper, length and abs.
+    AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, list_contains, list_has_any,
+    list_has_all, map_contains (by any of DuckDB's names for them) and ``= ANY`` of a list.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
@@ -82,6 +84,11 @@ class Translator:
         self._schema = schema
 
     def condition(self, node: exp.Expr) -> pc.Expression:
+        asked = membership_of(node)
+        if asked is not None and isinstance(asked.subject, exp.Column | exp.Dot):
+            kind = self._type_of(asked.subject)
+            if kind is not None and held_type(kind, asked) is not None:
+                return self._membership(node, asked, kind)
         match node:
             case exp.Paren(this=inner):
                 return self.condition(inner)
@@ -147,6 +154,13 @@ class Translator:
         if len(known) < len(scalars):
             found = pc.if_else(found, found, unknown)
         return pc.if_else(subject.is_valid(), found, unknown)
+
+    def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
+        if not asked.is_certain and not is_plainly_wanted(node):
+            raise PredicateError(f"{node.sql()!r} is understood where it is wanted, not under NOT")
+        held = held_type(kind, asked)
+        constants = [self._scalar(constant, held) for constant in asked.constants]
+        return call_of(asked, self._value(asked.subject), kind, constants)
 
     def _is(self, node: exp.Is) -> pc.Expression:
         operand = node.expression
@@ -217,13 +231,13 @@ class Translator:
             case exp.Boolean(this=value):
                 return pa.scalar(bool(value))
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
-                return _number(f"-{inner.this}", kind)
+                return number_scalar(f"-{inner.this}", kind)
             case exp.Cast(this=inner, to=target) if not isinstance(node, exp.TryCast):
-                return self._scalar(inner, _moment(_cast_type(target), kind))
+                return self._scalar(inner, moment_type(_cast_type(target), kind))
             case exp.Literal(this=text) if node.is_string:
-                return _text(text, kind)
+                return text_scalar(text, kind)
             case exp.Literal(this=text):
-                return _number(text, kind)
+                return number_scalar(text, kind)
         raise PredicateError(f"{node.sql()!r} is not a constant this understands")
 
     def _type_of(self, node: exp.Expr) -> pa.DataType | None:
@@ -286,6 +300,16 @@ def _common(values: list[pa.Scalar]) -> pa.DataType | None:
     return types.pop() if len(types) == 1 else None
 
 
+def is_plainly_wanted(node: exp.Expr) -> bool:
+    """Does a condition keep rows by being TRUE alone, whether it is FALSE or NULL elsewhere?"""
+    parent = node.parent
+    while isinstance(parent, exp.Condition):
+        if not isinstance(parent, exp.And | exp.Or | exp.Paren):
+            return False
+        parent = parent.parent
+    return True
+
+
 def is_constant(node: exp.Expr) -> bool:
     """Is ``node`` a literal, cast or in parentheses perhaps?"""
     match node:
@@ -318,58 +342,3 @@ def like_pattern(pattern: str, escape: str) -> str:
         else:
             out += "\\\\" if character == "\\" else character
     return out
-
-
-def _moment(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
-    """The type to read a constant in: beside a time zone, dates and plain timestamps are UTC."""
-    zoned = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
-    plain = pa.types.is_date(target) or (pa.types.is_timestamp(target) and target.tz is None)
-    return kind if zoned and plain else target
-
-
-def _text(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp."""
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if kind is None or pa.types.is_string(kind):
-        return pa.scalar(text)
-    try:
-        if pa.types.is_timestamp(kind):
-            return _timestamp(text, kind)
-        return pa.scalar(text).cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise PredicateError(f"{text!r} cannot be read as {kind}") from error
-
-
-def _timestamp(text: str, kind: pa.DataType) -> pa.Scalar:
-    """Text without an offset means UTC beside a field with a time zone."""
-    try:
-        return pa.scalar(text).cast(kind)
-    except pa.ArrowInvalid:
-        return pa.scalar(text).cast(pa.timestamp(kind.unit)).cast(kind)
-
-
-def _number(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    """A numeric literal: a decimal beside decimals, else an integer where written so, else a
-    double.
-    """
-    if kind is not None and not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    ):
-        raise PredicateError(f"the number {text} does not compare with {kind}")
-    try:
-        if kind is not None and pa.types.is_decimal(kind):
-            return pa.scalar(decimal.Decimal(text))
-        if text.lstrip("-").isdigit():
-            return _integer(int(text), kind)
-        narrow = kind is not None and pa.types.is_floating(kind)
-        return pa.scalar(float(text), kind if narrow else pa.float64())
-    except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
-        raise PredicateError(f"the number {text} is out of range") from error
-
-
-def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:
-    """An integer literal, in its field's type where that is what it takes to compare exactly."""
-    if kind is not None and pa.types.is_unsigned_integer(kind) and 0 <= value < 2**kind.bit_width:
-        return pa.scalar(value, kind)
-    return pa.scalar(value)

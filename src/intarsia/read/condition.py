@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError
+from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
 from intarsia.read.comparisons import comparison_of, holds
@@ -60,17 +60,6 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     passed = evaluate(condition.expression, numbered)
     kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
     return passed.drop_columns([numbers]), kept
-
-
-def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """The rows of ``table`` for which ``expression`` is true.
-
-    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
-    """
-    try:
-        return table.filter(expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
-        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
 
 
 def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import unknown_column
+from intarsia.errors import PredicateError, unknown_column
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
@@ -299,10 +300,15 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         wanted = self._wanted(filter_, options)
         self._check(columns)
         by_page = wanted is not None or limit is not None or parts is not None
-        if _is_special(columns) or not (by_page or ROW_NUMBER in (columns or ())):
+        expressions = list(columns.values()) if isinstance(columns, dict) else []
+        if _is_special(columns):
+            _check_is_pyarrows([*expressions, *([] if wanted is None else [wanted])])
+            return None
+        by_page = by_page or ROW_NUMBER in (columns or ())
+        if not by_page and not any(map(needs_evaluation, expressions)):
             return None
         if isinstance(columns, dict):
-            request, project = self._computed(columns, wanted), partial(_project, columns)
+            request, project = self._computed(columns, wanted), partial(compute_columns, columns)
         else:
             names = self.schema.names if columns is None else columns
             request, project = self._request(names, wanted), None
@@ -431,9 +437,11 @@ def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-def _project(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
-    """Computed columns: by pyarrow."""
-    return pads.dataset(table).to_table(columns=columns)
+def _check_is_pyarrows(expressions: Iterable[pc.Expression]) -> None:
+    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate."""
+    for expression in expressions:
+        if needs_evaluation(expression):
+            raise PredicateError(f"{expression} does not go with {', '.join(_SPECIAL)}")
 
 
 def _rebuild(

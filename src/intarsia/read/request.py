@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import unknown_column
+from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import (
     ANDS,
     Call,
@@ -27,7 +28,7 @@ from intarsia.predicate.pruning import (
     escapes_of,
     pruning_of,
 )
-from intarsia.read.condition import Condition, evaluate
+from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, pruned_to_fields
 
 FILENAME = "__filename"

@@ -1,0 +1,64 @@
+"""SQL's constants as scalars of the type they are compared with."""
+
+from __future__ import annotations
+
+import decimal
+
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+
+
+def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
+    """The type to read a constant in: beside a time zone, dates and plain timestamps are UTC."""
+    zoned = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+    plain = pa.types.is_date(target) or (pa.types.is_timestamp(target) and target.tz is None)
+    return kind if zoned and plain else target
+
+
+def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
+    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp."""
+    if kind is not None and pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind is None or pa.types.is_string(kind):
+        return pa.scalar(text)
+    try:
+        if pa.types.is_timestamp(kind):
+            return _timestamp(text, kind)
+        return pa.scalar(text).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise PredicateError(f"{text!r} cannot be read as {kind}") from error
+
+
+def _timestamp(text: str, kind: pa.DataType) -> pa.Scalar:
+    """Text without an offset means UTC beside a field with a time zone."""
+    try:
+        return pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return pa.scalar(text).cast(pa.timestamp(kind.unit)).cast(kind)
+
+
+def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
+    """A numeric literal: a decimal beside decimals, else an integer where written so, else a
+    double.
+    """
+    if kind is not None and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    ):
+        raise PredicateError(f"the number {text} does not compare with {kind}")
+    try:
+        if kind is not None and pa.types.is_decimal(kind):
+            return pa.scalar(decimal.Decimal(text))
+        if text.lstrip("-").isdigit():
+            return _integer(int(text), kind)
+        narrow = kind is not None and pa.types.is_floating(kind)
+        return pa.scalar(float(text), kind if narrow else pa.float64())
+    except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
+        raise PredicateError(f"the number {text} is out of range") from error
+
+
+def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:
+    """An integer literal, in its field's type where that is what it takes to compare exactly."""
+    if kind is not None and pa.types.is_unsigned_integer(kind) and 0 <= value < 2**kind.bit_width:
+        return pa.scalar(value, kind)
+    return pa.scalar(value)

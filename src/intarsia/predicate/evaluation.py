@@ -1,0 +1,97 @@
+"""Evaluating a filter: pyarrow does, once the calls of ``functions`` in it have become columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.expression import FieldRef, Literal, calls_replaced, read_expression
+from intarsia.predicate.functions import FUNCTIONS
+
+_CALL = "__intarsia_call_"
+_REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
+
+
+def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    """The rows of ``table`` for which ``expression`` is true.
+
+    Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
+    """
+    try:
+        return table.filter(expression)
+    except pa.ArrowKeyError as error:  # pyarrow has no such function
+        rest, extended = _computed(expression, table, error)
+        return evaluate(rest, extended).select(range(table.num_columns))
+    except _REFUSALS as error:
+        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+
+
+def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
+    """A table of computed columns, one row for each of ``table``'s.
+
+    Raises ``PredicateError`` for what ``FUNCTIONS`` do not take, else what pyarrow does.
+    """
+    try:
+        return pads.dataset(table).to_table(columns=columns)
+    except pa.ArrowKeyError as error:
+        extended, rest = table, {}
+        for name, expression in columns.items():
+            rest[name] = expression
+            if needs_evaluation(expression):
+                rest[name], extended = _computed(expression, extended, error)
+        return pads.dataset(extended).to_table(columns=rest)
+
+
+def needs_evaluation(expression: pc.Expression) -> bool:
+    """Does ``expression`` call one of ``FUNCTIONS``, and so mean nothing to pyarrow alone?"""
+    return bool(calls_replaced(expression, FUNCTIONS, _CALL).calls)
+
+
+def _computed(
+    expression: pc.Expression, table: pa.Table, reason: Exception
+) -> tuple[pc.Expression, pa.Table]:
+    """``expression`` with fields for calls of ``FUNCTIONS``, and ``table`` with columns for these.
+
+    Raises ``PredicateError`` for ``reason`` where there are none.
+    """
+    prefix = _CALL
+    while any(name.startswith(prefix) for name in table.column_names):
+        prefix += "_"
+    rest, calls = calls_replaced(expression, FUNCTIONS, prefix)
+    if not calls:
+        raise PredicateError(f"cannot evaluate {expression}: {reason}") from reason
+    extended = table
+    for name, (function, arguments) in calls.items():
+        extended = extended.append_column(name, _value(function, arguments, table))
+    return rest, extended
+
+
+def _value(function: str, arguments: tuple[pc.Expression, ...], table: pa.Table) -> pa.ChunkedArray:
+    """A call's values. Raises ``PredicateError`` for arguments that are not as it takes them."""
+    if len(arguments) != 2:
+        raise PredicateError(f"{function} takes 2 arguments, not {len(arguments)}")
+    subject, constant = arguments
+    literal = read_expression(constant)
+    if not isinstance(literal, Literal):
+        raise PredicateError(f"{function} takes a constant, which {constant} is not")
+    check, values = FUNCTIONS[function]
+    column = _column(subject, table)
+    try:
+        check(column.type, literal.value.type)
+    except PredicateError as error:
+        raise PredicateError(f"{function}({subject}, {constant}): {error}") from error
+    return pa.chunked_array(
+        [values(chunk, literal.value) for chunk in column.chunks or [pa.nulls(0, column.type)]]
+    )
+
+
+def _column(subject: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+    match read_expression(subject):
+        case FieldRef((name,)) if name in table.column_names:
+            return table.column(name)
+    try:
+        return compute_columns({"value": subject}, table).column(0)
+    except _REFUSALS as error:
+        raise PredicateError(f"cannot evaluate {subject}: {error}") from error

@@ -1,0 +1,230 @@
+"""Functions that pyarrow has no kernel for, for use within its Expressions.
+
+Each is a call by name in an Expression, which pickles, prints and combines as any other; what
+pyarrow cannot do is evaluate it, so ``evaluation`` computes the call's values first. A function is
+one entry of ``FUNCTIONS``: what types it takes, and its values on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from intarsia.errors import PredicateError
+from intarsia.ranges import Int64Array
+
+LIST_CONTAINS = "ia.list_contains"
+LIST_CONTAINS_ANY = "ia.list_contains_any"
+LIST_CONTAINS_ALL = "ia.list_contains_all"
+MAP_CONTAINS = "ia.map_contains"
+
+
+class Function(NamedTuple):
+    """A function of a column and a constant.
+
+    ``check`` raises ``PredicateError`` for types it does not take. ``values`` gives one value for
+    each of an array, of types that passed.
+    """
+
+    check: Callable[[pa.DataType, pa.DataType], None]
+    values: Callable[[pa.Array, pa.Scalar], pa.Array]
+
+
+def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
+    """TRUE where the list ``of`` has an element equal to ``value``, else FALSE.
+
+    ``of`` is an Expression or a field's name, ``value`` a constant. NULL where the list or
+    ``value`` is; elements that are NULL or NaN equal nothing, −0.0 equals +0.0. A value that the
+    elements' type cannot hold is in no list. ``PredicateError`` is raised where the Expression is
+    used on a field that is no list, or whose elements do not compare with ``value``.
+    """
+    return pc.Expression._call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
+
+
+def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
+    """TRUE where the list ``of`` has an element equal to any of ``values``, NULLs among them aside.
+
+    FALSE for no values; otherwise as ``list_contains``.
+    """
+    return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_of(values))])
+
+
+def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
+    """TRUE where the list ``of`` has, for each of ``values`` but NULLs, an element equal to it.
+
+    TRUE for no values, where the list is not NULL; otherwise as ``list_contains``.
+    """
+    return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_of(values))])
+
+
+def map_contains(of: pc.Expression | str, key: Any) -> pc.Expression:
+    """TRUE where the map ``of`` has a key equal to ``key``; otherwise as ``list_contains``."""
+    return pc.Expression._call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])
+
+
+def _operand(of: pc.Expression | str) -> pc.Expression:
+    return pc.field(of) if isinstance(of, str) else of
+
+
+def _list_of(values: Iterable[Any]) -> pa.Scalar:
+    if isinstance(values, str | bytes):
+        raise TypeError("values is several values, not a text")
+    if isinstance(values, pa.ListScalar):
+        return values
+    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(list(values))
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return pa.scalar(array.to_pylist(), pa.list_(array.type))
+
+
+# --- what types there may be --------------------------------------------------------------------
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Is it a type of lists, whatever their offsets?"""
+    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in checks)
+
+
+def element_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a list's elements or a map's keys; of dictionaries, their values'."""
+    found = kind.key_type if pa.types.is_map(kind) else kind.value_type
+    return found.value_type if pa.types.is_dictionary(found) else found
+
+
+def _check_element(kind: pa.DataType, value: pa.DataType) -> None:
+    if not is_list(kind):
+        raise PredicateError(f"{kind} is no list")
+    _check_alike(element_type(kind), value)
+
+
+def _check_elements(kind: pa.DataType, values: pa.DataType) -> None:
+    if not is_list(values):
+        raise PredicateError(f"{values} is no list of values")
+    _check_element(kind, values.value_type)
+
+
+def _check_key(kind: pa.DataType, key: pa.DataType) -> None:
+    if not pa.types.is_map(kind):
+        raise PredicateError(f"{kind} is no map")
+    _check_alike(element_type(kind), key)
+
+
+def _check_alike(kind: pa.DataType, other: pa.DataType) -> None:
+    try:
+        pc.equal(pa.nulls(0, kind), pa.nulls(0, other))
+    except pa.ArrowException as error:
+        raise PredicateError(f"{kind} does not compare with {other}") from error
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _contains(lists: pa.Array, value: pa.Scalar) -> pa.Array:
+    return _found(lists, [value], all_needed=True) if value.is_valid else _no_values(lists)
+
+
+def _contains_any(lists: pa.Array, values: pa.Scalar) -> pa.Array:
+    return _found(lists, values.values, False) if values.is_valid else _no_values(lists)
+
+
+def _contains_all(lists: pa.Array, values: pa.Scalar) -> pa.Array:
+    return _found(lists, values.values, True) if values.is_valid else _no_values(lists)
+
+
+def _no_values(lists: pa.Array) -> pa.Array:
+    return pa.nulls(len(lists), pa.bool_())
+
+
+FUNCTIONS: dict[str, Function] = {
+    LIST_CONTAINS: Function(_check_element, _contains),
+    LIST_CONTAINS_ANY: Function(_check_elements, _contains_any),
+    LIST_CONTAINS_ALL: Function(_check_elements, _contains_all),
+    MAP_CONTAINS: Function(_check_key, _contains),
+}
+
+
+def _found(lists: pa.Array, wanted: Iterable[pa.Scalar], all_needed: bool) -> pa.Array:
+    """For each list, whether all of ``wanted`` is in it, or any; NULL where the list is."""
+    elements, rows_of = _elements(lists)
+    values = {value: _exactly(value, elements.type) for value in wanted if value.is_valid}
+    known = list(dict.fromkeys(value for value in values.values() if value is not None))
+    if all_needed and None in values.values():
+        found = np.zeros(len(lists), dtype=bool)
+    elif len(known) > _FEW and _is_hashable(elements.type):
+        found = _found_at_once(elements, known, rows_of, len(lists), all_needed)
+    else:
+        found = np.full(len(lists), all_needed)
+        for value in known:
+            here = np.zeros(len(lists), dtype=bool)
+            here[rows_of(_places(pc.equal(elements, value)))] = True
+            found = found & here if all_needed else found | here
+    return pa.array(found, mask=np.asarray(lists.is_null()))
+
+
+_FEW = 4
+"""More values than this are looked up together rather than one after the other."""
+
+
+def _is_hashable(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    return any(check(kind) for check in checks)
+
+
+def _found_at_once(
+    elements: pa.Array,
+    known: list[pa.Scalar],
+    rows_of: Callable[[Int64Array], Int64Array],
+    num_rows: int,
+    all_needed: bool,
+) -> NDArray[np.bool_]:
+    codes = pc.index_in(elements, pa.array([value.as_py() for value in known], elements.type))
+    places = _places(codes.is_valid())
+    rows = rows_of(places)
+    which = codes.take(pa.array(places)).to_numpy()
+    distinct = np.unique(rows * len(known) + which) // len(known)
+    counts = np.bincount(distinct, minlength=num_rows)
+    return counts == len(known) if all_needed else counts > 0
+
+
+def _places(where: pa.Array) -> Int64Array:
+    """Positions of the TRUEs."""
+    return np.flatnonzero(where.fill_null(False).to_numpy(zero_copy_only=False))
+
+
+def _exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    """``value`` as ``kind``; None where that changes it, and for NaN, which equals nothing."""
+    try:
+        found = value.cast(kind)
+        return found if pc.equal(found, value).as_py() else None
+    except pa.ArrowException:
+        return None
+
+
+def _elements(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64Array]]:
+    """What lists hold, one after the other, and a function from places in it to rows.
+
+    Lists that are NULL may hold something all the same.
+    """
+    if pa.types.is_fixed_size_list(lists.type):
+        size = lists.type.list_size
+        elements = lists.values.slice(lists.offset * size, len(lists) * size)
+        return _plain(elements), lambda places: places // max(size, 1)
+    held = lists.keys if pa.types.is_map(lists.type) else lists.values
+    offsets = np.asarray(lists.offsets).astype(np.int64)
+    start, stop = (int(offsets[0]), int(offsets[-1])) if len(lists) else (0, 0)
+
+    def rows_of(places: Int64Array) -> Int64Array:
+        return np.searchsorted(offsets, places + start, side="right") - 1
+
+    return _plain(held.slice(start, stop - start)), rows_of
+
+
+def _plain(elements: pa.Array) -> pa.Array:
+    kind = elements.type
+    return elements.cast(kind.value_type) if pa.types.is_dictionary(kind) else elements

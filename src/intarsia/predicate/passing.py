@@ -1,0 +1,147 @@
+"""Which conditions on what a SELECT gives hold for its input just as well.
+
+A condition on a row goes below DISTINCT, one on grouping keys below GROUP BY, one on keys of all
+partitions below windows: it drops rows, groups or partitions as a whole. That is done only where
+nothing computed for them could fail, as an error may not go missing either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from intarsia.predicate.scope import Sources, own_name, owner_of
+
+_LIMITS = ("limit", "offset", "windows")
+_SAFE = (
+    exp.Alias,
+    exp.And,
+    exp.Avg,
+    exp.Boolean,
+    exp.Column,
+    exp.Count,
+    exp.DenseRank,
+    exp.Distinct,
+    exp.EQ,
+    exp.GT,
+    exp.GTE,
+    exp.Identifier,
+    exp.In,
+    exp.Is,
+    exp.LT,
+    exp.LTE,
+    exp.Like,
+    exp.Literal,
+    exp.Lower,
+    exp.Max,
+    exp.Min,
+    exp.NEQ,
+    exp.Not,
+    exp.Null,
+    exp.Or,
+    exp.Order,
+    exp.Ordered,
+    exp.Paren,
+    exp.Qualify,
+    exp.Filter,
+    exp.Having,
+    exp.Rank,
+    exp.RowNumber,
+    exp.Star,
+    exp.Sum,
+    exp.Upper,
+    exp.Var,
+    exp.Where,
+    exp.Window,
+)
+
+
+def cannot_fail(select: exp.Select) -> bool:
+    """Is nothing computed of rows or groups that might raise an error?"""
+    parts = [*select.expressions, select.args.get("having"), select.args.get("qualify")]
+    return all(
+        isinstance(node, _SAFE) for part in parts if part is not None for node in part.walk()
+    )
+
+
+def passes(
+    select: exp.Select, used: Iterable[exp.Expr], outputs: Sequence[exp.Expr], sources: Sources
+) -> bool:
+    """May a condition on ``used`` of ``select``'s ``outputs`` be asked of its input instead?"""
+    if any(select.args.get(name) for name in _LIMITS):
+        return False
+    group, distinct = select.args.get("group"), select.args.get("distinct")
+    parts = [*select.expressions, select.args.get("qualify")]
+    windows = [found for part in parts if part for found in part.find_all(exp.Window)]
+    if not (group or distinct or windows or select.args.get("having")):
+        return not select.args.get("qualify")
+    if not cannot_fail(select) or (distinct and distinct.args.get("on")):
+        return False
+    asked = {_resolved(output.unalias(), sources) for output in used}
+    if (group or select.args.get("having")) and not asked <= group_keys(select, outputs, sources):
+        return False
+    return all(asked <= _partition_keys(window, sources) for window in windows)
+
+
+def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources) -> set[str]:
+    """What ``select`` groups by, as ``resolved`` text; nothing where that is not plain."""
+    group = select.args.get("group")
+    known = ("expressions", "all")
+    if group is None or any(v for name, v in group.args.items() if name not in known):
+        return set()
+    if group.args.get("all"):
+        columns = [output.unalias() for output in outputs]
+        return {_resolved(c, sources) for c in columns if isinstance(c, exp.Column)}
+    keys: set[str] = set()
+    for key in group.expressions:
+        if isinstance(key, exp.Literal):
+            place = int(key.this) - 1 if key.this.isdigit() else -1
+            if not 0 <= place < len(outputs):
+                return set()
+            keys.add(_resolved(outputs[place].unalias(), sources))
+        elif not isinstance(key, exp.Column) or owner_of(key, sources) is not None:
+            keys.add(_resolved(key, sources))
+        else:
+            named = [o.unalias() for o in outputs if o.alias_or_name.lower() == key.name.lower()]
+            if len(key.parts) > 1 or len(named) != 1:
+                return set()
+            keys.add(_resolved(named[0], sources))
+    return keys
+
+
+def is_key(
+    column: exp.Column, keys: set[str], outputs: Sequence[exp.Expr], sources: Sources
+) -> bool:
+    """Does a HAVING's ``column`` name a grouping key of the input, and nothing else?"""
+    resolved = _resolved(column, sources)
+    others = [
+        output
+        for output in outputs
+        if len(column.parts) == 1
+        and output.alias_or_name.lower() == column.name.lower()
+        and _resolved(output.unalias(), sources) != resolved
+    ]
+    return resolved in keys and not others
+
+
+def _partition_keys(window: exp.Expr, sources: Sources) -> set[str]:
+    if window.args.get("alias"):
+        return set()  # defined elsewhere
+    return {_resolved(key, sources) for key in window.args.get("partition_by") or ()}
+
+
+def _resolved(node: exp.Expr, sources: Sources) -> str:
+    """``node`` as text in which every column has its source's name."""
+
+    def qualify(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Column):
+            return part
+        owner, name = owner_of(part, sources), own_name(part, sources)
+        if owner is None or name is None:
+            return part
+        return exp.column(
+            exp.to_identifier(name, quoted=True), exp.to_identifier(owner, quoted=True)
+        )
+
+    return node.copy().transform(qualify).sql("duckdb")
