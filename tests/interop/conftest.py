@@ -206,6 +206,10 @@ def awkward() -> pa.Table:
             "l": pa.array(
                 [[1, 2], [], None, [None], [2], [3, None], [2, 2], [1]], pa.list_(pa.int64())
             ),
+            "la": pa.array(
+                [[1, 2], None, [None, 2], [3, 4], [2, 2], None, [5, None], [None, None]],
+                pa.list_(pa.int64(), 2),
+            ),
             "lu": pa.array([[2**63], [2], None, [None], [], [5], [0], [2]], pa.list_(pa.uint64())),
             "lf": pa.array(
                 [[0.1], [float("nan")], None, [None], [], [-0.0], [0.0], [2.5, 0.1]],

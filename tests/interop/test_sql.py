@@ -283,6 +283,9 @@ list_has_any(ldate, ['2020-01-02'])
 list_contains(lts, '2020-01-02 12:00:00.000002')
 list_contains(lts, DATE '2020-01-02')
 list_contains(lts, '2020-01-02 12:00:00.0000021')
+list_contains(la, 2)
+2 = ANY(la)
+list_has_all(la, [1, 2])
 list_contains(stl.l, 2)
 2 = ANY(stl.l)
 list_has_any(l, [1, 3])
@@ -452,6 +455,11 @@ SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2
 SELECT x.row, y.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = y.i AND y.i IS NULL
 SELECT x.row FROM t x SEMI JOIN t y ON x.i = y.i WHERE x.i = 2
 SELECT x.row FROM t x JOIN (SELECT DISTINCT i FROM t UNION SELECT row FROM t) y ON x.i = y.i WHERE x.i = 2
+FROM t x JOIN t y ON x.i = y.i8 AND y.b SELECT x.row, y.row WHERE x.i > 1
+FROM t x LEFT JOIN t y ON x.i = y.i8 AND y.b SELECT x.row, y.row WHERE x.i > 1
+FROM t x, t y SELECT x.row, y.row WHERE x.i = y.i AND y.s LIKE 'a%'
+FROM t JOIN (SELECT i8 AS k FROM t WHERE b) AS o ON i = o.k SELECT t.row
+FROM t x, (t y JOIN t z ON y.i = z.i8) SELECT x.row, z.row WHERE x.i = 2 AND z.b
 SELECT row FROM t WHERE i > 1 EXCEPT SELECT row FROM t WHERE b
 SELECT row FROM t WHERE i > 1 INTERSECT SELECT row FROM t WHERE s = 'axb'
 SELECT b, count(*) FROM t WHERE i > 0 GROUP BY b HAVING count(*) > 1
@@ -690,6 +698,7 @@ THROUGH = {
         "(row == 2)",
     ],
     "SELECT x.row FROM t x JOIN t y ON x.i = y.i8 WHERE x.i = 2": ["(i == 2)", None],
+    "FROM t x JOIN t y ON x.i = y.i SELECT x.row WHERE x.i = 2": ["(i == 2)"] * 2,
     "SELECT x.row FROM t x JOIN t y ON x.d = y.d WHERE x.d = 2": ["(d == 2)", None],
     "SELECT x.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)", None],
     "SELECT x.row FROM t x JOIN t y USING (i) WHERE i = 2": ["(i == 2)"] * 2,

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,6 +251,20 @@ def test_filters_of_data_sets(data):
     assert data.to_table(["row"], ~wanted)["row"].to_pylist() == others
     read = ia.ParquetFile(data.files[0]).read(["row"], filter=wanted)
     assert read["row"].to_pylist() == expected
+
+
+def test_filtered_data_sets_are_joined_and_sorted(data):
+    schema = pa.schema([("row", pa.int64()), ("l", pa.list_(pa.int64()))])
+    wanted = data.replace_schema(schema).filter(ia.list_contains("l", 3))
+    rows = wanted.to_table()["row"].to_pylist()
+    assert wanted.sort_by([("row", "descending")]).to_table()["row"].to_pylist() == rows[::-1]
+    other = data.replace_schema(pa.schema([("row", pa.int64())]))
+    flat = ds.dataset(pa.table({"row": [3, 4]}))
+    assert flat.join(other, "row", join_type="inner").count_rows() == 2
+    asof = other.sort_by("row").join_asof(flat, "row", [], tolerance=0)
+    assert asof.count_rows() == 1000
+    few = other.filter(pc.field("row") < 4)
+    assert few.join(flat, "row", join_type="inner").to_table()["row"].to_pylist() == [3]
 
 
 def test_computed_columns(data):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from intarsia.errors import MissingDependencyError
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
@@ -54,7 +57,7 @@ def scan(source: Dataset | PathLike) -> polars.LazyFrame:
         for batch in data.to_batches(names or data.schema.names[:1], found, **options):
             rows = batch if left is None else batch.slice(0, left)
             left = None if left is None else left - rows.num_rows
-            frame = polars.DataFrame(polars.from_arrow(rows))
+            frame = polars.DataFrame(polars.from_arrow(_from_the_start(rows)))
             if predicate is not None:
                 frame = frame.filter(predicate)
             yield frame.select(wanted) if wanted else frame.select()
@@ -63,3 +66,18 @@ def scan(source: Dataset | PathLike) -> polars.LazyFrame:
 
     schema = polars.DataFrame(polars.from_arrow(without_rows(data.schema))).schema
     return register_io_source(read, schema=schema, is_pure=True)
+
+
+def _from_the_start(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with lists of one size copied: Polars refuses those that begin within others."""
+    columns = [
+        column.take(pa.array(np.arange(len(column)))) if _has_fixed_lists(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _has_fixed_lists(kind: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_list(kind):
+        return True
+    return any(_has_fixed_lists(kind.field(at).type) for at in range(kind.num_fields))

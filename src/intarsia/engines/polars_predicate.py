@@ -175,7 +175,7 @@ class _Converter:
             path, members = self._path(lists), _literal(value)
             if path is None or members is None or len(members) != 1:
                 continue
-            asked = [lists.list.contains(value)]
+            asked = [lists.list.contains(value), lists.arr.contains(value)]
             asked += [value.is_in(lists, nulls_equal=nulls_equal) for nulls_equal in (False, True)]
             if is_list(self._type(path)) and any(map(expr.meta.eq, asked)):
                 held = self._type(path).value_type

@@ -22,6 +22,7 @@ from intarsia.predicate.scope import (
     Sources,
     conjuncts,
     is_positional,
+    joins_of,
     own_name,
     owner_of,
 )
@@ -93,7 +94,7 @@ class _Pushdown:
             self._push(select, sources, condition)
         for condition in conjuncts(having.this if having else None):
             self._push_having(select, sources, condition)
-        for place, join in enumerate(select.args.get("joins") or (), start=1):
+        for place, join in enumerate(joins_of(select), start=1):
             for condition in conjuncts(join.args.get("on")):
                 self._push_on(select, sources, place, condition)
 
@@ -128,7 +129,7 @@ class _Pushdown:
         self, select: exp.Select, sources: Sources, place: int, condition: exp.Expr
     ) -> None:
         """A row of the joined table that fails its ON never matches. An inner join drops others."""
-        owner, join = _owner(sources, condition), select.args["joins"][place - 1]
+        owner, join = _owner(sources, condition), joins_of(select)[place - 1]
         if owner is None or join.side not in ("", "LEFT"):
             return
         position = list(sources).index(owner)
@@ -196,7 +197,7 @@ class _Pushdown:
         columns = _columns(condition)
         merged = {
             name.name.lower(): alias
-            for join in select.args.get("joins") or ()
+            for join in joins_of(select)
             if _is_inner(join)
             for name in join.args.get("using") or ()
             for alias in [next(iter(sources))]
@@ -216,7 +217,7 @@ class _Pushdown:
         found = list(conjuncts(where.this if where else None))
         groups: list[set[_Place]] = []
         aliases = list(sources)
-        for at, join in enumerate(select.args.get("joins") or (), start=1):
+        for at, join in enumerate(joins_of(select), start=1):
             if not _is_inner(join):
                 continue
             found += conjuncts(join.args.get("on"))

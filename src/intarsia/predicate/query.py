@@ -94,12 +94,18 @@ def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[e
         for table in tree.find_all(exp.Table)
         if table.name.lower() in known
         and table.name.lower() not in shadowed
-        and all(name in ("this", "alias") for name, value in table.args.items() if value)
+        and all(name in _may_have(table) for name, value in table.args.items() if value)
         and isinstance(table.this, exp.Identifier)
         and not _names_a_column(table)
         and _text_of(table, query).strip('"`').lower() == table.name.lower()
     ]
     return sorted(found, key=lambda table: _place(table)[0])
+
+
+def _may_have(table: exp.Table) -> tuple[str, ...]:
+    """What a table may come with: a name, an alias, and in a query that begins with FROM, joins."""
+    is_first = isinstance(table.parent, exp.From)
+    return ("this", "alias", "joins") if is_first else ("this", "alias")
 
 
 def _names_a_column(table: exp.Table) -> bool:

@@ -79,8 +79,10 @@ class Scopes:
         return self._sources[id(select)]
 
     def _found_sources(self, select: exp.Select) -> Sources | None:
-        first, joins = select.args.get("from_"), select.args.get("joins") or []
+        first, joins = select.args.get("from_"), joins_of(select)
         if first is None or any(select.args.get(name) for name in UNUSUAL):
+            return None
+        if select.args.get("joins") and first.this.args.get("joins"):
             return None
         if not all(_is_understood(join) for join in joins):
             return None
@@ -162,6 +164,15 @@ class Scopes:
             return None
         column = outputs[place].unalias()
         return self.type_of(column, sources) if isinstance(column, exp.Column) else None
+
+
+def joins_of(select: exp.Select) -> list[exp.Join]:
+    """What ``select`` joins; where FROM comes first, sqlglot has it with the first table."""
+    first = select.args.get("from_")
+    own = select.args.get("joins")
+    if own or first is None or not isinstance(first.this, exp.Table):
+        return own or []
+    return first.this.args.get("joins") or []
 
 
 def _name_of(output: exp.Expr, place: int) -> str:

@@ -134,6 +134,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = {"filter": expression if earlier is None else earlier & expression}
         return made
 
+    def join(self, right_dataset: pads.Dataset, *args: Any, **options: Any) -> pads.InMemoryDataset:
+        """As ``pyarrow.dataset.Dataset.join``."""
+        right = _evaluated(right_dataset)
+        return pads.Dataset.join(_evaluated(self), right, *args, **options)
+
+    def join_asof(
+        self, right_dataset: pads.Dataset, *args: Any, **options: Any
+    ) -> pads.InMemoryDataset:
+        """As ``pyarrow.dataset.Dataset.join_asof``."""
+        right = _evaluated(right_dataset)
+        return pads.Dataset.join_asof(_evaluated(self), right, *args, **options)
+
+    def sort_by(self, sorting: Any, **options: Any) -> pads.InMemoryDataset:
+        """As ``pyarrow.dataset.Dataset.sort_by``."""
+        return pads.Dataset.sort_by(_evaluated(self), sorting, **options)
+
     def replace_schema(self, schema: pa.Schema) -> Dataset:
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
@@ -435,6 +451,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
     for table in tables:
         yield from table.to_batches()
+
+
+def _evaluated(data: pads.Dataset) -> pads.Dataset:
+    """``data``, in memory where its own filter is none that pyarrow can evaluate."""
+    own = data._scan_options.get("filter") if isinstance(data, Dataset) else None
+    return data if own is None or not needs_evaluation(own) else pads.dataset(data.to_table())
 
 
 def _check_is_pyarrows(expressions: Iterable[pc.Expression]) -> None:
