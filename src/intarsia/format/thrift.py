@@ -221,6 +221,24 @@ def _structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Structs[T], int]:
     return Structs(cls, decoder.data, starts, known), at
 
 
+def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:
+    """The list of structs at ``at`` of the decoder's bytes, and the offset behind it.
+
+    Raises ``FormatError`` as ``decode`` does.
+    """
+    try:
+        return _structs(cls, decoder, at)
+    except FormatError:
+        raise
+    except Exception as error:  # as in ``decode``
+        raise FormatError(f"not a valid list of {cls.__name__}: {error}") from error
+
+
+def remember_encoded(value: Any, raw: bytes) -> None:
+    """Have ``encode`` give ``raw``, which ``value`` was put together from."""
+    object.__setattr__(value, "_encoded", raw)
+
+
 def encode(value: Any) -> bytes:
     """The bytes of a struct declared with ``struct``: those it was decoded from, if it was."""
     if value._encoded is not None:

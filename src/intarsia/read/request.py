@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, unknown_column
+from intarsia.parallel import may_divide
 from intarsia.predicate.expression import (
     ANDS,
     Call,
@@ -50,6 +52,8 @@ _PASSING = {
 }
 _PASSING_RANGE = 0.3
 _PASSING_UNKNOWN = 0.5
+_THREADED_ROWS = 64 * 1024
+"""Fewer rows than this are filtered sooner than threads are woken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +196,13 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
     Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
     """
+    use_threads = table.num_rows >= _THREADED_ROWS and may_divide()
     try:
-        return table.filter(expression)
+        steps = [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("filter", acero.FilterNodeOptions(expression)),
+        ]
+        return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
         raise PredicateError(f"cannot evaluate {expression}: {error}") from error
 

@@ -8,13 +8,14 @@ units of bounded size, which are read in threads and given in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from intarsia.parallel import in_order
+from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns, roots_to_read
@@ -81,7 +82,7 @@ def _scan(
 ) -> Generator[pa.Table]:
     in_advance = use_threads and not (small_first and request.filter is None)
     ahead = pa.cpu_count() if in_advance else 0
-    begun = in_order((partial(_Attempt, part, request) for part in parts), ahead)
+    begun = in_order((partial(_Attempt, part, request, use_threads) for part in parts), ahead)
     units = (partial(a.run, *unit) for a in begun for unit in a.units(small_first))
     for found in in_order(units, ahead):
         attempt = found.attempt
@@ -115,8 +116,8 @@ class _Attempt:
     have been replaced, it is begun anew, as long as nothing has been given.
     """
 
-    def __init__(self, part: Part, request: Request) -> None:
-        self._part, self._request = part, request
+    def __init__(self, part: Part, request: Request, use_threads: bool) -> None:
+        self._part, self._request, self._use_threads = part, request, use_threads
         self._file, self._answer = part.get()
         self._distrusted = self._file.distrusted
         self.given = 0
@@ -184,7 +185,9 @@ class _Attempt:
         """The matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
-            return _Found(self, stop, _scan_unit(file, self._request, self._part.constants, unit))
+            with nullcontext() if self._use_threads else one_thread():
+                table = _scan_unit(file, self._request, self._part.constants, unit)
+            return _Found(self, stop, table)
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:
