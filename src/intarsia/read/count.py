@@ -6,25 +6,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
-
 from intarsia.parallel import in_order
 from intarsia.predicate.pruning import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.scan import Part, scan
+from intarsia.read.scan import Part, files_ahead, scan
 from intarsia.storage import FileReplaced
 
 
-def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = True) -> int:
+def count_rows(
+    parts: Iterable[Part], request: Request, *, use_threads: bool = True, is_far: bool = False
+) -> int:
     """How many rows of ``parts`` match the request's filter.
 
     Rows that can match and cannot fail to, by statistics and page indexes, are not read.
     """
-    ahead = pa.cpu_count() if use_threads else 0
-    return sum(in_order((partial(_count, part, request, use_threads) for part in parts), ahead))
+    ahead = files_ahead(is_far) if use_threads else 0
+    counts = (partial(_count, part, request, use_threads) for part in parts)
+    return sum(in_order(counts, ahead, is_far=is_far))
 
 
 def _count(part: Part, request: Request, use_threads: bool) -> int:

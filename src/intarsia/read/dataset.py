@@ -264,7 +264,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
-        return count_rows(self._parts(request), request, use_threads=use_threads)
+        is_far = not self._cache.is_local
+        return count_rows(self._parts(request), request, use_threads=use_threads, is_far=is_far)
 
     def _wanted(
         self, filter_: pc.Expression | None, options: Iterable[str] = ()
@@ -303,6 +304,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             request,
             limit=limit,
             use_threads=options.get("use_threads", True),
+            is_far=not self._cache.is_local,
         )
         if project is None:
             return request.output, _batches(tables)

@@ -59,17 +59,23 @@ def scan_file(
 
 
 def scan(
-    parts: Iterable[Part], request: Request, *, limit: int | None = None, use_threads: bool = True
+    parts: Iterable[Part],
+    request: Request,
+    *,
+    limit: int | None = None,
+    use_threads: bool = True,
+    is_far: bool = False,
 ) -> Generator[pa.Table]:
     """The matching rows of all ``parts``, in their order, as tables of the requested columns.
 
     Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
-    cores as pyarrow does; units under way hold some 50 MB each.
+    cores as pyarrow does; units under way hold some 50 MB each. Of files that are far, as many are
+    under way as pyarrow has threads for waiting, as long as they are small.
     """
     if limit is None:
-        yield from _scan(parts, request, False, use_threads)
+        yield from _scan(parts, request, False, use_threads, is_far)
         return
-    for table in _scan(parts, request, True, use_threads) if limit > 0 else ():
+    for table in _scan(parts, request, True, use_threads, is_far) if limit > 0 else ():
         found = table.slice(0, limit)
         limit -= found.num_rows
         yield found
@@ -78,13 +84,14 @@ def scan(
 
 
 def _scan(
-    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool
+    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool, is_far: bool
 ) -> Generator[pa.Table]:
     in_advance = use_threads and not (small_first and request.filter is None)
-    ahead = pa.cpu_count() if in_advance else 0
-    begun = in_order((partial(_Attempt, part, request, use_threads) for part in parts), ahead)
-    units = (partial(a.run, *unit) for a in begun for unit in a.units(small_first))
-    for found in in_order(units, ahead):
+    ahead = files_ahead(is_far) if in_advance else 0
+    attempts = (partial(_Attempt, part, request, use_threads) for part in parts)
+    begun = in_order(attempts, ahead, is_far=is_far)
+    units = (_Unit(a, *unit) for a in begun for unit in a.units(small_first))
+    for found in in_order(units, ahead, is_far=is_far, weigh=_Unit.weight):
         attempt = found.attempt
         if attempt.is_spoiled:
             continue
@@ -95,6 +102,11 @@ def _scan(
         attempt.given = found.stop
         if found.table.num_rows:
             yield found.table
+
+
+def files_ahead(is_far: bool) -> int:
+    """How many files are worked on besides the one whose turn it is."""
+    return int(pa.io_thread_count() if is_far else pa.cpu_count())
 
 
 class _Found(NamedTuple):
@@ -209,6 +221,22 @@ class _Attempt:
                     yield found.table
             else:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What ``attempt`` is to run."""
+
+    attempt: _Attempt
+    file: OpenedFile
+    rows: RowRanges
+
+    def __call__(self) -> _Found:
+        return self.attempt.run(self.file, self.rows)
+
+    def weight(self) -> float:
+        """At most so many bytes are read for it, in whatever columns."""
+        return self.file.source.size * self.rows.num_rows / self.file.num_rows
 
 
 def _scan_unit(
