@@ -17,16 +17,17 @@ import pytest
 
 import intarsia as ia
 from intarsia import storage
+from intarsia.read import rows, sift
 from intarsia.read.cache import FileCache
 
 FILES, ROWS = 2000, 20
 
 
-def table_of(number, rows=ROWS):
-    start = number * rows
-    values = np.random.default_rng(number).integers(0, 1 << 40, rows)
-    numbers = pa.array(range(start, start + rows), pa.int64())
-    return pa.table({"n": numbers, "id": values, "text": [f"row {i}" for i in range(rows)]})
+def table_of(number, count=ROWS):
+    start = number * count
+    values = np.random.default_rng(number).integers(0, 1 << 40, count)
+    numbers = pa.array(range(start, start + count), pa.int64())
+    return pa.table({"n": numbers, "id": values, "text": [f"row {i}" for i in range(count)]})
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,11 @@ FILTERS = {
     "a folder": (pc.field("part") == 2) & (pc.field("n") < 20_010),
     "a folder or a row": (pc.field("part") == 7) | (pc.field("n") == 17),
     "no row": pc.field("n") < 0,
+    "a value": pc.field("id") == table_of(777).column("id")[11],
+    "a value in a folder": (pc.field("id") < 1 << 32) & (pc.field("part") != 1),
+    "a value or all of a folder": (pc.field("id") < 1 << 28) | (pc.field("part") == 3),
+    "no value": pc.field("id") == 1,
+    "not understood": pc.bit_wise_and(pc.field("id"), 8191) == 77,
 }
 
 
@@ -108,6 +114,58 @@ def test_each_file_is_opened_once_and_its_footer_read_once(folder, asked):
     assert data.count_rows(filter=FILTERS["two files of two folders"]) == 2
     assert sum(asked.opens.values()) <= 3
     assert sum(asked.requests.values()) <= 9
+
+
+def test_small_files_are_decoded_together(folder, monkeypatch):
+    calls, original = [], sift.decode_roots
+    monkeypatch.setattr(
+        sift, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
+    )
+    monkeypatch.setattr(rows, "decode_root", lambda *_, **__: pytest.fail("decoded by itself"))
+    monkeypatch.setattr(rows, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself"))
+    data = ia.dataset(folder)
+    for _ in range(2):
+        calls.clear()
+        assert data.to_table(filter=FILTERS["no value"]).num_rows == 0
+        assert len(calls) <= 10
+        assert sum(calls) <= FILES
+    assert data.count_rows(pc.field("n") >= 0) == FILES * ROWS
+    assert len(calls) <= 10, "statistics tell that all rows match"
+
+
+def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):
+    floats = pa.array([1.5, None, float("nan"), -0.0], pa.float64())
+    kinds = {
+        "double": pa.table({"x": floats, "s": ["a", None, "b", ""]}),
+        "float": pa.table({"x": floats.cast(pa.float32()), "s": ["c", "a", None, "d"]}),
+        "whole": pa.table({"x": pa.array([0, 1, None, 2], pa.int32()), "s": ["a"] * 4}),
+        "without": pa.table({"s": ["a", "b", "c", None]}),
+        "only nulls": pa.table({"x": pa.nulls(4, pa.float64()), "s": pa.nulls(4, pa.string())}),
+        "empty": pa.table({"x": floats, "s": pa.nulls(4, pa.string())}).slice(0, 0),
+    }
+    for number in range(60):
+        kind = list(kinds)[number % len(kinds)]
+        at = tmp_path / f"k={number % 4 if number % 7 else '__HIVE_DEFAULT_PARTITION__'}"
+        at.mkdir(exist_ok=True)
+        options = {"write_statistics": number % 5 > 0, "row_group_size": 1 + number % 4}
+        pq.write_table(kinds[kind], at / f"{number}.parquet", **options)
+    data = ia.dataset(
+        tmp_path, schema=pa.schema([("x", pa.float64()), ("s", pa.string()), ("k", pa.int32())])
+    )
+    everything = data.to_table()
+    x, s, k = (pc.field(name) for name in "xsk")
+    filters = [
+        x == 1.5, x == 0, x != 1.5, x > 0, ~(x > 0), x.is_null(), x.is_valid(), pc.is_nan(x),
+        x.is_null(nan_is_null=True), x.isin([2.0, 1.5]), s == "a", s.isin(["c", "d"]), s.is_null(),
+        (s == "a") | (x > 1), (s == "a") & (k == 2), (x < 1) | k.is_null(), ~((x < 1) | (k == 1)),
+        pc.starts_with(s, "b"), pc.utf8_length(s) == 0, (k == 3) & s.is_valid(), x + k > 2,
+    ]  # fmt: skip
+    for expression in filters:
+        expected = everything.filter(expression)
+        for options in ({}, {"use_threads": False}):
+            found = data.to_table(filter=expression, **options)
+            assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
+            assert data.count_rows(expression, **options) == expected.num_rows, expression
 
 
 def test_head_opens_few_files(folder, asked):

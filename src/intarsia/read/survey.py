@@ -2,8 +2,8 @@
 
 A condition is compared with the statistics of all row groups of some hundred files at once, which
 takes little more than comparing it with those of one. What is left out here, ``planner`` would find
-to hold no candidate. Files on far storage are opened, and asked whether they were replaced, as many
-at a time as there are threads for waiting.
+to hold no candidate; of what is left, small files are sifted. Files on far storage are opened, and
+asked whether they were replaced, as many at a time as there are threads for waiting.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from intarsia.format.bounds import chunk_bounds
 from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match, rows_might_match
-from intarsia.predicate.pruning import Maybe, Pruning, Test, tests_of
+from intarsia.predicate.pruning import Pruning, Test, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
 from intarsia.read.opened import Lease, OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, leaf_of
 from intarsia.read.request import Request
 from intarsia.read.scan import Part
+from intarsia.read.sift import LEAST_FILES, hold_matches
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
@@ -58,7 +59,7 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
     error comes when its turn does.
     """
     wanted = in_folders(files, request.pruning)
-    if isinstance(request.pruning, Maybe):
+    if request.filter is None:
         for file in wanted:
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return
@@ -124,16 +125,29 @@ def _might_match(opened: Sequence[tuple[File, Lease]], request: Request) -> list
     alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for at, (file, lease) in enumerate(opened):
         alike.setdefault((id(lease.file.shape), tuple(file.constants)), []).append(at)
-    might = [True] * len(opened)
+    might = np.ones(len(opened), dtype=np.bool_)
     for members in alike.values():
         files = [opened[at][1].file for at in members]
         constants = [opened[at][0].constants for at in members]
         try:
-            verdicts = _Survey(files, constants, request.schema).might_match(request.pruning)
+            might[members] = _verdicts(files, constants, request)
         except FormatError:  # which file is damaged, and where, planning it will say
             continue
-        for at, verdict in zip(members, verdicts.tolist(), strict=True):
-            might[at] = verdict
+    return might.tolist()
+
+
+def _verdicts(
+    files: Sequence[OpenedFile], constants: Sequence[Constants], request: Request
+) -> BoolArray:
+    """By footers, then by values: of small files that might hold rows that match and others."""
+    survey = _Survey(files, constants, request.schema)
+    might = survey.might_match(request.pruning)
+    if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
+        return might
+    unsure = np.flatnonzero(might & survey.might_match(request.filter.escapes)).tolist()
+    if len(unsure) >= LEAST_FILES:
+        chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
+        might[unsure] = hold_matches(chosen, folders, request.schema, request.filter)
     return might
 
 
