@@ -84,7 +84,8 @@ FILTERS = {
     "no row": pc.field("n") < 0,
     "a value": pc.field("id") == table_of(777).column("id")[11],
     "a value in a folder": (pc.field("id") < 1 << 32) & (pc.field("part") != 1),
-    "a value or all of a folder": (pc.field("id") < 1 << 28) | (pc.field("part") == 3),
+    "a value or a row of a folder": (pc.field("id") < 1 << 28)
+    | ((pc.field("part") == 3) & (pc.field("n") < 30_050)),
     "no value": pc.field("id") == 1,
     "not understood": pc.bit_wise_and(pc.field("id"), 8191) == 77,
 }

@@ -39,7 +39,8 @@ def dataset(
     names columns of text that are to come as Arrow dictionaries. ``cache_options`` says what
     storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
     bytes took as long to read as one more request takes to be answered, which is how
-    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
+    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth.
+    Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
     options = pads.ParquetFragmentScanOptions(

@@ -34,8 +34,9 @@ from intarsia.read.sift import LEAST_FILES, hold_matches
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
 
-_FIRST, _MOST = 8, 512
-"""Files of the first survey, few because the first rows may be enough, and of later ones."""
+_FIRST, _MOST = 8, 128
+"""Files of the first survey, few because the first rows may be enough, and of later ones: no more
+than a cache keeps open."""
 
 
 class File(NamedTuple):
