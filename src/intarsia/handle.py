@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from stat import S_ISDIR
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -39,6 +40,8 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     try:
         if _is_fsspec(filesystem):
             return _FsspecHandle(filesystem.handler.fs, path)
+        if isinstance(filesystem, pafs.LocalFileSystem) and hasattr(os, "pread"):
+            return _LocalHandle(path)
         return _ArrowHandle(filesystem, path)
     except FileNotFoundError as error:
         raise PathError(f"{path}: there is no such file") from error
@@ -55,7 +58,7 @@ def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
             stat = os.stat(path)
         except OSError:
             return None
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+        return _version(stat)
     with contextlib.suppress(PathError):
         handle = open_handle(filesystem, path)
         try:
@@ -63,6 +66,40 @@ def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
         finally:
             handle.close()
     return None
+
+
+def _version(stat: os.stat_result) -> Version:
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+class _LocalHandle:
+    """A file of the local disk, read without a file position: a tenth of what pyarrow's takes."""
+
+    def __init__(self, path: str) -> None:
+        self._number = -1
+        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        stat = os.fstat(self._number)
+        if S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(path)
+        self.size, self.version = stat.st_size, _version(stat)
+
+    def read_at(self, length: int, offset: int) -> memoryview:
+        data = os.pread(self._number, length, offset)
+        if len(data) == length:
+            return memoryview(data)
+        parts = [data]  # the system gives 2 GB at a time, and nothing at the end
+        while data and (got := sum(map(len, parts))) < length:
+            data = os.pread(self._number, length - got, offset + got)
+            parts.append(data)
+        return memoryview(b"".join(parts))
+
+    def close(self) -> None:
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class _ArrowHandle:

@@ -1,57 +1,131 @@
 """Work in threads, results in order: pyarrow decodes and reads without the interpreter's lock.
 
-All scans share one pool for decoding, and one for waiting on storage. Work that is itself done in a
-pool and divides its own work does so in its own thread: nothing in a pool waits for that pool.
+All scans share one pool for decoding, one for waiting on storage, and one for work on files that
+are far, which waits most of the time and uses the other two. Work that is itself done in a pool and
+divides its own work does so in its own thread: nothing in a pool waits for that pool.
 """
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+
+from intarsia.errors import IntarsiaError
 
 T = TypeVar("T")
 Task = Callable[[], T]
 
-_COMPUTE, _WAIT = "intarsia-compute", "intarsia-wait"
+_COMPUTE, _FAR, _WAIT = "intarsia-compute", "intarsia-far", "intarsia-wait"
+_HEAVY = 128 * 1024 * 1024
 _lock = threading.Lock()
-_pools: dict[str, ThreadPoolExecutor] = {}
+_pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}
+_here = threading.local()
 
 
-def in_order(tasks: Iterable[Task[T]], ahead: int) -> Generator[T]:
+def _weightless(_: object) -> float:
+    return 0.0
+
+
+def in_order(
+    tasks: Iterable[Task[T]],
+    ahead: int,
+    *,
+    is_far: bool = False,
+    weigh: Callable[[Any], float] = _weightless,
+) -> Generator[T]:
     """What each of ``tasks`` returns, in their order.
 
     Up to ``ahead`` tasks are under way besides the one whose result is due; with 0 of them, or a
     lone task, all is done in the caller's thread. The first exception ends it. Tasks not begun when
-    the caller loses interest are not begun at all.
+    the caller loses interest are not begun at all. Tasks that ``is_far`` says wait most of the time
+    are done in threads of their own; those that ``weigh`` together more than 128 MiB are under way
+    only as long as they are no more than pyarrow has cores, and one.
     """
-    tasks = iter(tasks)
-    few = list(itertools.islice(tasks, 2)) if ahead else []
-    if len(few) < 2 or _is_in(_COMPUTE):
-        for task in itertools.chain(few, tasks):
+    left = _Tasks(iter(tasks))
+    few = [task for task in (left.next(), left.next()) if task is not None] if ahead else []
+    if len(few) < 2 or _is_in(_COMPUTE) or (is_far and (_is_in(_FAR) or _is_in(_WAIT))):
+        while (task := left.next(few)) is not None:
             yield task()
+        left.check()
         return
-    pool = _pool(_COMPUTE)
-    pending: deque[Future[T]] = deque(pool.submit(task) for task in few)
+    pool = _pool(_FAR if is_far else _COMPUTE)
+    pending: deque[tuple[Future[T], float]] = deque()
+    weight, due = 0.0, left.next(few)
     try:
-        while pending:
-            for task in itertools.islice(tasks, ahead + 1 - len(pending)):
-                pending.append(pool.submit(task))
-            yield pending.popleft().result()
+        while due is not None or pending:
+            while due is not None and len(pending) <= ahead:
+                own = weigh(due)
+                if len(pending) > pa.cpu_count() and weight + own > _HEAVY:
+                    break
+                pending.append((pool.submit(due), own))
+                weight += own
+                due = left.next(few) if len(pending) <= ahead else None
+            future, own = pending.popleft()
+            yield future.result()
+            weight -= own
+            if due is None:
+                due = left.next(few)
     finally:
-        for future in pending:
+        for future, _ in pending:
             future.cancel()
+    left.check()
+
+
+class _Tasks(Generic[T]):
+    """Tasks, one after the other; what ends them is kept until those before it are done."""
+
+    def __init__(self, tasks: Iterator[Task[T]]) -> None:
+        self._tasks = tasks
+        self._error: Exception | None = None
+
+    def next(self, first: list[Task[T]] | None = None) -> Task[T] | None:
+        """The next task, after those of ``first``, which it takes; None where there is none."""
+        if first:
+            return first.pop(0)
+        if self._error is None:
+            try:
+                return next(self._tasks, None)
+            except (IntarsiaError, OSError, pa.ArrowException) as error:
+                self._error = error
+        return None
+
+    def check(self) -> None:
+        """Raise what ended them, if it was not their end."""
+        if self._error is not None:
+            raise self._error
+
+
+def waited_for(tasks: Iterable[Task[T]]) -> Generator[T]:
+    """As ``in_order``, of tasks that wait for storage: as many as pyarrow has threads for that."""
+    return in_order(tasks, pa.io_thread_count(), is_far=True)
 
 
 def all_of(tasks: Iterable[Task[T]]) -> list[T]:
-    """What each of ``tasks`` returns, on as many cores as pyarrow uses."""
-    return list(in_order(tasks, pa.cpu_count() - 1))
+    """What each of ``tasks`` returns, on as many cores as pyarrow uses; one in ``one_thread``."""
+    return list(in_order(tasks, pa.cpu_count() - 1 if may_divide() else 0))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A context in which this thread does all of its work itself."""
+    before = may_divide()
+    _here.may_divide = False
+    try:
+        yield
+    finally:
+        _here.may_divide = before
+
+
+def may_divide() -> bool:
+    """May this thread have others do some of its work?"""
+    return getattr(_here, "may_divide", True)
 
 
 def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
@@ -71,12 +145,13 @@ def _is_in(name: str) -> bool:
 
 
 def _pool(name: str) -> ThreadPoolExecutor:
-    """The pool of that name, of as many threads as pyarrow has for the same purpose."""
+    """The pool of that name, of as many threads as pyarrow has now for the same purpose."""
+    size = pa.cpu_count() if name == _COMPUTE else pa.io_thread_count()
     with _lock:
-        if name not in _pools:
-            size = pa.cpu_count() if name == _COMPUTE else pa.io_thread_count()
-            _pools[name] = ThreadPoolExecutor(size, thread_name_prefix=name)
-        return _pools[name]
+        known = _pools.get(name)
+        if known is None or known[0] != size:
+            known = _pools[name] = size, ThreadPoolExecutor(size, thread_name_prefix=name)
+        return known[1]
 
 
 def _forget_pools() -> None:

@@ -76,18 +76,30 @@ class HeldSource:
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
             check_range(range_, self.size)
-        fetched = iter(self._inner.read([r for r in ranges if not self.holds(r)]))
+        data, start = self._data, self._start
+        is_held = [self.holds(range_, data) for range_ in ranges]
+        fetched = iter(
+            self._inner.read([r for r, held in zip(ranges, is_held, strict=True) if not held])
+        )
         return [
-            self._data[range_[0] - self._start :][: range_[1]]
-            if self.holds(range_)
-            else next(fetched)
-            for range_ in ranges
+            data[offset - start :][:length] if held else next(fetched)
+            for (offset, length), held in zip(ranges, is_held, strict=True)
         ]
 
-    def holds(self, range_: ByteRange) -> bool:
+    def holds(self, range_: ByteRange, data: memoryview | None = None) -> bool:
         """Is it in memory?"""
+        held = self._data if data is None else data
         offset, length = range_
-        return self._start <= offset and offset + length <= self._start + self._data.nbytes
+        return self._start <= offset and offset + length <= self._start + held.nbytes
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are in memory."""
+        return self._data.nbytes
+
+    def release(self) -> None:
+        """Hold nothing any longer."""
+        self._data = memoryview(b"")
 
 
 class AheadSource:

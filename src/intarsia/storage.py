@@ -56,8 +56,8 @@ class FileSource:
 
     Ranges that lie no more than ``gap`` bytes apart are fetched in one request, by default as far
     apart as suits the kind of storage; requests to remote storage are made at the same time. The
-    file is opened on first use and stays open: on a local disk, a file replaced meanwhile is read
-    on as it was.
+    file is opened on first use and stays open until ``rest``: on a local disk, a file replaced
+    meanwhile is read on as it was.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str, gap: int | None = None) -> None:
@@ -67,6 +67,8 @@ class FileSource:
         self.gap = gap_bytes(filesystem) if gap is None else gap
         self._lock = threading.Lock()
         self._handle: Handle | None = None
+        self._size: int | None = None
+        self._rested: Version = None
         self._is_current: Callable[[], bool] | None = None
 
     @property
@@ -76,13 +78,13 @@ class FileSource:
 
     @property
     def size(self) -> int:
-        return self._open().size
+        if self._size is None:
+            self._size = self._open().size
+        return self._size
 
     @property
     def version(self) -> Version:
         """The version that is read; asked for before anything is read, it is no newer than that."""
-        if self.is_local:
-            return version_of(self.path, self.filesystem)
         return self._open().version
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
@@ -118,6 +120,17 @@ class FileSource:
                 self._handle.close()
                 self._handle = None
 
+    def rest(self) -> None:
+        """Let go of a local file's handle until something is read again.
+
+        That then raises ``FileReplaced`` where another file is at the path. Elsewhere handles are
+        none of the operating system's, and opening a file again would take a request.
+        """
+        with self._lock:
+            if self.is_local and self._handle is not None:
+                self._rested = self._handle.version
+                self._handle = None  # closed once reads under way in other threads have ended
+
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
@@ -125,7 +138,10 @@ class FileSource:
     def _open(self) -> Handle:
         with self._lock:
             if self._handle is None:
-                self._handle = open_handle(self.filesystem, self.path)
+                handle = open_handle(self.filesystem, self.path)
+                if self._rested is not None and handle.version != self._rested:
+                    raise FileReplaced(self.path)
+                self._handle = handle
             return self._handle
 
     def _read_at(self, offset: int, length: int) -> memoryview:

@@ -96,6 +96,8 @@ def watched(stored, tmp_path):
     log.calls.clear()
 
     class Cache:
+        is_local = True
+
         def get(self, path):
             return file
 

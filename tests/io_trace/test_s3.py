@@ -13,6 +13,7 @@ import threading
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pytest
 
@@ -267,3 +268,82 @@ def test_indexes_are_added_to_files_on_s3(lake):
     assert data.to_table(filter=lookup(1234)).column("seq").to_pylist() == [1234]
     infos = lake.filesystem.get_file_info(pafs.FileSelector("lake"))
     assert not [info.path for info in infos if "tmp" in info.path]
+
+
+FILES, FILE_ROWS = 24, 50
+
+
+@pytest.fixture(scope="module")
+def folder(lake):
+    """Two dozen small files in folders by day."""
+    for i in range(FILES):
+        table = table_of(FILE_ROWS, 20, start=i * FILE_ROWS)
+        lake.put(f"many/{i // 12}/{i:02}.parquet", table, [])
+    return "lake/many"
+
+
+@pytest.fixture(params=[8, FILES])
+def at_once(request):
+    """How many requests are under way at a time."""
+    before = pa.io_thread_count()
+    pa.set_io_thread_count(request.param)
+    yield request.param
+    pa.set_io_thread_count(before)
+
+
+def test_files_are_opened_as_many_at_a_time_as_pyarrow_has_threads_for_io(lake, folder, at_once):
+    data = ia.dataset(folder, filesystem=lake.filesystem)
+    absent = pc.field("seq") == -1
+    assert lake.asking(lambda: data.to_table(filter=absent)).num_rows == 0
+    rounds = -(-FILES // at_once)
+    # The first file is known already; which of two dozen requests is answered first is chance.
+    assert 2 <= lake.round_trips <= 2 * rounds + 1
+    assert len(lake.ranges) == lake.heads - 1 == FILES - 1
+
+
+def test_a_known_file_costs_one_question_and_all_are_asked_at_once(lake, folder, at_once):
+    data = ia.dataset(folder, filesystem=lake.filesystem)
+    absent = pc.field("seq") == -1
+    data.to_table(filter=absent)
+    for query in (lambda: data.to_table(filter=absent).num_rows, lambda: data.count_rows(absent)):
+        assert lake.asking(query) == 0
+        assert (lake.heads, lake.ranges) == (FILES, [])
+        assert lake.round_trips <= -(-FILES // at_once) + 1
+    rows = [i * FILE_ROWS for i in range(FILES)]
+    data.take(rows, ["seq"])
+    found = lake.asking(lambda: data.take(rows, ["seq"]))
+    assert found.column("seq").to_pylist() == [0] * FILES
+    assert lake.round_trips <= 2 * -(-FILES // at_once) + 2
+
+
+def test_a_file_is_read_while_others_are(lake, folder, at_once):
+    data = ia.dataset(folder, filesystem=lake.filesystem)
+    asked = pc.field("seq") < 2
+    expected = data.to_table(["id"], asked).column("id").to_pylist()
+    assert expected == [id_of(i * FILE_ROWS + k) for i in range(FILES) for k in range(2)]
+    assert lake.asking(lambda: data.to_table(["id"], asked)).num_rows == 2 * FILES
+    assert lake.round_trips <= 2 * -(-FILES // at_once) + 2
+
+
+def test_a_stated_schema_and_stated_folders_cost_no_request_a_file(lake, folder):
+    schema = pa.schema([("seq", pa.int64()), ("day", pa.int8())])
+    stated = [
+        {"schema": schema, "partitioning": None},
+        {"schema": schema},
+        {"schema": schema, "partitioning": ["day"]},
+        {"partitioning": ["day"]},
+        {"partitioning": pads.partitioning(pa.schema([("day", pa.int16())]))},
+    ]
+    for options in stated:
+        data = lake.asking(lambda o=options: ia.dataset(folder, filesystem=lake.filesystem, **o))
+        peer = pads.dataset(
+            folder, filesystem=lake.filesystem, **{"partitioning": "hive"} | options
+        )
+        assert lake.heads <= 3 if "schema" in options else 4, options
+        assert data.schema.equals(peer.schema), options
+        asked = pc.field("seq") == 1
+        assert data.to_table(filter=asked) == peer.to_table(filter=asked), options
+    days = ia.dataset(folder, filesystem=lake.filesystem, partitioning=["day"])
+    found = lake.asking(lambda: days.to_table(["day", "seq"], pc.field("day") == 1))
+    assert found.column("day").to_pylist() == [1] * FILE_ROWS * 12
+    assert lake.heads == 12  # files of other folders are not even asked about

@@ -66,3 +66,11 @@ def test_growth_is_one_ratio(run):
     growth = json.loads(run("--json", "--grow", rows=ROWS // 10))["growth"]
     assert list(growth["ms"]) == ["6,000", "60,000"]
     assert growth["ratio"] > 0
+
+
+def test_the_benchmark_of_many_files_finds_its_row_in_every_engine():
+    command = [sys.executable, str(BENCHMARK.with_name("many_files.py"))]
+    given = ["--files", "20", "--rows", "50", "--rounds", "1"]
+    done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2 + 8

@@ -50,6 +50,8 @@ from intarsia.format.thrift import encode
 
 _ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6
+_TEMPLATES = 256
+"""More of them than this are not kept: there is one for each combination of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ class SchemaTemplates:
     def _kept(self, roots: tuple[Root, ...], storage: bool) -> RootTemplate:
         known = self._logical.get((roots, storage))
         if known is None:
+            if len(self._logical) >= _TEMPLATES:  # queries for ever other columns
+                self._logical.clear()
             known = self._logical[roots, storage] = self._template_of(roots, storage)
         return known
 

@@ -14,6 +14,7 @@ from typing import Any
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.compact import list_elements, list_span, replace_fields, spans
 from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
+from intarsia.format.shape import Shape, decode_footer
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.source import HeldSource, Source
 
@@ -37,6 +38,7 @@ class Footer:
     offset: int
     """Where the metadata starts, in bytes from the start of the file."""
     source: HeldSource
+    shape: Shape
 
 
 def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
@@ -60,11 +62,12 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
         tail = source.read([(offset, length + TRAILER_BYTES)])[0]
     raw = bytes(tail[-(length + TRAILER_BYTES) : -TRAILER_BYTES])
     try:
-        metadata, _ = decode(FileMetaData, raw)
+        metadata, shape = decode_footer(raw)
     except FormatError as error:
         raise error.at(Where(offset=offset)) from error
     _check_counts(metadata, offset)
-    return Footer(metadata, raw, offset, HeldSource(source, size - tail.nbytes, tail))
+    held = HeldSource(source, size - tail.nbytes, tail)
+    return Footer(metadata, raw, offset, held, shape)
 
 
 def _check_magic(magic: bytes, size: int) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.errors import PredicateError
+from intarsia.parallel import may_divide
 from intarsia.predicate.expression import FieldRef, Literal, calls_replaced, read_expression
 from intarsia.predicate.functions import FUNCTIONS
 
 _CALL = "__intarsia_call_"
+_THREADED_ROWS = 64 * 1024
+"""Fewer are filtered sooner than a thread is woken."""
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
 
 
@@ -20,12 +24,22 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
     Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
     """
     try:
-        return table.filter(expression)
+        return _filtered(expression, table)
     except pa.ArrowKeyError as error:  # pyarrow has no such function
         rest, extended = _computed(expression, table, error)
         return evaluate(rest, extended).select(range(table.num_columns))
     except _REFUSALS as error:
         raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+
+
+def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    """As ``Table.filter``, which always uses threads."""
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+        acero.Declaration("filter", acero.FilterNodeOptions(expression)),
+    ]
+    use_threads = table.num_rows >= _THREADED_ROWS and may_divide()
+    return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
 
 
 def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:

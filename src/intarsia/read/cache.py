@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -19,20 +19,26 @@ from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.storage import FileSource
 
-_KEPT = 128
+KEPT_BYTES = 256 * 1024 * 1024
+"""What the files that a cache keeps take in memory, by estimate."""
+_OPEN = 128
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Kept:
     path: str
     version: Version
     source: FileSource
     file: OpenedFile
+    num_bytes: int = 0
+    """What it was last estimated to take."""
 
 
 class FileCache:
-    """The most recently used files of one file system, 128 at most, as each is an open handle.
+    """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    ``gap`` is that of ``FileSource``.
+    The last 128 of them keep their handles and tails; the others are opened again where more than
+    their footers is needed. ``gap`` is that of ``FileSource``.
     """
 
     def __init__(
@@ -40,11 +46,14 @@ class FileCache:
         filesystem: pafs.FileSystem,
         options: ReadOptions = DEFAULTS,
         gap: int | None = None,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self._filesystem, self._gap = filesystem, gap
+        self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
-        self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._open_ones: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
@@ -71,7 +80,7 @@ class FileCache:
         found = self._find(path)
         if found is None:
             return lease_of(self._open(path))
-        if self._is_local:
+        if self.is_local:
             return lease_of(found.file if self._is_current(found) else self._open(path))
         asked = begin(partial(self._is_current, found))
         is_current = partial(self._confirmed, found, asked)
@@ -84,6 +93,38 @@ class FileCache:
             if found is not None:
                 self._kept.move_to_end(path)
             return found
+
+    def use(self, path: str, file: OpenedFile) -> None:
+        """Count ``file`` among the last used: it is about to be read, and not just asked about."""
+        with self._lock:
+            found = self._kept.get(path)
+            if found is not None and found.file is file:
+                self._touch(found)
+
+    def _touch(self, kept: _Kept) -> None:
+        """Estimate its size anew, and let go of what is too much."""
+        self._open_ones[kept.path] = kept
+        self._open_ones.move_to_end(kept.path)
+        while len(self._open_ones) > _OPEN:
+            _, rested = self._open_ones.popitem(last=False)
+            rested.source.rest()
+            rested.file.release_tail()
+            self._weigh(rested)
+        self._weigh(kept)
+        while self._num_bytes > self._limit and len(self._kept) > 1:
+            self._forget(next(iter(self._kept.values())))
+
+    def _weigh(self, kept: _Kept) -> None:
+        if self._kept.get(kept.path) is kept:
+            before, kept.num_bytes = kept.num_bytes, kept.file.held_bytes
+            self._num_bytes += kept.num_bytes - before
+
+    def _forget(self, kept: _Kept) -> None:
+        if self._kept.get(kept.path) is kept:
+            del self._kept[kept.path]
+            self._num_bytes -= kept.num_bytes
+            if self._open_ones.get(kept.path) is kept:
+                del self._open_ones[kept.path]
 
     def open_unshared(
         self, path: str, profile: Unwatched = UNWATCHED
@@ -100,10 +141,10 @@ class FileCache:
         version = source.version  # before anything is read: what changes later is noticed
         file = self._opened(source)
         with self._lock:
-            self._kept[path] = _Kept(path, version, source, file)
-            self._kept.move_to_end(path)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            if path in self._kept:
+                self._forget(self._kept[path])
+            kept = self._kept[path] = _Kept(path, version, source, file)
+            self._touch(kept)
         return file
 
     def _is_current(self, kept: _Kept) -> bool:
@@ -115,6 +156,5 @@ class FileCache:
         if asked.result():
             return True
         with self._lock:
-            if self._kept.get(kept.path) is kept:
-                del self._kept[kept.path]
+            self._forget(kept)
         return False

@@ -6,44 +6,45 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
-
 from intarsia.parallel import in_order
 from intarsia.predicate.pruning import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.scan import Part, scan
+from intarsia.read.scan import Part, files_ahead, scan
 from intarsia.storage import FileReplaced
 
 
-def count_rows(parts: Iterable[Part], request: Request, *, use_threads: bool = True) -> int:
+def count_rows(
+    parts: Iterable[Part], request: Request, *, use_threads: bool = True, is_far: bool = False
+) -> int:
     """How many rows of ``parts`` match the request's filter.
 
     Rows that can match and cannot fail to, by statistics and page indexes, are not read.
     """
-    ahead = pa.cpu_count() if use_threads else 0
-    return sum(in_order((partial(_count, part, request) for part in parts), ahead))
+    ahead = files_ahead(is_far) if use_threads else 0
+    counts = (partial(_count, part, request, use_threads) for part in parts)
+    return sum(in_order(counts, ahead, is_far=is_far))
 
 
-def _count(part: Part, request: Request) -> int:
+def _count(part: Part, request: Request, use_threads: bool) -> int:
     while True:
         lease = part.get()
         try:
-            found = _counted(part, request, lease.file)
+            found = _counted(part, request, lease.file, use_threads)
         except FileReplaced:
             continue
         if lease.is_current():
             return found
 
 
-def _counted(part: Part, request: Request, file: OpenedFile) -> int:
+def _counted(part: Part, request: Request, file: OpenedFile, use_threads: bool) -> int:
     while True:
         distrusted = file.distrusted
         proven, unsure = _proven(file, part.constants, request)
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
-        found = sum(table.num_rows for table in scan([rest], request))
+        found = sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
         if file.distrusted == distrusted:  # else what was proven may be wrong as well
             return int(proven + found)
 

@@ -7,10 +7,11 @@ here.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,35 +19,31 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.errors import PredicateError, unknown_column
-from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
-from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
-from intarsia.read.account import account_of, read_of
-from intarsia.read.cache import FileCache
-from intarsia.read.columns import roots_to_read
-from intarsia.read.count import count_rows
-from intarsia.read.folders import (
-    folder_constants,
+from intarsia.read.asked import (
+    Columns,
+    check_columns,
+    check_is_pyarrows,
+    computed_request,
+    expressions_of,
+    is_special,
+    request_of,
 )
+from intarsia.read.cache import FileCache
+from intarsia.read.count import count_rows
+from intarsia.read.explained import explain_files, plan_files
+from intarsia.read.folders import folder_constants
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
-from intarsia.read.projection import pruned_to_fields
-from intarsia.read.request import (
-    PSEUDO_COLUMNS,
-    ROW_NUMBER,
-    Filter,
-    Request,
-    check_is_expression,
-    without_rows,
-)
+from intarsia.read.planner import plan_rows
+from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
 from intarsia.read.stream import Stream
+from intarsia.read.survey import File, each_of, files_left
 from intarsia.storage import gap_bytes
 
 _SCAN_OPTIONS = {
@@ -59,14 +56,6 @@ _SCAN_OPTIONS = {
     "memory_pool",
 }
 _BATCH_ROWS = 131_072
-_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
-
-
-class _File(NamedTuple):
-    """A file of the data set, and the columns its folder fixes."""
-
-    path: str
-    constants: Constants
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -76,7 +65,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions.
     """
 
-    _files: list[_File]
+    _files: list[File]
     _cache: FileCache
     _partitioning: Any
 
@@ -90,7 +79,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> None:
         fragments = list(fragments)
         super().__init__(fragments, schema, format, filesystem, root_partition)
-        self._files = [_File(f.path, folder_constants(f, schema)) for f in fragments]
+        self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
         self._cache = self._new_cache()
         self._partitioning = None
 
@@ -170,16 +159,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if filter is None:
             yield from fragments
             return
-        request = self._request([], filter)
-        for fragment, file in zip(list(fragments), self._files, strict=True):
-            if self._candidates(file, request):
-                yield PlannedFragment(fragment, self)
+        request = request_of(self.schema, [], filter)
+        by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
+        for file, part in files_left(self._cache, self._files, request):
+            if plan_rows(part.get().file, request.pruning, file.constants, self.schema).rows:
+                yield PlannedFragment(by_file[id(file)], self)
 
     # --- scanning -------------------------------------------------------------------------------
 
     def scanner(
         self,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         batch_size: int = _BATCH_ROWS,
         **options: Any,
@@ -198,7 +188,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def to_table(
         self,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
@@ -211,7 +201,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def to_batches(
         self,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
@@ -227,7 +217,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def head(
         self,
         num_rows: int,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
@@ -241,7 +231,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def take(
         self,
         indices: Any,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
@@ -250,7 +240,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Without a filter, only pages that hold one of them are read. Raises ``IndexError`` for an
         index that is not there.
         """
-        if self._wanted(filter, options) is not None or _is_special(columns):
+        if self._wanted(filter, options) is not None or is_special(columns):
             return self.to_table(columns, filter, **options).take(indices)
         wanted = pa.array(indices, pa.int64()).to_numpy()
         distinct, places = np.unique(wanted, return_inverse=True)
@@ -264,17 +254,19 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _parts_at(self, rows: RowRanges) -> Iterator[Part]:
         """The files that hold ``rows``, counted from the start of the data set."""
+        if not rows:
+            return
         start = 0
-        for file in self._files:
-            part = self._part(file)
-            stop = start + self._cache.get(file.path).num_rows
-            if within := rows.clip(start, stop):
-                yield replace(part, rows=within.shift(-start))
-            start = stop
-            if not rows or start >= rows.stops[-1]:
-                return
-        if rows:
-            raise IndexError(f"row {int(rows.stops[-1]) - 1:,} of {start:,}")
+        opened = each_of(self._cache, (partial(self._cache.get, f.path) for f in self._files))
+        with contextlib.closing(opened):
+            for file, stop in zip(self._files, _stops(opened), strict=True):
+                if within := rows.clip(start, stop):
+                    get = partial(self._cache.lease, file.path)
+                    yield Part(get, file.constants, within.shift(-start))
+                start = stop
+                if start >= rows.stops[-1]:
+                    return
+        raise IndexError(f"row {int(rows.stops[-1]) - 1:,} of {start:,}")
 
     def count_rows(
         self,
@@ -288,9 +280,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         wanted = self._wanted(filter, options)
         if wanted is None:
             return int(super().count_rows(**options))
-        request = self._request([], wanted)
+        request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
-        return count_rows(self._parts(request), request, use_threads=use_threads)
+        is_far = not self._cache.is_local
+        return count_rows(self._parts(request), request, use_threads=use_threads, is_far=is_far)
 
     def _wanted(
         self, filter_: pc.Expression | None, options: Iterable[str] = ()
@@ -305,7 +298,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _scan(
         self,
-        columns: Sequence[str] | dict[str, pc.Expression] | None,
+        columns: Columns,
         filter_: pc.Expression | None,
         options: Mapping[str, Any],
         *,
@@ -314,74 +307,34 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> tuple[pa.Schema, Generator[pa.RecordBatch]] | None:
         """The matching rows, and their schema; None for a scan that is pyarrow's own."""
         wanted = self._wanted(filter_, options)
-        self._check(columns)
+        check_columns(self.schema, columns)
         by_page = wanted is not None or limit is not None or parts is not None
-        expressions = list(columns.values()) if isinstance(columns, dict) else []
-        if _is_special(columns):
-            _check_is_pyarrows([*expressions, *([] if wanted is None else [wanted])])
+        if is_special(columns):
+            check_is_pyarrows(columns, wanted)
             return None
         by_page = by_page or ROW_NUMBER in (columns or ())
-        if not by_page and not any(map(needs_evaluation, expressions)):
+        if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
             return None
         if isinstance(columns, dict):
-            request, project = self._computed(columns, wanted), partial(compute_columns, columns)
+            request = computed_request(self.schema, columns, wanted)
+            project = partial(compute_columns, columns)
         else:
             names = self.schema.names if columns is None else columns
-            request, project = self._request(names, wanted), None
+            request, project = request_of(self.schema, names, wanted), None
         tables = scan(
             self._parts(request) if parts is None else parts,
             request,
             limit=limit,
             use_threads=options.get("use_threads", True),
+            is_far=not self._cache.is_local,
         )
         if project is None:
             return request.output, _batches(tables)
         return project(without_rows(request.output)).schema, _batches(map(project, tables))
 
-    def _computed(
-        self, columns: dict[str, pc.Expression], filter_: pc.Expression | None
-    ) -> Request:
-        """What computed columns are computed from; one column where they need none."""
-        needed: set[tuple[str, ...]] = set()
-        for expression in columns.values():
-            paths = field_paths(read_expression(expression))
-            needed |= {(name,) for name in self.schema.names} if paths is None else paths
-        names = list(dict.fromkeys(path[0] for path in sorted(needed)))
-        request = self._request(names or self.schema.names[:1], filter_)
-        return replace(request, pruned=pruned_to_fields(request.schema, needed))
-
-    def _request(self, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
-        self._check(columns)
-        wanted = None if filter_ is None else Filter.of(filter_, self.schema)
-        schema = self.schema
-        for field in PSEUDO_COLUMNS:
-            if field.name in columns and field.name not in schema.names:
-                schema = schema.append(field)
-        return Request(schema, tuple(columns), wanted)
-
-    def _check(self, columns: Sequence[str] | dict[str, pc.Expression] | None) -> None:
-        """Raise ``PredicateError`` for a name that is no column."""
-        if isinstance(columns, str):
-            raise TypeError("columns is a list of names, not one name")
-        for name in () if isinstance(columns, dict) else columns or ():
-            known = name in self.schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
-            if not known:
-                raise unknown_column(name, self.schema.names)
-
     def _parts(self, request: Request) -> Iterator[Part]:
-        """Every file; those of folders that cannot match are not opened."""
-        for file in self._files:
-            if folder_might_match(request.pruning, file.constants):
-                yield self._part(file)
-
-    def _part(self, file: _File) -> Part:
-        return Part(partial(self._cache.lease, file.path), file.constants)
-
-    def _candidates(self, file: _File, request: Request) -> bool:
-        if not folder_might_match(request.pruning, file.constants):
-            return False
-        opened = self._cache.get(file.path)
-        return bool(plan_rows(opened, request.pruning, file.constants, self.schema).rows)
+        """Every file that might hold matching rows, as far as folders and footers tell."""
+        return (kept.part for kept in files_left(self._cache, self._files, request))
 
     # --- planning -------------------------------------------------------------------------------
 
@@ -397,11 +350,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows in all columns involved; a scan reads the filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
-        return Plan.of(
-            self._plan_file(self._cache.get(file.path), file.constants, request)
-            for file in self._files
-            if folder_might_match(request.pruning, file.constants)
-        )
+        return plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
 
     def explain(
         self,
@@ -417,22 +366,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan by several threads, and shows what the time is spent on.
         """
         request = self._planned_request(columns, filter)
-        cache = self._new_cache()
-        accounts = tuple(self._account(cache, file, request, analyze) for file in self._files)
-        text = "none" if request.filter is None else str(request.filter.condition.expression)
-        return Explanation(accounts, text, request.all_columns, analyze)
-
-    def _account(
-        self, cache: FileCache, file: _File, request: Request, analyze: bool
-    ) -> FileAccount:
-        opened = cache.get(file.path)
-        plan = self._plan_file(opened, file.constants, request)
-        if not folder_might_match(request.pruning, file.constants):
-            return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
-        account = account_of(opened, request, plan)
-        if not analyze:
-            return account
-        return replace(account, read=read_of(cache, file.path, request, file.constants, plan))
+        gap = gap_bytes(self.filesystem)
+        return explain_files(self._new_cache(), self._files, request, gap, analyze)
 
     def _planned_request(
         self, columns: Sequence[str] | None, filter_: pc.Expression | str | None
@@ -440,12 +375,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if isinstance(filter_, str):
             filter_ = parse_where(filter_, self.schema)
         wanted = self._wanted(filter_)
-        return self._request(self.schema.names if columns is None else columns, wanted)
+        names = self.schema.names if columns is None else columns
+        return request_of(self.schema, names, wanted)
 
-    def _plan_file(self, opened: OpenedFile, constants: Constants, request: Request) -> FilePlan:
-        candidates = plan_rows(opened, request.pruning, constants, self.schema)
-        roots = roots_to_read(opened, request, constants)
-        return plan_reads(opened, roots, candidates, constants, gap_bytes(self.filesystem))
+
+def _stops(files: Iterable[OpenedFile]) -> Iterator[int]:
+    """Where the rows of each file end, counted from the first row of the first."""
+    return itertools.accumulate(file.num_rows for file in files)
 
 
 def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
@@ -459,13 +395,6 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     return data if own is None or not needs_evaluation(own) else pads.dataset(data.to_table())
 
 
-def _check_is_pyarrows(expressions: Iterable[pc.Expression]) -> None:
-    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate."""
-    for expression in expressions:
-        if needs_evaluation(expression):
-            raise PredicateError(f"{expression} does not go with {', '.join(_SPECIAL)}")
-
-
 def _rebuild(
     cls: type[Dataset], parts: tuple[Any, ...], options: dict[str, Any], partitioning: Any
 ) -> Dataset:
@@ -473,11 +402,3 @@ def _rebuild(
     made._scan_options = dict(options)
     made._partitioning = partitioning
     return made
-
-
-def _is_special(columns: Any) -> bool:
-    """Are pseudo-columns asked for that only pyarrow's own scan knows?"""
-    if isinstance(columns, dict):
-        paths = [field_paths(read_expression(expression)) for expression in columns.values()]
-        return any(path[0] in _SPECIAL for found in paths for path in found or ())
-    return any(name in _SPECIAL for name in columns or ())

@@ -16,7 +16,7 @@ from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
 from intarsia.read.cache import FileCache
 from intarsia.read.dataset import Dataset
-from intarsia.read.folders import folder_of, hive_partitioning, hive_types
+from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.read.opened import OpenedFile
 from intarsia.storage import FileSource, PathLike, list_files, resolve
 
@@ -39,7 +39,8 @@ def dataset(
     names columns of text that are to come as Arrow dictionaries. ``cache_options`` says what
     storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
     bytes took as long to read as one more request takes to be answered, which is how
-    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth. Raises
+    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth.
+    Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
     options = pads.ParquetFragmentScanOptions(
@@ -49,10 +50,11 @@ def dataset(
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=options
     )
-    found, files, cache = _located(source, filesystem, form)
-    base = folder_of(source)
-    if schema is None and partitioning == "hive" and not isinstance(found, pafs.LocalFileSystem):
-        return _open_remote(found, files, form, cache)
+    found, files, base, cache = _located(source, filesystem, form)
+    if not isinstance(found, pafs.LocalFileSystem):
+        folders = stated_folders(partitioning, files, base, schema)
+        if folders is not None:
+            return _open_remote(found, files, base, form, cache, schema, folders)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     return open_dataset(found, files, base, partitioning, schema, form)
@@ -60,42 +62,50 @@ def dataset(
 
 def _located(
     source: PathLike | Sequence[PathLike], filesystem: Any, form: pads.ParquetFileFormat
-) -> tuple[pafs.FileSystem, list[str], FileCache]:
-    """The files that ``source`` stands for, and a cache for them.
+) -> tuple[pafs.FileSystem, list[str], str | None, FileCache]:
+    """The files that ``source`` stands for, the folder they lie below, and a cache for them.
 
     A lone remote file is opened while its storage is asked whether it is a file.
     """
     if not isinstance(source, str | os.PathLike):
         found, files = list_files(source, filesystem)
-        return found, files, FileCache.of(found, form)
+        return found, files, None, FileCache.of(found, form)
     found, at = resolve(source, filesystem)
     cache = FileCache.of(found, form)
-    if isinstance(found, pafs.LocalFileSystem) or not os.path.splitext(at)[1]:
-        return found, list_files(at, found)[1], cache
-    listing = begin(partial(list_files, at, found))
+    if isinstance(found, pafs.LocalFileSystem):
+        return found, list_files(at, found)[1], folder_of(source), cache
+    opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
+    files = list_files(at, found)[1]
+    if opening is not None:
+        opening.result()
+    return found, files, None if files == [at] else at.rstrip("/"), cache
+
+
+def _open_early(cache: FileCache, path: str) -> None:
     with contextlib.suppress(IntarsiaError):  # what is listed will be opened, and the error told
-        cache.as_opened(at)
-    return found, listing.result()[1], cache
+        cache.as_opened(path)
 
 
 def _open_remote(
     filesystem: pafs.FileSystem,
     files: Sequence[str],
+    base: str | None,
     form: pads.ParquetFileFormat,
     cache: FileCache,
+    schema: pa.Schema | None,
+    folders: pads.Partitioning,
 ) -> Dataset:
     """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
-    first = cache.as_opened(files[0])
-    keys = hive_types(files, None)
-    folders = pads.partitioning(keys, flavor="hive")
     fragments = [
-        form.make_fragment(file, filesystem, folders.parse(os.path.dirname(file) + "/"))
+        form.make_fragment(file, filesystem, folders.parse(file.removeprefix(base or "")))
         for file in files
     ]
-    schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
-    for field in keys:
-        if field.name not in schema.names:
-            schema = schema.append(field)
+    if schema is None:
+        first = cache.as_opened(files[0])
+        schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
+        for field in folders.schema:
+            if field.name not in schema.names:
+                schema = schema.append(field)
     made = Dataset(fragments, schema, form, filesystem)
     made._cache, made._partitioning = cache, folders
     return made

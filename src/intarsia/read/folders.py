@@ -77,3 +77,39 @@ def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa
         for name, value in keys.items()
         if name in schema.names
     }
+
+
+def stated_folders(
+    partitioning: Any, files: Sequence[str], base: str | None, schema: pa.Schema | None
+) -> pads.Partitioning | None:
+    """What ``partitioning`` says of the folders of ``files``, without opening any file.
+
+    None where it is a factory of pyarrow's, which only tells once pyarrow has looked for the files
+    itself. ``schema`` is the data set's where that is given: its columns are the keys.
+    """
+    if partitioning is None:
+        return pads.HivePartitioning(pa.schema([]))
+    if partitioning == "hive":
+        return pads.HivePartitioning(hive_types(files, base) if schema is None else schema)
+    if isinstance(partitioning, pads.HivePartitioning | pads.DirectoryPartitioning):
+        return partitioning
+    if isinstance(partitioning, list):
+        if schema is None:
+            return pads.DirectoryPartitioning(_directory_types(partitioning, files, base))
+        if set(partitioning) <= set(schema.names):
+            fields = [schema.field(name) for name in partitioning]
+            return pads.DirectoryPartitioning(pa.schema(fields))
+    return None
+
+
+def _directory_types(names: Sequence[str], files: Sequence[str], base: str | None) -> pa.Schema:
+    values: dict[str, set[str]] = {name: set() for name in names}
+    for file in files:
+        for name, value in zip(names, _folders(file, base), strict=False):
+            values[name].add(value)
+    return pa.schema([(name, _inferred(found, False)) for name, found in values.items()])
+
+
+def _folders(file: str, base: str | None) -> list[str]:
+    """The names of the folders between ``base`` and ``file``."""
+    return file.removeprefix(base or "").strip("/").split("/")[:-1]

@@ -37,6 +37,7 @@ from intarsia.format.page_index import (
     read_offset_index,
 )
 from intarsia.format.schema import Leaf, Root, Schema, read_schema
+from intarsia.format.shape import Shape
 from intarsia.index.directory import Directory, IndexEntry, read_directory
 from intarsia.index.kind import InvertedKind
 from intarsia.index.registry import known_version, make
@@ -47,6 +48,8 @@ from intarsia.source import AheadSource, ByteRange, Source, WindowSource
 
 T = TypeVar("T")
 _DICTIONARY_HEADER_BYTES = 100
+_OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
+"""What an opened file takes in memory: in itself, and for each byte that was decoded."""
 
 ChunkId = tuple[int, int]
 """``(row group, leaf)``."""
@@ -92,16 +95,17 @@ class OpenedFile:
         self.name = name
         self.profile = profile
         self.request_bytes = request_bytes
-        self._orders: dict[int, ValueOrder] = {}
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.options = options
         try:
             self._footer: Footer = read_footer(profile.watched(source), tail_bytes)
-            self.schema: Schema = read_schema(self._footer.metadata.schema)
+            elements, shape = self._footer.metadata.schema, self._footer.shape
+            self.schema: Schema = shape.kept("schema", lambda: read_schema(elements))
             self._check_chunks()
         except FormatError as error:
             raise error.at(Where(name)) from error
+        self._orders: dict[int, ValueOrder] = shape.kept("orders", dict)
         self._page_bounds: dict[ChunkId, Bounds] = {}
         self._row_group_bounds: dict[int, Bounds] = {}
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
@@ -111,6 +115,7 @@ class OpenedFile:
         """What was warned of so far, in order: indexes that are not to be trusted."""
         self.distrusted = 0
         """How many page indexes were found to be wrong; plans made before may be wrong too."""
+        self._index_bytes = 0
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
@@ -144,8 +149,26 @@ class OpenedFile:
         """Rows of one row group."""
         return self.metadata.row_groups[row_group].num_rows
 
+    @property
+    def held_bytes(self) -> int:
+        """About as many bytes of memory as are held: for the footer, indexes, and the tail."""
+        own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * (len(self._footer.raw) + self._index_bytes)
+        return own + self._footer.source.held_bytes
+
+    def release_tail(self) -> None:
+        """Hold no longer what was read along with the footer."""
+        self._footer.source.release()
+
+    @property
+    def shape(self) -> Shape:
+        """What the footer has in common with those of other files."""
+        return self._footer.shape
+
     @functools.cached_property
     def templates(self) -> SchemaTemplates:
+        return self.shape.kept(("templates", self.options.read_dictionary), self._new_templates)
+
+    def _new_templates(self) -> SchemaTemplates:
         leaves = {leaf.name for leaf in self.schema.leaves}
         read_dictionary = [path for path in self.options.read_dictionary if path in leaves]
         return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary)
@@ -153,6 +176,9 @@ class OpenedFile:
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it."""
+        return self.shape.kept(("arrow", self.options.read_dictionary), self._new_schema_arrow)
+
+    def _new_schema_arrow(self) -> pa.Schema:
         try:
             schema = self.templates.arrow_schema()
             _ = schema.names  # names that are not UTF-8 show only now
@@ -259,6 +285,7 @@ class OpenedFile:
             return
         try:
             found = self.source.read([range_ for _, _, range_ in wanted])
+            self._index_bytes += sum(map(len, found))
         except FormatError as error:
             self._warn(f"page indexes are ignored: {error}")
             found = [memoryview(b"")] * len(wanted)

@@ -24,7 +24,7 @@ from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header
 from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Leaf, Root
-from intarsia.parallel import all_of
+from intarsia.parallel import all_of, may_divide
 from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
@@ -145,7 +145,7 @@ def read_rows(
         template = file.templates.together([read.root for read in reads])
         with contextlib.suppress(FormatError):  # which of them, decoding them one by one will say
             if template is not None:
-                use_threads = size >= _THREADED_BYTES
+                use_threads = size >= _THREADED_BYTES and may_divide()
                 return _decoded_together(file, template, reads, fetched, rows, use_threads)
     tasks = [
         partial(_decoded, file, read, groups, rows, physical=physical)

@@ -8,13 +8,14 @@ units of bounded size, which are read in threads and given in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from intarsia.parallel import in_order
+from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
@@ -54,17 +55,23 @@ def scan_file(
 
 
 def scan(
-    parts: Iterable[Part], request: Request, *, limit: int | None = None, use_threads: bool = True
+    parts: Iterable[Part],
+    request: Request,
+    *,
+    limit: int | None = None,
+    use_threads: bool = True,
+    is_far: bool = False,
 ) -> Generator[pa.Table]:
     """The matching rows of all ``parts``, in their order, as tables of the requested columns.
 
     Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
-    cores as pyarrow does; units under way hold some 50 MB each.
+    cores as pyarrow does; units under way hold some 50 MB each. Of files that are far, as many are
+    under way as pyarrow has threads for waiting, as long as they are small.
     """
     if limit is None:
-        yield from _scan(parts, request, False, use_threads)
+        yield from _scan(parts, request, False, use_threads, is_far)
         return
-    for table in _scan(parts, request, True, use_threads) if limit > 0 else ():
+    for table in _scan(parts, request, True, use_threads, is_far) if limit > 0 else ():
         found = table.slice(0, limit)
         limit -= found.num_rows
         yield found
@@ -73,13 +80,14 @@ def scan(
 
 
 def _scan(
-    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool
+    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool, is_far: bool
 ) -> Generator[pa.Table]:
     in_advance = use_threads and not (small_first and request.filter is None)
-    ahead = pa.cpu_count() if in_advance else 0
-    begun = in_order((partial(_Attempt, part, request) for part in parts), ahead)
-    units = (partial(a.run, *unit) for a in begun for unit in a.units(small_first))
-    for found in in_order(units, ahead):
+    ahead = files_ahead(is_far) if in_advance else 0
+    attempts = (partial(_Attempt, part, request, use_threads) for part in parts)
+    begun = in_order(attempts, ahead, is_far=is_far)
+    units = (_Unit(a, *unit) for a in begun for unit in a.units(small_first))
+    for found in in_order(units, ahead, is_far=is_far, weigh=_Unit.weight):
         attempt = found.attempt
         if attempt.is_spoiled:
             continue
@@ -90,6 +98,11 @@ def _scan(
         attempt.given = found.stop
         if found.table.num_rows:
             yield found.table
+
+
+def files_ahead(is_far: bool) -> int:
+    """How many files are worked on besides the one whose turn it is."""
+    return int(pa.io_thread_count() if is_far else pa.cpu_count())
 
 
 class _Found(NamedTuple):
@@ -111,8 +124,8 @@ class _Attempt:
     have been replaced, it is begun anew, as long as nothing has been given.
     """
 
-    def __init__(self, part: Part, request: Request) -> None:
-        self._part, self._request = part, request
+    def __init__(self, part: Part, request: Request, use_threads: bool) -> None:
+        self._part, self._request, self._use_threads = part, request, use_threads
         self._file, self._answer = part.get()
         self._distrusted = self._file.distrusted
         self.given = 0
@@ -182,7 +195,8 @@ class _Attempt:
         """The matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
-            return _Found(self, stop, reader.matching(unit))
+            with nullcontext() if self._use_threads else one_thread():
+                return _Found(self, stop, reader.matching(unit))
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:
@@ -204,3 +218,20 @@ class _Attempt:
                     yield found.table
             else:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What ``attempt`` is to run."""
+
+    attempt: _Attempt
+    reader: UnitReader
+    rows: RowRanges
+
+    def __call__(self) -> _Found:
+        return self.attempt.run(self.reader, self.rows)
+
+    def weight(self) -> float:
+        """At most so many bytes are read for it, in whatever columns."""
+        file = self.reader.file
+        return file.source.size * self.rows.num_rows / file.num_rows

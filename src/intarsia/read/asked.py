@@ -1,0 +1,74 @@
+"""Making a request of what a data set is asked: columns, computed ones among them, and a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError, unknown_column
+from intarsia.predicate.evaluation import needs_evaluation
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.read.projection import pruned_to_fields
+from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
+
+_SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
+
+Columns = Sequence[str] | dict[str, pc.Expression] | None
+"""Names; or what to compute, by name; or, with None, all columns."""
+
+
+def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
+    """A request for ``columns`` of a data set of that schema. Errors as of ``check_columns``."""
+    check_columns(schema, columns)
+    wanted = None if filter_ is None else Filter.of(filter_, schema)
+    for field in PSEUDO_COLUMNS:
+        if field.name in columns and field.name not in schema.names:
+            schema = schema.append(field)
+    return Request(schema, tuple(columns), wanted)
+
+
+def computed_request(
+    schema: pa.Schema, columns: dict[str, pc.Expression], filter_: pc.Expression | None
+) -> Request:
+    """A request for what ``columns`` are computed from; for one column where they need none."""
+    needed: set[tuple[str, ...]] = set()
+    for expression in columns.values():
+        paths = field_paths(read_expression(expression))
+        needed |= {(name,) for name in schema.names} if paths is None else paths
+    names = list(dict.fromkeys(path[0] for path in sorted(needed)))
+    request = request_of(schema, names or schema.names[:1], filter_)
+    return replace(request, pruned=pruned_to_fields(request.schema, needed))
+
+
+def check_columns(schema: pa.Schema, columns: Columns) -> None:
+    """Raise ``PredicateError`` for a name that is no column, ``TypeError`` for no list of names."""
+    if isinstance(columns, str):
+        raise TypeError("columns is a list of names, not one name")
+    for name in () if isinstance(columns, dict) else columns or ():
+        known = name in schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
+        if not known:
+            raise unknown_column(name, schema.names)
+
+
+def is_special(columns: Any) -> bool:
+    """Are pseudo-columns asked for that only pyarrow's own scan knows?"""
+    if isinstance(columns, dict):
+        paths = [field_paths(read_expression(expression)) for expression in columns.values()]
+        return any(path[0] in _SPECIAL for found in paths for path in found or ())
+    return any(name in _SPECIAL for name in columns or ())
+
+
+def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None) -> None:
+    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate."""
+    for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
+        if needs_evaluation(expression):
+            raise PredicateError(f"{expression} does not go with {', '.join(_SPECIAL)}")
+
+
+def expressions_of(columns: Columns) -> list[pc.Expression]:
+    """What there is to compute."""
+    return list(columns.values()) if isinstance(columns, dict) else []

@@ -1,0 +1,149 @@
+"""Finding out which of many small files hold a matching row, by decoding them together.
+
+::
+
+    file 0   … [id] …     ┐
+    file 1   … [id] …     ├─▶  PAR1 [id][id][id] … footer'  ─▶  one table  ─▶  files 1 and 7
+    file 2   … [id] …     ┘    a row group each
+
+To plan, decode and filter a file by itself takes a millisecond or two, however small it is. Files
+of one shape are spliced as row groups of one file are. What is found only leaves files out: those
+that are left are read as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
+from intarsia.errors import IntarsiaError
+from intarsia.format.schema import Root
+from intarsia.index.directory import FOOTER_KEY
+from intarsia.plan.pages import whole_chunk
+from intarsia.predicate.evaluation import evaluate
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants
+from intarsia.read.request import PSEUDO_COLUMNS, Filter
+
+BoolArray = NDArray[np.bool_]
+
+LEAST_FILES = 4
+_MOST_BYTES, _MOST_ROWS = 64 * 1024, 64 * 1024
+"""Of one file: bytes of the columns that are decoded, and rows. A larger one is worth planning."""
+_FILE = "__intarsia_file"
+
+
+def hold_matches(
+    files: Sequence[OpenedFile],
+    constants: Sequence[Constants],
+    schema: pa.Schema,
+    wanted: Filter,
+) -> BoolArray:
+    """For each of ``n`` files of one shape: might any of its rows match? Shape ``(n,)``, bool.
+
+    ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's. All
+    True where the filter's columns are not such as can be decoded together.
+    """
+    might = np.ones(len(files), dtype=np.bool_)
+    roots = _roots(files[0], constants[0], wanted)
+    if roots is None:
+        return might
+    small = [i for i, file in enumerate(files) if _is_small(file, roots)]
+    if len(small) < LEAST_FILES:
+        return might
+    chosen = [files[i] for i in small]
+    try:
+        table = _decoded(chosen, roots)
+        if table is None:
+            return might
+        found = _with_constants(table, chosen, [constants[i] for i in small], schema, wanted)
+        matching = evaluate(wanted.condition.expression, found).column(_FILE).unique().to_numpy()
+    except (IntarsiaError, OSError, pa.ArrowException):
+        return might  # which file it is, and what is wrong, reading it will say
+    might[small] = False
+    might[np.array(small)[matching]] = True
+    return might
+
+
+def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
+    """The filter's columns in files of this shape; None where they cannot be decoded together."""
+    if not wanted.columns or file.options.read_dictionary:
+        return None
+    if file.metadata.key_value(FOOTER_KEY) is not None:
+        return None  # its indexes tell more, and read less
+    names = [name for name in wanted.columns if name not in constants]
+    roots = [root for root in map(file.schema.root, names) if root is not None]
+    are_flat = all(len(r.leaves) == 1 and file.schema.leaves[r.leaves[0]].is_flat for r in roots)
+    is_whole = len(roots) == len(names) and not set(names) & set(PSEUDO_COLUMNS.names)
+    return roots if roots and are_flat and is_whole else None
+
+
+def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
+    if file.num_rows > _MOST_ROWS:
+        return False
+    size = 0
+    for group in range(len(file.metadata.row_groups)):
+        for root in roots:
+            chunk = file.chunk(group, root.leaves[0])
+            size += chunk.total_compressed_size
+            if chunk.bloom_filter_offset is not None:
+                return False
+    return size <= _MOST_BYTES
+
+
+def _decoded(files: Sequence[OpenedFile], roots: Sequence[Root]) -> pa.Table | None:
+    template = files[0].templates.together(roots)
+    if template is None:
+        return None
+    groups = [group for file in files for group in _row_groups(file, roots)]
+    verified = files[0].options.page_checksum_verification
+    table = decode_roots(template, groups, verified)
+    return table.rename_columns([root.name for root in roots])
+
+
+def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:
+    """All row groups of a file, its columns read at once."""
+    leaves = [root.leaves[0] for root in roots]
+    counts = [group.num_rows for group in file.metadata.row_groups]
+    chunks = [[file.chunk(group, leaf) for leaf in leaves] for group in range(len(counts))]
+    selected = [
+        [whole_chunk(chunk, count) for chunk in row]
+        for row, count in zip(chunks, counts, strict=True)
+    ]
+    parts = iter(file.source.read([r for row in selected for one in row for r in one.byte_ranges]))
+    found = []
+    for row, count, selections in zip(chunks, counts, selected, strict=True):
+        held = []
+        for chunk, selection in zip(row, selections, strict=True):
+            dictionary = next(parts) if selection.dictionary else None
+            held.append(ChunkBytes(chunk, dictionary, [next(parts)], chunk.num_values))
+        found.append(RowGroupBytes(count, held))
+    return found
+
+
+def _with_constants(
+    table: pa.Table,
+    files: Sequence[OpenedFile],
+    constants: Sequence[Constants],
+    schema: pa.Schema,
+    wanted: Filter,
+) -> pa.Table:
+    """``table`` in the data set's types, with the columns of folders and the number of each file.
+
+    Columns are cast as those that are read.
+    """
+    counts = [file.num_rows for file in files]
+    columns = {}
+    for name in wanted.columns or ():
+        kind = schema.field(name).type
+        if name in constants[0]:
+            values = zip(constants, counts, strict=True)
+            columns[name] = pa.chunked_array([pa.repeat(own[name], n) for own, n in values], kind)
+        else:
+            columns[name] = table.column(name).cast(kind)
+    columns[_FILE] = pa.array(np.repeat(np.arange(len(files)), counts))
+    return pa.table(columns)

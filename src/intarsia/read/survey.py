@@ -1,0 +1,197 @@
+"""Which files of a data set are worth planning, told from the footers of many at a time.
+
+A condition is compared with the statistics of all row groups of some hundred files at once, which
+takes little more than comparing it with those of one. What is left out here, ``planner`` would find
+to hold no candidate; of what is left, small files are sifted. Files on far storage are opened, and
+asked whether they were replaced, as many at a time as there are threads for waiting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from intarsia.errors import FormatError, IntarsiaError
+from intarsia.format.bounds import chunk_bounds
+from intarsia.parallel import waited_for
+from intarsia.plan.prune import rows_left
+from intarsia.plan.verdict import constant_might_match, rows_might_match
+from intarsia.predicate.pruning import Pruning, Test, tests_of
+from intarsia.ranges import RowRanges
+from intarsia.read.cache import FileCache
+from intarsia.read.opened import Lease, OpenedFile
+from intarsia.read.planner import Constants, folder_might_match, leaf_of
+from intarsia.read.request import Request
+from intarsia.read.scan import Part
+from intarsia.read.sift import LEAST_FILES, hold_matches
+
+T = TypeVar("T")
+BoolArray = NDArray[np.bool_]
+
+_FIRST, _MOST = 8, 128
+"""Files of the first survey, few because the first rows may be enough, and of later ones: no more
+than a cache keeps open."""
+
+
+class File(NamedTuple):
+    """A file of a data set, and the columns its folder fixes."""
+
+    path: str
+    constants: Constants
+
+
+class Kept(NamedTuple):
+    """A file that might hold matching rows, and its part of the scan."""
+
+    file: File
+    part: Part
+
+
+def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[Kept]:
+    """Those of ``files`` that might hold matching rows, in their order.
+
+    Files of folders that cannot match are not opened. A file that cannot be opened is kept: the
+    error comes when its turn does.
+    """
+    wanted = in_folders(files, request.pruning)
+    if request.filter is None:
+        for file in wanted:
+            yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
+        return
+    wanted, again = itertools.tee(wanted)
+    leases = each_of(cache, (partial(_lease, cache, file.path) for file in again))
+    try:
+        size = _FIRST
+        while found := list(itertools.islice(zip(wanted, leases, strict=False), size)):
+            yield from _kept(cache, found, request)
+            size = min(2 * size, _MOST)
+    finally:
+        leases.close()
+
+
+def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
+    """Those of ``files`` whose folders might match."""
+    tested = {test.field[0] for test in tests_of(pruning)}
+    known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {}
+    for file in files:
+        key = tuple(item for item in file.constants.items() if item[0] in tested)
+        if key not in known:
+            known[key] = folder_might_match(pruning, file.constants)
+        if known[key]:
+            yield file
+
+
+def each_of(cache: FileCache, tasks: Iterable[Callable[[], T]]) -> Generator[T]:
+    """What tasks about single files give, in order; as far as they wait, many at a time."""
+    return (task() for task in tasks) if cache.is_local else waited_for(tasks)
+
+
+def _lease(cache: FileCache, path: str) -> Lease | None:
+    """None where that fails, as it will again in its turn."""
+    try:
+        return cache.lease(path)
+    except (IntarsiaError, OSError):
+        return None
+
+
+def _kept(
+    cache: FileCache, found: Sequence[tuple[File, Lease | None]], request: Request
+) -> Iterator[Kept]:
+    opened = [(file, lease) for file, lease in found if lease is not None]
+    might = iter(_might_match(opened, request))
+    for file, lease in found:
+        again = partial(cache.lease, file.path)
+        if lease is None:
+            yield Kept(file, Part(again, file.constants))
+        elif next(might):
+            yield Kept(file, Part(_first(lease, again), file.constants))
+        elif not lease.is_current():
+            yield Kept(file, Part(again, file.constants))
+
+
+def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
+    """Gives ``lease``, and whatever ``again`` does from the second time on."""
+    left = [lease]
+    return lambda: left.pop() if left else again()
+
+
+def _might_match(opened: Sequence[tuple[File, Lease]], request: Request) -> list[bool]:
+    """For each file: might it hold matching rows? Files of one shape are looked at together."""
+    alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for at, (file, lease) in enumerate(opened):
+        alike.setdefault((id(lease.file.shape), tuple(file.constants)), []).append(at)
+    might = np.ones(len(opened), dtype=np.bool_)
+    for members in alike.values():
+        files = [opened[at][1].file for at in members]
+        constants = [opened[at][0].constants for at in members]
+        try:
+            might[members] = _verdicts(files, constants, request)
+        except FormatError:  # which file is damaged, and where, planning it will say
+            continue
+    return might.tolist()
+
+
+def _verdicts(
+    files: Sequence[OpenedFile], constants: Sequence[Constants], request: Request
+) -> BoolArray:
+    """By footers, then by values: of small files that might hold rows that match and others."""
+    survey = _Survey(files, constants, request.schema)
+    might = survey.might_match(request.pruning)
+    if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
+        return might
+    unsure = np.flatnonzero(might & survey.might_match(request.filter.escapes)).tolist()
+    if len(unsure) >= LEAST_FILES:
+        chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
+        might[unsure] = hold_matches(chosen, folders, request.schema, request.filter)
+    return might
+
+
+class _Survey:
+    """Files of one shape, in folders of the same keys: their row groups, numbered through."""
+
+    def __init__(
+        self, files: Sequence[OpenedFile], constants: Sequence[Constants], schema: pa.Schema
+    ) -> None:
+        self._files, self._constants, self._schema = files, constants, schema
+        self._counts = [len(file.metadata.row_groups) for file in files]
+        self._num_groups = sum(self._counts)
+
+    def might_match(self, pruning: Pruning) -> BoolArray:
+        """For each of ``n`` files: might any of its rows pass? Shape ``(n,)``, bool."""
+        groups = rows_left(pruning, RowRanges.all(self._num_groups), self._groups_left)
+        might = np.zeros(len(self._files), dtype=np.bool_)
+        might[np.repeat(np.arange(len(self._files)), self._counts)[groups.rows()]] = True
+        return might
+
+    def _groups_left(self, test: Test) -> RowRanges:
+        """The row groups in which a row might pass."""
+        file, constants, name = self._files[0], self._constants[0], test.field[0]
+        if name in constants and len(test.field) == 1:
+            return RowRanges.from_mask(np.repeat(self._by_folders(test), self._counts))
+        if name not in constants and file.schema.root(name) is None:
+            return self._all() if test.nulls else RowRanges.none()  # all NULL in these files
+        leaf = leaf_of(file, test, constants, self._schema)
+        if leaf is None:
+            return self._all()
+        chunks = [
+            file.chunk(group, leaf.index)
+            for file, count in zip(self._files, self._counts, strict=True)
+            for group in range(count)
+        ]
+        declared = file.order_is_declared(leaf.index)
+        bounds = chunk_bounds(file.order(leaf.index), chunks, declared=declared)
+        return RowRanges.from_mask(rows_might_match(test, bounds))
+
+    def _by_folders(self, test: Test) -> list[bool]:
+        values = [constants[test.field[0]] for constants in self._constants]
+        known = {value: constant_might_match(test, value) for value in set(values)}
+        return [known[value] for value in values]
+
+    def _all(self) -> RowRanges:
+        return RowRanges.all(self._num_groups)

@@ -1,0 +1,361 @@
+"""A data set of two thousand files: what is opened, requested and read of each, once and again."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import storage
+from intarsia.read import rows, sift
+from intarsia.read.cache import FileCache
+
+FILES, ROWS = 2000, 20
+
+
+def table_of(number, count=ROWS):
+    start = number * count
+    values = np.random.default_rng(number).integers(0, 1 << 40, count)
+    numbers = pa.array(range(start, start + count), pa.int64())
+    return pa.table({"n": numbers, "id": values, "text": [f"row {i}" for i in range(count)]})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("many")
+    for part in range(4):
+        (path / f"part={part}").mkdir()
+    for number in range(FILES):
+        name = path / f"part={number * 4 // FILES}" / f"{number:04}.parquet"
+        pq.write_table(table_of(number), name, write_page_index=True)
+    return path
+
+
+class Asked:
+    """What was asked of the disk, by file: how often it was opened, requests and bytes."""
+
+    def __init__(self):
+        self.opens, self.requests, self.bytes = Counter(), Counter(), Counter()
+
+    def clear(self):
+        for counts in (self.opens, self.requests, self.bytes):
+            counts.clear()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    log, original = Asked(), storage.open_handle
+
+    class Logged:
+        def __init__(self, handle, path):
+            self._handle, self._path = handle, path
+            self.size, self.version, self.close = handle.size, handle.version, handle.close
+
+        def read_at(self, length, offset):
+            log.requests[self._path] += 1
+            log.bytes[self._path] += length
+            return self._handle.read_at(length, offset)
+
+    def opened(filesystem, path):
+        log.opens[path] += 1
+        return Logged(original(filesystem, path), path)
+
+    monkeypatch.setattr(storage, "open_handle", opened)
+    return log
+
+
+FILTERS = {
+    "one file": pc.field("n") == 31_234,
+    "two files of two folders": pc.field("n").isin([5, 39_999]),
+    "either column": (pc.field("n") < 3) | (pc.field("text") > "s"),
+    "both columns": (pc.field("n") > 39_000) & (pc.field("id") < 1 << 34),
+    "a folder": (pc.field("part") == 2) & (pc.field("n") < 20_010),
+    "a folder or a row": (pc.field("part") == 7) | (pc.field("n") == 17),
+    "no row": pc.field("n") < 0,
+    "a value": pc.field("id") == table_of(777).column("id")[11],
+    "a value in a folder": (pc.field("id") < 1 << 32) & (pc.field("part") != 1),
+    "a value or a row of a folder": (pc.field("id") < 1 << 28)
+    | ((pc.field("part") == 3) & (pc.field("n") < 30_050)),
+    "no value": pc.field("id") == 1,
+    "not understood": pc.bit_wise_and(pc.field("id"), 8191) == 77,
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_answers_are_pyarrows(folder, name):
+    peer, data = pads.dataset(folder, partitioning="hive"), ia.dataset(folder)
+    expected = peer.to_table(filter=FILTERS[name])
+    for _ in range(2):
+        assert data.to_table(filter=FILTERS[name]) == expected
+        assert data.count_rows(FILTERS[name]) == expected.num_rows
+    assert data.head(3, filter=FILTERS[name]) == expected.slice(0, 3)
+
+
+def test_each_file_is_opened_once_and_its_footer_read_once(folder, asked):
+    data = ia.dataset(folder)
+    asked.clear()  # pyarrow has read the schema
+    assert data.to_table(filter=FILTERS["one file"]).num_rows == 1
+    assert len(asked.opens) == FILES
+    again = {path for path, count in asked.opens.items() if count > 1}
+    assert {os.path.basename(path) for path in again} <= {"1561.parquet"}, "it had been let go of"
+    assert {asked.requests[path] for path in asked.opens.keys() - again} == {1}
+    assert sum(asked.bytes.values()) < 1.01 * sum(os.path.getsize(path) for path in asked.opens)
+    asked.clear()
+    assert data.to_table(filter=FILTERS["one file"]).num_rows == 1
+    assert data.count_rows(filter=FILTERS["two files of two folders"]) == 2
+    assert sum(asked.opens.values()) <= 3
+    assert sum(asked.requests.values()) <= 9
+
+
+def test_small_files_are_decoded_together(folder, monkeypatch):
+    calls, original = [], sift.decode_roots
+    monkeypatch.setattr(
+        sift, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
+    )
+    monkeypatch.setattr(rows, "decode_root", lambda *_, **__: pytest.fail("decoded by itself"))
+    monkeypatch.setattr(rows, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself"))
+    data = ia.dataset(folder)
+    for _ in range(2):
+        calls.clear()
+        assert data.to_table(filter=FILTERS["no value"]).num_rows == 0
+        assert len(calls) <= 10
+        assert sum(calls) <= FILES
+    assert data.count_rows(pc.field("n") >= 0) == FILES * ROWS
+    assert len(calls) <= 10, "statistics tell that all rows match"
+
+
+def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):
+    floats = pa.array([1.5, None, float("nan"), -0.0], pa.float64())
+    kinds = {
+        "double": pa.table({"x": floats, "s": ["a", None, "b", ""]}),
+        "float": pa.table({"x": floats.cast(pa.float32()), "s": ["c", "a", None, "d"]}),
+        "whole": pa.table({"x": pa.array([0, 1, None, 2], pa.int32()), "s": ["a"] * 4}),
+        "without": pa.table({"s": ["a", "b", "c", None]}),
+        "only nulls": pa.table({"x": pa.nulls(4, pa.float64()), "s": pa.nulls(4, pa.string())}),
+        "empty": pa.table({"x": floats, "s": pa.nulls(4, pa.string())}).slice(0, 0),
+    }
+    for number in range(60):
+        kind = list(kinds)[number % len(kinds)]
+        at = tmp_path / f"k={number % 4 if number % 7 else '__HIVE_DEFAULT_PARTITION__'}"
+        at.mkdir(exist_ok=True)
+        options = {"write_statistics": number % 5 > 0, "row_group_size": 1 + number % 4}
+        pq.write_table(kinds[kind], at / f"{number}.parquet", **options)
+    data = ia.dataset(
+        tmp_path, schema=pa.schema([("x", pa.float64()), ("s", pa.string()), ("k", pa.int32())])
+    )
+    everything = data.to_table()
+    x, s, k = (pc.field(name) for name in "xsk")
+    filters = [
+        x == 1.5, x == 0, x != 1.5, x > 0, ~(x > 0), x.is_null(), x.is_valid(), pc.is_nan(x),
+        x.is_null(nan_is_null=True), x.isin([2.0, 1.5]), s == "a", s.isin(["c", "d"]), s.is_null(),
+        (s == "a") | (x > 1), (s == "a") & (k == 2), (x < 1) | k.is_null(), ~((x < 1) | (k == 1)),
+        pc.starts_with(s, "b"), pc.utf8_length(s) == 0, (k == 3) & s.is_valid(), x + k > 2,
+    ]  # fmt: skip
+    for expression in filters:
+        expected = everything.filter(expression)
+        for options in ({}, {"use_threads": False}):
+            found = data.to_table(filter=expression, **options)
+            assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
+            assert data.count_rows(expression, **options) == expected.num_rows, expression
+
+
+def test_head_opens_few_files(folder, asked):
+    data = ia.dataset(folder)
+    assert data.head(5, filter=pc.field("n") >= 0).num_rows == 5
+    assert len(asked.opens) < 32
+    asked.clear()
+    assert data.head(5, columns=["n", "__row_number"]).num_rows == 5
+    assert len(asked.opens) < 8
+
+
+def test_take_asks_no_file_behind_the_last_row(folder, asked):
+    data = ia.dataset(folder)
+    found = data.take([7, 801, 7], ["n"])
+    assert found.column("n").to_pylist() == [7, 801, 7]
+    assert len(asked.opens) == 41
+    with pytest.raises(IndexError, match="row 40,000 of 40,000"):
+        data.take([FILES * ROWS])
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux does")
+def test_few_files_stay_open(folder):
+    before = open_files()
+    data = ia.dataset(folder)
+    assert data.count_rows(filter=FILTERS["both columns"]) >= 0
+    assert open_files() - before <= 130
+
+
+def test_memory_of_a_cache_is_bounded(folder):
+    paths = sorted(str(path) for path in folder.rglob("*.parquet"))[:300]
+    cache = FileCache(pafs.LocalFileSystem(), kept_bytes=200_000)
+    for path in [*paths, *paths[:50]]:
+        assert cache.get(path).num_rows == ROWS
+    held = [kept.file.held_bytes for kept in cache._kept.values()]
+    assert 1 < len(held) < 50
+    assert sum(held) <= 200_000
+    assert cache._num_bytes == sum(held)
+
+
+def test_a_file_replaced_while_its_handle_rests_is_read_as_it_is_now(tmp_path):
+    for number in range(200):
+        pq.write_table(table_of(number), tmp_path / f"{number:03}.parquet")
+    data = ia.dataset(tmp_path)
+    asked_for = pc.field("id") >= 0
+    assert data.count_rows(filter=asked_for) == 200 * ROWS
+    pq.write_table(table_of(0, 50), tmp_path / "000.parquet")
+    assert data.to_table(filter=asked_for).num_rows == 199 * ROWS + 50
+    opened = data._cache.get(str(tmp_path / "001.parquet"))
+    opened.source._inner._inner.rest()
+    opened.release_tail()
+    pq.write_table(table_of(7, 50), tmp_path / "001.parquet")
+    with pytest.raises(storage.FileReplaced, match=r"001.parquet: the file was replaced"):
+        opened.source.read([(4, 10)])
+
+
+# --- file systems, and what happens to files meanwhile -------------------------------------------
+
+
+def memory_system():
+    return fsspec.filesystem("memory"), "/few"
+
+
+def local_system(tmp_path):
+    return fsspec.filesystem("file"), str(tmp_path)
+
+
+@pytest.fixture(params=["memory", "local fsspec", "pyarrow"])
+def lake(request, tmp_path):
+    """An empty folder ``(filesystem, path, put, remove)``."""
+    if request.param == "pyarrow":
+        system, path = None, str(tmp_path)
+        raw = fsspec.filesystem("file")
+    else:
+        raw, path = memory_system() if request.param == "memory" else local_system(tmp_path)
+        system = raw
+    raw.makedirs(path, exist_ok=True)
+
+    def put(name, table, **options):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **options)
+        raw.makedirs(os.path.dirname(f"{path}/{name}"), exist_ok=True)
+        raw.pipe_file(f"{path}/{name}", sink.getvalue().to_pybytes())
+
+    yield system, path, put, lambda name: raw.rm_file(f"{path}/{name}")
+    if request.param == "memory":
+        raw.rm(path, recursive=True)
+
+
+def test_every_file_system_gives_the_same(lake):
+    system, path, put, _ = lake
+    for number in range(40):
+        put(f"part={number % 3}/{number:02}.parquet", table_of(number), write_page_index=True)
+    data = ia.dataset(path, filesystem=system)
+    peer = pads.dataset(path, filesystem=system, partitioning="hive")
+    asked_for = pc.field("n").isin([3, 333, 777]) | (pc.field("id") < 1 << 35)
+    for _ in range(2):
+        assert data.to_table(filter=asked_for) == peer.to_table(filter=asked_for)
+        assert data.count_rows(asked_for) == peer.count_rows(filter=asked_for)
+        assert data.take([0, 799], ["n"]) == peer.take([0, 799], columns=["n"])
+
+
+def test_files_without_rows_are_no_different(lake):
+    system, path, put, _ = lake
+    put("a.parquet", table_of(0).slice(0, 0))
+    put("b.parquet", table_of(1))
+    put("c.parquet", table_of(2).slice(0, 0), row_group_size=1)
+    data = ia.dataset(path, filesystem=system)
+    assert data.to_table(filter=pc.field("n") >= 0) == table_of(1)
+    assert data.count_rows(pc.field("n") >= 0) == ROWS
+    assert data.take([3]).column("n").to_pylist() == [ROWS + 3]
+
+
+def test_a_folder_without_files_is_an_error(lake):
+    system, path, _, _ = lake
+    with pytest.raises(ia.PathError, match="there is no data file in this folder"):
+        ia.dataset(path, filesystem=system)
+
+
+def test_a_file_of_no_bytes_is_an_error_that_names_it(lake):
+    system, path, put, _ = lake
+    put("a.parquet", table_of(0))
+    put("b.parquet", table_of(1))
+    name = f"{path}/b.parquet"
+    (system or fsspec.filesystem("file")).pipe_file(name, b"")
+    data = ia.dataset(path, filesystem=system)
+    with pytest.raises(ia.FormatError, match=r"b\.parquet.*0 bytes are too few"):
+        data.to_table(filter=pc.field("n") >= 0)
+    assert data.head(5, filter=pc.field("n") >= 0).num_rows == 5, "its turn did not come"
+
+
+def test_files_that_appear_are_not_seen_and_those_that_vanish_are_missed(lake):
+    system, path, put, remove = lake
+    for number in range(12):
+        put(f"{number:02}.parquet", table_of(number))
+    data = ia.dataset(path, filesystem=system)
+    asked_for = pc.field("id") >= 0
+    put("99.parquet", table_of(99))
+    assert data.count_rows(asked_for) == 12 * ROWS
+    remove("05.parquet")
+    queries = {
+        "to_table": lambda: data.to_table(filter=asked_for),
+        "to_table, pruned": lambda: data.to_table(filter=pc.field("n") == 5 * ROWS),
+        "to_table, other files": lambda: data.to_table(filter=pc.field("n") == 7),
+        "count_rows": lambda: data.count_rows(asked_for),
+        "take": lambda: data.take([11 * ROWS]),
+    }
+    for name, query in queries.items():
+        with pytest.raises(ia.PathError, match=r"05\.parquet: there is no such file"):
+            pytest.fail(f"{name} gave {query()}")
+    put("05.parquet", table_of(50))
+    assert data.count_rows(asked_for) == 12 * ROWS
+    assert data.count_rows(pc.field("n") == 50 * ROWS) == 1
+
+
+# --- one thread -----------------------------------------------------------------------------------
+
+ONE_THREAD = """
+    import os, sys
+    import pyarrow.compute as pc
+    import intarsia as ia
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    data, wide = ia.dataset(sys.argv[1]), ia.dataset(sys.argv[2])
+    before = threads()
+    asked = pc.field("id") >= 0
+    for source in (data, wide):
+        assert source.to_table(filter=asked, use_threads=False).num_rows
+        assert source.count_rows(pc.field("id") < 1 << 39, use_threads=False)
+    print(threads() - before)
+    wide.to_table(filter=asked)
+    print(threads() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads as Linux does")
+def test_use_threads_false_means_one_thread(tmp_path, folder):
+    rows = 200_000
+    values = np.random.default_rng(0).integers(0, 1 << 40, (6, rows))
+    wide = pa.table({"id": values[0]} | {f"c{i}": values[i] for i in range(1, 6)})
+    pq.write_table(wide, tmp_path / "wide.parquet", row_group_size=50_000)
+    command = [sys.executable, "-c", textwrap.dedent(ONE_THREAD), folder / "part=0", tmp_path]
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}  # pyarrow's threads, be there one core
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    alone, together = map(int, done.stdout.split())
+    assert alone == 0
+    assert together > 0
