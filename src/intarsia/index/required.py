@@ -42,8 +42,16 @@ def all_of(parts: Iterable[Required | None]) -> Required | None:
     for part in parts:
         if part is not None:
             flat.update(dict.fromkeys(part.parts if isinstance(part, AllOf) else (part,)))
-    kept = tuple(flat)
+    kept = tuple(part for part in flat if not _implied(part, flat))
     return AllOf(kept) if len(kept) > 1 else kept[0] if kept else None
+
+
+def _implied(part: Required, others: Iterable[Required]) -> bool:
+    """Is ``part`` a piece of a longer piece that is needed?"""
+    return isinstance(part, Has) and any(
+        isinstance(other, Has) and len(other.text) > len(part.text) and part.text in other.text
+        for other in others
+    )
 
 
 def any_of(parts: Iterable[Required | None]) -> Required | None:

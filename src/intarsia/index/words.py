@@ -10,10 +10,12 @@ This is simpler than Unicode's word boundaries: ``don't`` is the two words ``don
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.index.fold import FOLD_VERSION, fold_table, folded
@@ -27,6 +29,8 @@ WORDS_VERSION = 1000 * FOLD_VERSION + 1
 
 CodeArray = NDArray[np.uint8] | NDArray[np.uint32]
 BoolArray = NDArray[np.bool_]
+_UNLIKE_PYARROW = re.compile(r"[^0-9A-HJ-Z_]+")
+"""Beyond ASCII, and I: to folding, İ and ı are one with it."""
 _BASE = 0x9E3779B97F4A7C15
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 
@@ -81,17 +85,34 @@ def contains_words(values: pa.Array | pa.ChunkedArray, words: str) -> pa.Array |
         chunks = [contains_words(chunk, words) for chunk in values.chunks]
         return pa.chunked_array(chunks, type=pa.bool_())
     filled, valid = present(values)
-    data, offsets = flat_texts(filled)
     wanted = words_of(_as_column(words, values.type))
-    found = np.ones(len(filled), dtype=bool)
+    found = _possible(filled, wanted)
+    filled = filled.filter(pa.array(found))
+    data, offsets = flat_texts(filled)
+    rows = np.ones(len(filled), dtype=bool)
     for first, stop in slices(offsets):
         part = Characters(data, offsets[first : stop + 1], latin=is_bytes(values.type))
-        found[first:stop] = _rows_with(part, wanted)
+        rows[first:stop] = _rows_with(part, wanted)
+    found[found] = rows
     if valid is None:
         return pa.array(found)
     everywhere = np.zeros(len(values), dtype=bool)
     everywhere[valid] = found
     return pa.array(everywhere, mask=~valid)
+
+
+def _possible(values: pa.Array, wanted: list[str]) -> BoolArray:
+    """Which texts hold a part of the longest of the folded words ``wanted``.
+
+    The part has only letters for which pyarrow's own search ignores case just as folding does.
+    """
+    pieces = [piece for word in wanted for piece in _UNLIKE_PYARROW.split(word)]
+    longest = max(pieces, key=len, default="")
+    if not longest:
+        return np.ones(len(values), dtype=bool)
+    matches = pc.match_substring(values, longest, ignore_case=True)
+    found: BoolArray = matches.to_numpy(zero_copy_only=False).copy()
+    return found
 
 
 def _as_column(words: str, kind: pa.DataType) -> str:
