@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.format.order import ValueOrder
-from intarsia.predicate.pruning import Test
+from intarsia.predicate.leaves import Test
 
 KeyArray = NDArray[np.uint32]
 

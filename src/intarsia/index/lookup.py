@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexSpecError
-from intarsia.format.hashing import hash_values, xxh64
+from intarsia.format.hashing import hash_values
 from intarsia.format.order import ValueOrder
-from intarsia.index.encodings import exact_encodings, unfit_for_hashing
+from intarsia.index.encodings import exact_values, unfit_for_hashing
 from intarsia.index.kind import KeyArray
-from intarsia.predicate.pruning import Test
+from intarsia.predicate.leaves import Test
 
 GRANULE_ROWS = 8192
 
@@ -53,7 +53,7 @@ class Lookup:
         return (hash_values(values) >> np.uint64(32)).astype(np.uint32)
 
     def keys_for(self, test: Test, order: ValueOrder) -> KeyArray | None:
-        encodings = exact_encodings(test, order)
-        if encodings is None:
+        values = exact_values(test, order)
+        if values is None:
             return None
-        return np.unique(np.array([xxh64(value) >> 32 for value in encodings], dtype=np.uint32))
+        return np.unique(self.keys_of_values(values))

@@ -9,7 +9,8 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.predicate.pruning import Test, tests_of
+from intarsia.predicate.leaves import Predicate
+from intarsia.predicate.pruning import tests_of
 from intarsia.read.cache import FileCache
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile, lease_of
@@ -73,14 +74,14 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
         yield from _without_bounds(file, [*tested.keys() - set(answered)], groups)
 
 
-def _no_use(file: OpenedFile, entry: IndexEntry, leaves: Mapping[Test, Leaf | None]) -> str:
+def _no_use(file: OpenedFile, entry: IndexEntry, leaves: Mapping[Predicate, Leaf | None]) -> str:
     version = known_version(entry.kind)
     if version is None:
         return f"kind {entry.kind} is not known here"
     if version != entry.kind_version:
         return f"version {entry.kind_version} of {entry.kind} is not known here, {version} is"
     on = file.schema.leaf(entry.on)
-    asked = [test for test in leaves if on is not None and test.field == on.path]
+    asked = [test for test in leaves if on is not None and test.term.path == on.path]
     if not asked:
         return f"no condition on {entry.on} it could answer"
     if all(leaves[test] is None for test in asked):

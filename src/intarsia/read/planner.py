@@ -16,12 +16,14 @@ from intarsia.errors import FormatError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
 from intarsia.index.standard import bloom_hashes_for
+from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import types_agree
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead, Step
 from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import constant_might_match, rows_might_match
-from intarsia.predicate.pruning import Pruning, Test, tests_of
+from intarsia.plan.verdict import constant_might_match
+from intarsia.predicate.leaves import Match, Predicate, Test
+from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
@@ -122,18 +124,21 @@ def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> Column
     )
 
 
-def leaf_of(file: OpenedFile, test: Test, constants: Constants, schema: pa.Schema) -> Leaf | None:
+def leaf_of(
+    file: OpenedFile, test: Predicate, constants: Constants, schema: pa.Schema
+) -> Leaf | None:
     """The column a test is about, if bounds of its values say something about rows.
 
     That is where ``schema``, through which the file is seen, compares values as stored ones do.
     """
-    if test.field[0] in constants:
+    path = test.term.path
+    if not path or path[0] in constants:
         return None
-    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == test.field), None)
+    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == path), None)
     if leaf is None or leaf.max_repetition_level:
         return None
     stored = file.arrow_type(file.schema.roots[leaf.root])
-    return leaf if types_agree(stored, schema.field(test.field[0]).type) else None
+    return leaf if types_agree(stored, schema.field(path[0]).type) else None
 
 
 def index_source(entry: IndexEntry) -> str:
@@ -145,18 +150,23 @@ def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
     one = RowRanges.all(1)
 
-    def leaf(test: Test) -> RowRanges:
-        known = len(test.field) == 1 and test.field[0] in constants
-        might = not known or constant_might_match(test, constants[test.field[0]])
-        return one if might else _NO_ROWS
+    def leaf(test: Predicate) -> RowRanges:
+        return one if _constant_might_match(test, constants) else _NO_ROWS
 
     return bool(rows_left(pruning, one, leaf))
+
+
+def _constant_might_match(test: Predicate, constants: Constants) -> bool:
+    path = test.term.path
+    if isinstance(test, Match) or len(path) != 1 or path[0] not in constants:
+        return True
+    return constant_might_match(test, constants[path[0]])
 
 
 class _Planner:
     def __init__(self, file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
         self._file, self._constants, self._schema = file, constants, schema
-        self._known: dict[Test, RowRanges] = {}
+        self._known: dict[Predicate, RowRanges] = {}
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
 
@@ -168,7 +178,11 @@ class _Planner:
         for test in tests:
             self._known[test] = self._by_constant(test)
         found = {test: leaf_of(file, test, self._constants, self._schema) for test in tests}
-        leaves = {test: leaf for test, leaf in found.items() if leaf is not None}
+        leaves = {
+            test: leaf
+            for test, leaf in found.items()
+            if leaf is not None and isinstance(test, Test)
+        }
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
@@ -176,7 +190,7 @@ class _Planner:
             return Candidates(rows, tuple(self._steps))
         if rows and file.request_bytes:
             self._expect(list(leaves.values()), wanted, groups_of(file, rows))
-        answered: set[Test] = set()
+        answered: set[Predicate] = set()
         for test, leaf in leaves.items():
             for entry in file.entries(leaf) if rows else ():
                 hits = self._by_index(test, leaf, entry)
@@ -206,7 +220,7 @@ class _Planner:
         offsets = [*columns, *((group, leaf) for group in groups for leaf in wanted)]
         file.expect_metadata(entries, offsets, columns)
 
-    def _learn(self, test: Test, rows: RowRanges) -> None:
+    def _learn(self, test: Predicate, rows: RowRanges) -> None:
         self._known[test] = self._known[test] & rows
 
     def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
@@ -214,12 +228,13 @@ class _Planner:
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
 
-    def _by_constant(self, test: Test) -> RowRanges:
-        name = test.field[0]
-        if len(test.field) == 1 and name in self._constants:
-            return self._all if constant_might_match(test, self._constants[name]) else _NO_ROWS
-        if name not in self._constants and self._file.schema.root(name) is None:
-            return self._all if test.nulls else _NO_ROWS  # a column the file lacks is all NULL
+    def _by_constant(self, test: Predicate) -> RowRanges:
+        if not _constant_might_match(test, self._constants):
+            return _NO_ROWS
+        roots = {path[0] for path in test.term.fields} - self._constants.keys()
+        if any(self._file.schema.root(name) is None for name in roots):
+            # A column the file lacks is all NULL, and so is what is made of it.
+            return self._all if test.nulls else _NO_ROWS
         return self._all
 
     def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
