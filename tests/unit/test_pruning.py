@@ -231,7 +231,7 @@ def test_a_test_may_be_about_a_function_of_fields():
     assert pruning(lowered == "a") == FieldTest(term, Op.EQ, pa.array(["a"]))
     assert pruning(~(lowered == "a")) == FieldTest(term, Op.NE, pa.array(["a"]), nans=True)
     assert pruning(lowered.is_null()) == FieldTest(term, Op.NONE, nulls=True)
-    assert str(pruning(X + Y * 2 > 3)) == '("x" + ("y" * 2)) > 3'
+    assert str(pruning(X + Y * 2 > 3)) == "(x + (y * 2)) > 3"
 
 
 def test_a_safe_cast_that_keeps_every_value_is_looked_through():
@@ -249,7 +249,7 @@ def test_a_cast_that_may_round_is_not_looked_through(kind):
 
 
 def test_a_cast_to_a_date_is_a_term_of_its_own():
-    assert str(pruning(X.cast(pa.date32()) > 1)) == 'CAST("x" AS DATE) > 1'
+    assert str(pruning(X.cast(pa.date32()) > 1)) == "CAST(x AS DATE) > 1"
 
 
 def test_an_unsafe_cast_is_not_looked_through():
@@ -373,7 +373,7 @@ def test_a_search_is_looked_for_below_casts_to_text_only():
     def search(value):
         return pc.match_substring(value, "a")
 
-    assert terms(pa.string()) == ["x", 'CAST("x" AS VARCHAR)']
+    assert terms(pa.string()) == ["x", "CAST(x AS VARCHAR)"]
     assert terms(pa.binary()) == []
 
 
@@ -396,7 +396,7 @@ def test_membership_in_lists_is_a_match():
 def test_nan_is_looked_for_by_itself():
     assert pruning(pc.is_nan(X)) == on_x(Op.NONE, nans=True)
     assert pruning(~pc.is_nan(X)) == on_x(Op.ANY)
-    assert str(pruning(pc.is_nan(X + 1))) == '("x" + 1) IS NAN'
+    assert str(pruning(pc.is_nan(X + 1))) == "(x + 1) IS NAN"
     assert str(pruning(pc.is_nan(X))) == "x IS NAN"
 
 

@@ -27,20 +27,20 @@ TABLE = pa.table(
     }
 )
 TERMS = {
-    "lower": (pc.utf8_lower(S), 'lower("s")'),
-    "upper of lower": (pc.utf8_upper(pc.utf8_lower(S)), 'upper(lower("s"))'),
-    "length": (pc.utf8_length(S), 'length("s")'),
-    "abs": (pc.abs(X), 'abs("x")'),
-    "sum": (X + pc.field("y"), '("x" + "y")'),
-    "numbers": (X * 2 - 0.5, '(("x" * 2) - 0.5)'),
-    "negative": (X + -1, '("x" + -1)'),
-    "large": (X * 1e300, '("x" * 1e+300)'),
-    "cast": (X.cast(pa.float64()), 'CAST("x" AS DOUBLE)'),
-    "date": (pc.field("ts").cast(pa.date32(), safe=True), 'CAST("ts" AS DATE)'),
+    "lower": (pc.utf8_lower(S), "lower(s)"),
+    "upper of lower": (pc.utf8_upper(pc.utf8_lower(S)), "upper(lower(s))"),
+    "length": (pc.utf8_length(S), "length(s)"),
+    "abs": (pc.abs(X), "abs(x)"),
+    "sum": (X + pc.field("y"), "(x + y)"),
+    "numbers": (X * 2 - 0.5, "((x * 2) - 0.5)"),
+    "negative": (X + -1, "(x + -1)"),
+    "large": (X * 1e300, "(x * 1e+300)"),
+    "cast": (X.cast(pa.float64()), "CAST(x AS DOUBLE)"),
+    "date": (pc.field("ts").cast(pa.date32(), safe=True), "CAST(ts AS DATE)"),
     "dots": (pc.field("odd.name") + 1, '("odd.name" + 1)'),
     "reserved": (pc.field("select") + 1, '("select" + 1)'),
-    "nested": (pc.field("a", "b") + 1, '("a"."b" + 1)'),
-    "field of a struct": (pc.struct_field(pc.field("a"), "b") + 1, '("a"."b" + 1)'),
+    "nested": (pc.field("a", "b") + 1, "(a.b + 1)"),
+    "field of a struct": (pc.struct_field(pc.field("a"), "b") + 1, "(a.b + 1)"),
 }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.expression import (
@@ -44,6 +45,7 @@ _CASTS = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
 }
+_KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
 _MEANING = 1
 """Raised when a function of the list is given another meaning here."""
 
@@ -174,7 +176,14 @@ def _number(value: pa.Scalar) -> str | None:
 
 
 def _quoted(path: tuple[str, ...]) -> str:
-    return ".".join('"' + name.replace('"', '""') + '"' for name in path)
+    return ".".join(map(_identifier, path))
+
+
+def _identifier(name: str) -> str:
+    """A name in SQL text: in quotes where it would not be read as one without."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in _KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _functions(node: Node) -> set[str]:

@@ -6,13 +6,12 @@ little and may leave little; then the page indexes of the columns that no embedd
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
 from intarsia.index.standard import bloom_hashes_for
@@ -24,9 +23,11 @@ from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Match, Predicate, Test
 from intarsia.predicate.pruning import Pruning, tests_of
+from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
+from intarsia.read.sections import Embedded
 
 PAGE_INDEX = "page index"
 """What the step is called that page indexes took."""
@@ -141,6 +142,34 @@ def leaf_of(
     return leaf if types_agree(stored, schema.field(path[0]).type) else None
 
 
+def indexes_for(
+    file: OpenedFile, tests: Sequence[Predicate], constants: Constants, schema: pa.Schema
+) -> dict[Predicate, list[Embedded]]:
+    """The embedded indexes that might answer each test, of values that compare as stored ones."""
+    found: dict[Predicate, list[Embedded]] = {}
+    for test in tests:
+        usable = [index for index in file.sections.about(test.term) if index.may_answer(test)]
+        if usable and values_agree(file, test.term, constants, schema):
+            found[test] = usable
+    return found
+
+
+def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.Schema) -> bool:
+    """Does what the file's own values say of a term hold for ``schema``, through which it is seen?
+
+    A field has to be read in a type that compares alike; what a function makes of it may depend on
+    the very type.
+    """
+    for path in term.fields:
+        root = file.schema.root(path[0])
+        if path[0] in constants or root is None:
+            return False
+        stored, seen = file.arrow_type(root), schema.field(path[0]).type
+        if not (types_agree(stored, seen) if term.path else stored.equals(seen)):
+            return False
+    return True
+
+
 def index_source(entry: IndexEntry) -> str:
     """What a step is called that an embedded index took."""
     return f"index {entry.name}"
@@ -177,27 +206,18 @@ class _Planner:
         tests = tests_of(pruning)
         for test in tests:
             self._known[test] = self._by_constant(test)
-        found = {test: leaf_of(file, test, self._constants, self._schema) for test in tests}
-        leaves = {
-            test: leaf
-            for test, leaf in found.items()
-            if leaf is not None and isinstance(test, Test)
-        }
+        leaves = self._leaves(tests)
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
-        if by_footer:
+        if by_footer or not rows:
             return Candidates(rows, tuple(self._steps))
-        if rows and file.request_bytes:
-            self._expect(list(leaves.values()), wanted, groups_of(file, rows))
+        indexes = indexes_for(file, tests, self._constants, self._schema)
+        if file.request_bytes:
+            self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
         answered: set[Predicate] = set()
-        for test, leaf in leaves.items():
-            for entry in file.entries(leaf) if rows else ():
-                hits = self._by_index(test, leaf, entry)
-                if hits is not None:
-                    self._learn(test, hits)
-                    answered.add(test)
-                    rows = self._step(index_source(entry), pruning, rows)
+        for test, usable in indexes.items():
+            rows = self._by_indexes(test, usable, pruning, rows, answered)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
         for test, leaf in rest.items():
             kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
@@ -213,9 +233,46 @@ class _Planner:
             rows = self._step(PAGE_INDEX, pruning, rows)
         return Candidates(rows, tuple(self._steps))
 
-    def _expect(self, tested: Sequence[Leaf], wanted: Sequence[int], groups: Sequence[int]) -> None:
+    def _leaves(self, tests: Sequence[Predicate]) -> dict[Test, Leaf]:
+        """The columns of tests that bounds of stored values say something about."""
+        found = {}
+        for test in tests:
+            leaf = leaf_of(self._file, test, self._constants, self._schema)
+            if leaf is not None and isinstance(test, Test):
+                found[test] = leaf
+        return found
+
+    def _by_indexes(
+        self,
+        test: Predicate,
+        indexes: Sequence[Embedded],
+        pruning: Pruning,
+        rows: RowRanges,
+        answered: set[Predicate],
+    ) -> RowRanges:
+        """Ask the indexes that might answer a test, the smallest first, until one finds values."""
+        for index in indexes:
+            if not rows:
+                break
+            hits = self._file.sections.rows_of(index, test, rows)
+            if hits is None:
+                continue
+            self._learn(test, hits)
+            answered.add(test)
+            rows = self._step(index_source(index.entry), pruning, rows)
+            if index.finds_values:
+                break
+        return rows
+
+    def _expect(
+        self,
+        indexes: Iterable[Sequence[Embedded]],
+        tested: Sequence[Leaf],
+        wanted: Sequence[int],
+        groups: Sequence[int],
+    ) -> None:
         file = self._file
-        entries = [entry for leaf in tested for entry in file.entries(leaf)]
+        entries = dict.fromkeys(index.entry for usable in indexes for index in usable)
         columns = [(group, leaf.index) for group in groups for leaf in tested]
         offsets = [*columns, *((group, leaf) for group in groups for leaf in wanted)]
         file.expect_metadata(entries, offsets, columns)
@@ -242,20 +299,6 @@ class _Planner:
         might = rows_might_match(test, file.row_group_bounds(leaf.index))
         starts = file.row_group_starts
         return RowRanges(starts[:-1][might], starts[1:][might])
-
-    def _by_index(self, test: Test, leaf: Leaf, entry: IndexEntry) -> RowRanges | None:
-        opened = self._file.section(entry)
-        if opened is None:
-            return None
-        kind, section = opened
-        keys = kind.keys_for(test, self._file.order(leaf.index))
-        if keys is None:
-            return None
-        try:
-            return section.rows_of(keys)
-        except FormatError as error:
-            self._file.distrust_section(entry, error)
-            return None
 
     def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
         file = self._file
