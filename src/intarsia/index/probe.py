@@ -64,8 +64,18 @@ class InvertedSection(Section):
         pages = self._pages_of(np.unique(np.concatenate([np.empty(0, np.uint32), *wanted])))
         keys, granules = self._entries(pages)
 
+        if (keys[1:] < keys[:-1]).any():
+            raise FormatError("the keys are not sorted")
+
         def held(leaf: Keys) -> Granules:
-            return np.unique(granules[np.isin(keys, leaf.keys)])
+            wanted = np.unique(leaf.keys)
+            first = np.searchsorted(keys, wanted, side="left")
+            last = np.searchsorted(keys, wanted, side="right")
+            edges = np.zeros(len(keys) + 1, dtype=np.int64)
+            hit = first < last
+            np.add.at(edges, first[hit], 1)
+            np.add.at(edges, last[hit], -1)
+            return self._numbered(granules[np.cumsum(edges[:-1]) > 0])
 
         return granules_of(formula, held).astype(np.int64)
 
@@ -98,6 +108,12 @@ class InvertedSection(Section):
             raise FormatError(f"granule {found.max()} does not exist")
         return found
 
+    def _numbered(self, granules: Granules) -> Granules:
+        """Granules, sorted and distinct."""
+        found = np.zeros(self.num_granules, dtype=np.bool_)
+        found[granules] = True
+        return np.flatnonzero(found).astype(np.uint32)
+
     def _by_value(self, formula: Formula, of: Subject) -> Int64Array | None:
         found = [leaf for leaf in leaves_of(formula) if isinstance(leaf, KeysWhere)]
         held: dict[KeysWhere, Granules] = {}
@@ -121,7 +137,7 @@ class InvertedSection(Section):
         passed = passing(predicate, runs.dictionary, of.order)
         if passed is None:
             return None
-        return np.unique(numbers[passed[runs.indices.to_numpy()]])
+        return self._numbered(numbers[passed[runs.indices.to_numpy()]])
 
     def values(self) -> pa.Array:
         """The distinct keys, in order; NaN and then NULL come last.

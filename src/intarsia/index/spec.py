@@ -22,6 +22,9 @@ def parsed(text: str) -> tuple[str, list[str], dict[str, Any]]:
         return kind, [on] if on else [], {}
     parts = [part.strip() for part in _split(called.group(2))]
     settings = [re.fullmatch(r"(\w+)\s*=(?!=)\s*(.*)", part, re.DOTALL) for part in parts]
+    for part, found in zip(parts, settings, strict=True):
+        if not found and "=" in re.sub(r"\"[^\"]*\"", "", part):
+            raise IndexSpecError(f"in index {text!r}: {part!r} is not NAME=NUMBER")
     names = [part for part, found in zip(parts, settings, strict=True) if part and not found]
     return called.group(1), names, dict(_setting(f[1], f[2], text) for f in settings if f)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.format.bounds import Bounds
-from intarsia.format.order import Key, Keys
+from intarsia.format.order import Key, Keys, ValueOrder
 from intarsia.predicate.leaves import Op, Test
 
 BoolArray = NDArray[np.bool_]
@@ -36,7 +37,7 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
     low, high = bounds.low, bounds.high
     if test.op is Op.ANY:
         return everything
-    brackets = bounds.order.brackets(test.values)
+    brackets = _brackets(bounds.order, test)
     if brackets is None:
         return everything
     match test.op:
@@ -57,6 +58,18 @@ def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
     return everything
 
 
+@functools.lru_cache(maxsize=8)
+def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
+    """The brackets of a test's values, low keys and high keys sorted: every row group asks."""
+    brackets = order.brackets(test.values)
+    if brackets is None or len(test.values) == 1:
+        return brackets
+    belows, aboves = brackets
+    ascending = np.sort(belows)
+    # Brackets do not cross, so the high keys are in the same order.
+    return ascending, ascending if aboves is belows else np.sort(aboves)
+
+
 def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArray:
     """Does any bracket overlap ``[low, high]``? By binary search: brackets do not cross."""
     if len(belows) == 1:
@@ -64,8 +77,8 @@ def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArra
         return _bools(low <= above) & _bools(high >= below)
     if belows.dtype != low.dtype:  # as Python objects, numbers of any types compare exactly
         low, high, belows, aboves = (keys.astype(object) for keys in (low, high, belows, aboves))
-    first = np.searchsorted(np.sort(aboves), low, side="left")
-    last = np.searchsorted(np.sort(belows), high, side="right")
+    first = np.searchsorted(aboves, low, side="left")
+    last = np.searchsorted(belows, high, side="right")
     return _bools(first < last)
 
 
