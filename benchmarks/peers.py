@@ -16,11 +16,13 @@ What is fair:
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import datafusion
 import duckdb
@@ -217,3 +219,9 @@ def fingerprint(answer: Any, columns: tuple[str, ...]) -> tuple[int, int]:
 
 def _empty(columns: tuple[str, ...]) -> pa.Table:
     return pa.schema([SCHEMA.field(name) for name in columns]).empty_table()
+
+
+def leave() -> NoReturn:
+    """End the process at once: Polars 2.1 sometimes aborts one that ends in its own time."""
+    sys.stdout.flush()
+    os._exit(0)

@@ -25,7 +25,7 @@ from typing import Any
 
 from floor import Floor, Shares, counted, shares
 from logs import facts_of, logs, without_indexes
-from peers import ENGINES, OURS, Ask, Question, fingerprint, questions
+from peers import ENGINES, OURS, Ask, Question, fingerprint, leave, questions
 
 DATA = Path(__file__).parents[1] / "bench-data"
 PACKAGES = ("duckdb", "polars", "datafusion", "pyarrow")
@@ -296,3 +296,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

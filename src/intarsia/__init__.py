@@ -16,7 +16,10 @@ from intarsia.errors import (
     PredicateError,
     UnsupportedError,
 )
+from intarsia.index.distinct import Distinct
 from intarsia.index.lookup import Lookup
+from intarsia.index.minmax import MinMax
+from intarsia.index.registry import register_index_kind
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.predicate.functions import (
     list_contains,
@@ -31,18 +34,21 @@ from intarsia.read.file import ParquetFile
 from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
+from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.writer import write_table
 
 __all__ = [
     "Bloom",
     "Dataset",
+    "Distinct",
     "Finding",
     "FormatError",
     "IndexSpecError",
     "IntarsiaError",
     "IntarsiaWarning",
     "Lookup",
+    "MinMax",
     "MissingDependencyError",
     "PageIndex",
     "ParquetFile",
@@ -54,12 +60,14 @@ __all__ = [
     "__version__",
     "add_indexes",
     "dataset",
+    "drop_indexes",
     "list_contains",
     "list_contains_all",
     "list_contains_any",
     "list_indexes",
     "map_contains",
     "polars",
+    "register_index_kind",
     "sql",
     "verify",
     "write_table",

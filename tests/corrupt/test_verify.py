@@ -5,6 +5,7 @@ that claim, its place, and nothing else.
 import dataclasses
 import datetime as dt
 import functools
+import itertools
 import json
 import struct
 import zlib
@@ -34,11 +35,12 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
-from intarsia.index.section import build_section
+from intarsia.index.section_write import build_section
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.verify.findings import worst
-from intarsia.write.build import Built, entries_of, granule_starts
+from intarsia.write.build import Built, Due, check_index, gather, granule_starts
+from intarsia.write.spill import Workspace
 
 ERROR, WARNING = ia.Severity.ERROR, ia.Severity.WARNING
 ROWS, GROUP_ROWS, PAGE_ROWS = 600, 300, 100
@@ -1303,12 +1305,23 @@ def test_a_bloom_filter_outside_the_file_is_found(verified, flat):
 LOOKUP = ia.Lookup("text", granule_rows=50)
 
 
+def entries_of(file, starts):
+    """Keys and granules of the lookup index, row group by row group."""
+    with Workspace() as work:
+        (found,) = gather(file, [Due(LOOKUP, check_index(file, LOOKUP), starts)], work)
+        (table,) = found.blocks()
+    keys, granules = (table[name].to_numpy() for name in ("key", "granule"))
+    firsts = np.searchsorted(starts, file.row_group_starts)
+    for first, stop in itertools.pairwise(firsts):
+        here = (first <= granules) & (granules < stop)
+        yield keys[here], granules[here]
+
+
 def with_entries(data, change):
     """The file with a lookup index of ``change(keys, granules)``, all checksums right."""
     file = OpenedFile(BufferSource(data), "t.parquet")
-    leaf = file.schema.leaf("text")
-    starts = granule_starts(file, leaf, LOOKUP.granule_rows)
-    entries = [change(*both) for both in entries_of(file, leaf, LOOKUP, starts)]
+    starts = granule_starts(file, file.schema.leaf("text"), LOOKUP.granule_rows)
+    entries = [change(*both) for both in entries_of(file, starts)]
     built = Built(LOOKUP, build_section(entries, starts, "f" * 32))
     return with_section(data, built)
 
@@ -1363,8 +1376,9 @@ def test_a_flipped_byte_of_a_section_is_found(verified, indexed):
     for at in range(meta, entry.offset + entry.length, 101):
         message = "index text:lookup: the metadata does not match its checksum"
         assert verified(flipped(indexed, at)) == [(ERROR, place, message)]
-    column = OpenedFile(BufferSource(indexed), "t").section(entry)[1]._key
-    for page in (column.pages.offset + column.pages.compressed_page_size - 1).tolist():
+    sections = OpenedFile(BufferSource(indexed), "t").sections
+    pages = sections.section(sections.resolved(entry)).columns["key"].pages
+    for page in (pages.sum(axis=1) - 1).tolist():
         ((severity, where, message),) = verified(flipped(indexed, entry.offset + page))
         assert (severity, where) == (ERROR, place)
         assert message.startswith("index text:lookup: ")
@@ -1379,9 +1393,8 @@ def test_a_flipped_byte_of_the_directory_is_found(verified, indexed):
 
 def test_a_section_of_another_file_is_found(verified, flat, indexed):
     file = OpenedFile(BufferSource(flat), "t.parquet")
-    leaf = file.schema.leaf("text")
-    starts = granule_starts(file, leaf, LOOKUP.granule_rows)
-    section = build_section(entries_of(file, leaf, LOOKUP, starts), starts, "e" * 32)
+    starts = granule_starts(file, file.schema.leaf("text"), LOOKUP.granule_rows)
+    section = build_section(entries_of(file, starts), starts, "e" * 32)
     data = with_section(flat, Built(LOOKUP, section))
     _, place = lookup_at(data)
     message = "index text:lookup: the section belongs to another file"

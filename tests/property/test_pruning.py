@@ -17,9 +17,10 @@ from intarsia.format.metadata import (
     Type,
 )
 from intarsia.format.order import order_of
+from intarsia.index.verdict import rows_might_match
 from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import rows_might_match
 from intarsia.predicate.expression import read_expression
+from intarsia.predicate.leaves import Test as FieldTest
 from intarsia.predicate.pruning import pruning_of
 from intarsia.ranges import RowRanges
 
@@ -158,7 +159,9 @@ def test_a_row_that_pyarrow_keeps_is_never_pruned(table, expression):
 
     @functools.cache
     def leaf(test):
-        return RowRanges.from_mask(rows_might_match(test, bounds[test.field[0]]))
+        if not isinstance(test, FieldTest) or not test.term.path:
+            return RowRanges.all(table.num_rows)
+        return RowRanges.from_mask(rows_might_match(test, bounds[test.term.path[0]]))
 
     pruning = pruning_of(read_expression(expression))
     left = rows_left(pruning, RowRanges.all(table.num_rows), leaf)
@@ -172,7 +175,9 @@ def test_no_single_test_loses_a_row(table, expression):
     bounds = bounds_of_rows(table)
 
     def leaf(test):
-        return RowRanges.from_mask(rows_might_match(test, bounds[test.field[0]]))
+        if not isinstance(test, FieldTest) or not test.term.path:
+            return RowRanges.all(table.num_rows)
+        return RowRanges.from_mask(rows_might_match(test, bounds[test.term.path[0]]))
 
     left = rows_left(pruning, RowRanges.all(table.num_rows), leaf)
     assert set(table.filter(expression)["row"].to_pylist()) <= set(left.rows().tolist())

@@ -24,7 +24,7 @@ from intarsia.format.metadata import (
 from intarsia.format.order import order_of
 from intarsia.format.page_index import ColumnIndex
 from intarsia.format.thrift import encode
-from intarsia.plan.verdict import rows_might_match
+from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.source import BufferSource

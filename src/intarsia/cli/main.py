@@ -28,6 +28,7 @@ from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
+from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 
 _TABLE_ROWS = 50
@@ -242,7 +243,7 @@ def explain(
 
 @cli.group()
 def index() -> None:
-    """Add and list the indexes of files."""
+    """Add, list and drop the indexes of files."""
 
 
 @index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
@@ -254,6 +255,8 @@ def index_add(path: str, indexes: Sequence[str]) -> None:
     \b
     trace_id:lookup                          an index of our own on a column,
     lookup(trace_id, granule_rows=1024)      the same with a setting
+    distinct(status)                         for columns of few values: any test; minmax: ranges
+    lookup(lower(email))                     on a function of columns
     bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
     page_index                               page indexes for all columns,
     page_index(ts, user_id)                  or for these
@@ -265,6 +268,25 @@ def index_add(path: str, indexes: Sequence[str]) -> None:
     wanted = [parse(text) for text in indexes]
     with _progress("indexing") as progress:
         reports = add_indexes(path, wanted, progress=progress)
+    show.indexes(reports)
+
+
+@index.command("drop")
+@click.argument("path")
+@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
+def index_drop(path: str, indexes: Sequence[str]) -> None:
+    """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
+
+    \b
+    trace_id:lookup                          an index, as it is listed
+    user_id:bloom                            the bloom filters that were added to a column
+    page_index                               the page indexes that were added
+
+    What a file was written with stays. A file that loses all that was added is, byte for byte, what
+    it was before.
+    """
+    with _progress("dropping") as progress:
+        reports = drop_indexes(path, indexes, progress=progress)
     show.indexes(reports)
 
 

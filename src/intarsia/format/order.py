@@ -135,6 +135,41 @@ class ValueOrder:
             return None
         return _BRACKETS[self.domain](self, value)
 
+    def brackets(self, literals: pa.Array) -> tuple[Keys, Keys] | None:
+        """``bracket`` of each of ``n`` literals of one type: low and high keys, of shape ``(n,)``.
+
+        Keys that do not fit the column's own type are Python objects.
+        """
+        exact = self._exact_keys(literals)
+        if exact is not None:
+            return exact, exact
+        found = [self.bracket(literal) for literal in literals]
+        if None in found:
+            return None
+        return _key_array([b[0] for b in found if b]), _key_array([b[1] for b in found if b])
+
+    def _exact_keys(self, literals: pa.Array) -> Keys | None:
+        """Keys of literals that need no rounding; None where this is not known of all of them."""
+        kind = literals.type
+        if literals.null_count:
+            return None
+        if self.domain is Domain.INTEGER and pa.types.is_integer(kind):
+            try:
+                return _numpy(literals.cast(pa.from_numpy_dtype(self.key)))
+            except pa.ArrowInvalid:
+                return None  # beyond the column's type
+        if self.domain is Domain.BYTES and _is_text_or_bytes(kind):
+            return _key_array(literals.cast(pa.large_binary()).to_pylist())
+        if self.domain is Domain.FLOAT and pa.types.is_floating(kind):
+            keys = _numpy(literals)
+            return keys if keys.dtype == self.key and not np.isnan(keys).any() else None
+        is_moment = self.domain is Domain.TIMESTAMP and pa.types.is_timestamp(kind)
+        if is_moment and (kind.tz is not None) == self.utc:
+            per_literal = _UNIT_TICKS[kind.unit]
+            if per_literal == self.per_second:
+                return _numpy(literals.cast(pa.int64()))
+        return None
+
     def plain(self, key: Key) -> bytes:
         """PLAIN encoding of one key, as fingerprints and bloom filters hash it.
 
@@ -285,6 +320,28 @@ def _plain_value(literal: pa.Scalar) -> Any:
     if _carries_its_own_value(kind):
         return literal.as_py()
     return None
+
+
+def _key_array(keys: Sequence[Key]) -> Keys:
+    """Keys as Python objects: a literal may lie outside the column's own type."""
+    array = np.empty(len(keys), dtype=object)
+    array[:] = [key.item() if isinstance(key, np.generic) else key for key in keys]
+    return array
+
+
+def _numpy(values: pa.Array) -> Keys:
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    checks = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(check(kind) for check in checks)
 
 
 def _carries_its_own_value(kind: pa.DataType) -> bool:

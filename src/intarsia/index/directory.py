@@ -14,7 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from intarsia.errors import FormatError
@@ -28,16 +28,21 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One section: what it indexes, and where it is. Offsets and lengths are in bytes."""
+    """One section: what it indexes, and where it is. Offsets and lengths are in bytes.
+
+    ``on`` is a column's path or, where ``meaning`` is not empty, SQL text of a function of columns;
+    ``meaning`` names what its functions meant when it was built.
+    """
 
     kind: str
     kind_version: int
     on: str
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] = field(hash=False)
     offset: int
     length: int
     meta_length: int
     meta_crc32: int
+    meaning: str = ""
 
     @property
     def name(self) -> str:
@@ -83,7 +88,7 @@ def binding_of(metadata: FileMetaData) -> str:
 
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
     """The JSON document, to be placed at ``offset``, and the footer's value that points at it."""
-    entries = [dataclasses.asdict(entry) for entry in directory.indexes]
+    entries = [_document(entry) for entry in directory.indexes]
     document = {
         "file_id": directory.file_id,
         "binding": directory.binding,
@@ -98,6 +103,13 @@ def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
         "crc32": zlib.crc32(data),
     }
     return data, json.dumps(pointer)
+
+
+def _document(entry: IndexEntry) -> dict[str, Any]:
+    document = dataclasses.asdict(entry)
+    if not entry.meaning:
+        del document["meaning"]
+    return document
 
 
 def read_directory(metadata: FileMetaData, source: Source) -> Directory | None:
@@ -142,7 +154,11 @@ def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
         _integer(entry, "kind_version"),
         _text(entry, "on"),
         params,
-        *(_integer(entry, name) for name in ("offset", "length", "meta_length", "meta_crc32")),
+        _integer(entry, "offset"),
+        _integer(entry, "length"),
+        _integer(entry, "meta_length"),
+        _integer(entry, "meta_crc32"),
+        _text(entry, "meaning") if "meaning" in entry else "",
     )
     if made.offset + made.length > size or made.meta_length > made.length:
         raise FormatError(f"index {made.name} lies outside the file")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
+import pyarrow as pa
 
-from intarsia.format.order import INT96_ORDER, Domain, ValueOrder
-from intarsia.predicate.pruning import Op, Test
+from intarsia.format.order import INT96_ORDER, Domain, Keys, ValueOrder
+from intarsia.predicate.leaves import Op, Test
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:
@@ -21,34 +22,41 @@ def unfit_for_hashing(order: ValueOrder) -> str | None:
     return None
 
 
-def exact_encodings(test: Test, order: ValueOrder) -> list[bytes] | None:
-    """PLAIN encodings, one of which every row that passes ``test`` has; None where others may pass.
+def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
+    """Physical values, one of which every row that passes ``test`` has; None where others may pass.
 
-    For = and IN only. Zero is +0.0.
+    For = and IN only. They are as ``hash_values`` takes them; zero is +0.0.
     """
     if test.op not in (Op.EQ, Op.IN) or test.nulls or (test.nans and order.has_nan):
         return None
-    encodings = []
-    for value in test.values:
-        bracket = order.bracket(value)
-        if bracket is None:
-            return None
-        low, high = bracket
-        if low != high:
-            # Between two neighbours of the column's type. Membership, which casts its set, and
-            # comparison as narrower floats may yet find it equal to one of them.
-            return None
-        encoded = _encoded(order, low)
-        if encoded is not None:
-            encodings.append(encoded)
-    return encodings
-
-
-def _encoded(order: ValueOrder, key: Any) -> bytes | None:
-    """PLAIN encoding of a key; None where the column's type does not hold such a value."""
-    try:
-        if order.has_nan:
-            key = key + order.key.type(0)
-        return order.plain(key)
-    except OverflowError:
+    brackets = order.brackets(test.values)
+    if brackets is None:
         return None
+    low, high = brackets
+    if not np.array_equal(low, high):
+        # Between two neighbours of the column's type. Membership, which casts its set, and
+        # comparison as narrower floats may yet find it equal to one of them.
+        return None
+    return _physical(order, low)
+
+
+def _physical(order: ValueOrder, keys: Keys) -> pa.Array:
+    """Keys as the column stores them, without those that its type does not hold."""
+    if order.stored is None:
+        return pa.array(_plain_bytes(order, keys), pa.large_binary())
+    native = order.stored.newbyteorder("=")
+    if order.has_nan:
+        return pa.array(keys.astype(native) + native.type(0))
+    limits = np.iinfo(native)
+    held = np.asarray((keys >= limits.min) & (keys <= limits.max), dtype=np.bool_)
+    return pa.array(keys[held].astype(native))
+
+
+def _plain_bytes(order: ValueOrder, keys: Keys) -> list[bytes]:
+    found = []
+    for key in keys:
+        try:
+            found.append(order.plain(key))
+        except OverflowError:
+            continue  # a decimal of more digits than the column's have room
+    return found

@@ -27,7 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.index.fold import FOLD_VERSION, fold_table
-from intarsia.index.kind import KeyArray
+from intarsia.index.formula import KeyArray
 from intarsia.index.required import AllOf, AnyOf, Has, Required
 from intarsia.index.texts import (
     END,

@@ -1,47 +1,170 @@
-"""What a kind of inverted index is: key → granules, by two pure functions."""
+"""What a kind of index is: two pure functions, and what they are about.
+
+An *inverted* kind gives keys for values, and says which keys a predicate needs. A *summary* kind
+gives a summary for each granule, and says which summaries might match a predicate. A kind is a
+frozen dataclass derived from one of them; its fields are its parameters. How indexes are stored,
+found, checked and asked is the same for all.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from intarsia.errors import IndexSpecError
+from intarsia.format.hashing import hash_values
 from intarsia.format.order import ValueOrder
-from intarsia.predicate.pruning import Test
+from intarsia.index.formula import FingerprintArray, Formula, KeyArray
+from intarsia.predicate.expression import read_expression
+from intarsia.predicate.leaves import How, Op, Predicate
+from intarsia.predicate.term import Term, term_of
 
-KeyArray = NDArray[np.uint32]
+GRANULE_ROWS = 8192
+Positions = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
-class InvertedKind(Protocol):
-    """An index of one kind on one column, as it is asked for and as it is found in a file."""
+class Reads(Enum):
+    """What a kind is given of a term."""
+
+    VALUES = "values"
+    """Values in the term's Arrow type; dictionaries are decoded."""
+    PHYSICAL = "physical"
+    """Values in the column's physical type, as PLAIN encoding would hold them."""
+    ELEMENTS = "elements"
+    """The elements of lists, the keys of maps, each at the position of its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an index is on, in one file.
+
+    ``type`` is the Arrow type of the values, or elements, that the kind is given or, where it reads
+    physical ones, of what they stand for. ``order`` is how they compare as Parquet stores them.
+    """
+
+    term: Term
+    type: pa.DataType
+    order: ValueOrder
+
+    @property
+    def is_text(self) -> bool:
+        """Are the values texts?"""
+        checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        return any(check(self.type) for check in checks)
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of one kind on one term, as it is asked for and as it is found in a file.
+
+    ``on`` is a column's path, or a function of columns as SQL text or as an Expression;
+    ``granule_rows`` the most rows one granule has (1 to 2**31 - 1). Raises ``IndexSpecError`` for a
+    value outside.
+    """
 
     kind: ClassVar[str]
-    kind_version: ClassVar[int]
-    """Names the meaning of keys; an index of another version is ignored."""
+    kind_version: ClassVar[int] = 1
+    """Names the meaning of what is stored; an index of another version is ignored."""
+    reads: ClassVar[Reads] = Reads.VALUES
+    serves: ClassVar[frozenset[Op | How]]
+    """What tests and matches ask that the kind may answer; it is not asked about any other."""
 
-    @property
-    def on(self) -> str:
-        """The column's path."""
+    negations: ClassVar[bool] = False
+    """May it be asked where a match is FALSE?"""
 
-    @property
-    def granule_rows(self) -> int:
-        """The most rows one granule has."""
+    on: str
+    granule_rows: int = GRANULE_ROWS
+
+    def __post_init__(self) -> None:
+        if isinstance(self.on, pc.Expression):
+            object.__setattr__(self, "on", text_of(self.on, self.kind))
+        if not isinstance(self.on, str) or not self.on:
+            raise IndexSpecError(f"an index of kind {self.kind} needs the name of a column")
+        rows = self.granule_rows
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 0 < rows < 2**31:
+            raise IndexSpecError(f"granule_rows must be 1 to 2**31 - 1, not {rows!r}")
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Parameters as the directory stores them: JSON values."""
+        """Parameters as the directory stores them: JSON values, by the names of fields."""
+        names = (field.name for field in dataclasses.fields(self) if field.name != "on")
+        return {name: getattr(self, name) for name in names}
 
-    def unfit(self, order: ValueOrder) -> str | None:
-        """Why a column of this order cannot be indexed; None where it can."""
+    def unfit(self, of: Subject) -> str | None:
+        """Why this cannot be indexed; None where it can."""
+        return None
 
-    def keys_of_values(self, values: pa.Array) -> KeyArray:
-        """The key of each of ``n`` physical values without NULL and NaN. Shape ``(n,)``."""
 
-    def keys_for(self, test: Test, order: ValueOrder) -> KeyArray | None:
-        """Keys, one of which every row that passes ``test`` has; None where this cannot be told."""
+class Inverted(Index):
+    """key → granules. Keys are fingerprints, uint32, or, where ``exact``, values themselves."""
+
+    exact: ClassVar[bool] = False
+    nulls: ClassVar[bool] = False
+    """Are NULLs among the values the kind is given? Else it is not asked where they pass."""
+    nans: ClassVar[bool] = False
+    """Are NaNs? Likewise."""
+
+    def keys_of_values(self, values: pa.Array) -> tuple[KeyArray, Positions]:
+        """The keys of ``n`` values: each with the position, 0 to ``n - 1``, of a value that has it.
+
+        A value may have any number of keys; repeats do no harm. Both arrays have one length.
+        Keys that are values are a ``pyarrow.Array`` of the values' type, with −0.0 as +0.0.
+        """
+        raise NotImplementedError
+
+    def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
+        """What keys a granule needs to hold a row that passes; None where this cannot be told."""
+        raise NotImplementedError
+
+
+class Summary(Index):
+    """granule → a row of a table."""
+
+    def summarize(self, values: pa.Array, starts: Positions) -> pa.RecordBatch:
+        """A row for each of ``g`` granules: values ``starts[i]`` to ``starts[i + 1]``.
+
+        ``values`` have NULLs and NaNs; ``starts`` has shape ``(g + 1,)`` and ascends strictly.
+        Columns are flat; their types must not depend on the values.
+        """
+        raise NotImplementedError
+
+    def might_match(
+        self, predicate: Predicate, summaries: pa.RecordBatch, of: Subject
+    ) -> BoolArray | None:
+        """For each of ``n`` summaries: might a row there pass? None where this cannot be told."""
+        raise NotImplementedError
+
+
+def fingerprints(values: pa.Array) -> FingerprintArray:
+    """The high 32 bits of XXH64 over the PLAIN encoding of ``n`` values. Shape ``(n,)``, uint32.
+
+    ``values`` have no NULL; they are texts, bytes, or integers or floats of 32 or 64 bits, of which
+    both zeros have one fingerprint. Raises ``TypeError`` for any other.
+    """
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        large = pa.types.is_large_string(values.type)
+        values = values.view(pa.large_binary() if large else pa.binary())
+    return (hash_values(values) >> np.uint64(32)).astype(np.uint32)
+
+
+def text_of(expression: pc.Expression, kind: str) -> str:
+    """An Expression as ``on`` has it. Raises ``IndexSpecError`` where it cannot be indexed."""
+    term = term_of(read_expression(expression))
+    if term is None:
+        raise IndexSpecError(
+            f"no index of kind {kind} on {expression}: it is no column, nor a function of columns "
+            "that is certain to give the same values again"
+        )
+    return str(term)
 
 
 def index_name(on: str, kind: str) -> str:

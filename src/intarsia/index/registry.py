@@ -1,26 +1,99 @@
-"""Which kinds of index there are, by name."""
+"""Which kinds of index there are, by name: those built in, registered, and installed.
+
+A package declares kinds as entry points of the group ``intarsia.index_kinds``, named as the kind
+is. They are imported when that name is asked for, or found in a file, and never otherwise.
+"""
 
 from __future__ import annotations
 
-import re
+import functools
+import importlib.metadata
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from intarsia.errors import IndexSpecError
-from intarsia.index.kind import InvertedKind, index_name
+from intarsia.errors import IndexSpecError, IntarsiaWarning
+from intarsia.index.distinct import Distinct
+from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
+from intarsia.index.minmax import MinMax
+from intarsia.index.spec import parsed
 from intarsia.index.standard import Bloom, PageIndex, Standard
 
-T = TypeVar("T")
-
-_KINDS: dict[str, type[InvertedKind]] = {Lookup.kind: Lookup}
-IndexSpec = InvertedKind | Standard
+GROUP = "intarsia.index_kinds"
+EmbeddedIndex = Inverted | Summary
+IndexSpec = EmbeddedIndex | Standard
 """An index as it is asked for: one to embed, or one of the format's own."""
+_BUILT_IN: dict[str, type[EmbeddedIndex]] = {
+    Lookup.kind: Lookup,
+    Distinct.kind: Distinct,
+    MinMax.kind: MinMax,
+}
+_STANDARD = (Bloom.kind, PageIndex.kind)
+_registered: dict[str, type[EmbeddedIndex]] = {}
+
+
+def register_index_kind(cls: type[EmbeddedIndex]) -> type[EmbeddedIndex]:
+    """Make a kind of index known in this process. Returns it, to be used as a decorator.
+
+    A kind of that name which was registered before is replaced. Raises ``IndexSpecError`` for what
+    is no kind of index, or has the name of one that is built in.
+    """
+    problem = _problem(cls)
+    if problem:
+        raise IndexSpecError(f"{cls!r} is no kind of index: {problem}")
+    if cls.kind in _BUILT_IN or cls.kind in _STANDARD:
+        raise IndexSpecError(f"index kind {cls.kind!r} is built in")
+    _registered[cls.kind] = cls
+    return cls
+
+
+def _problem(cls: object) -> str | None:
+    if not isinstance(cls, type) or not issubclass(cls, Inverted | Summary):
+        return "it is not derived from Inverted or Summary"
+    name = getattr(cls, "kind", None)
+    if not isinstance(name, str) or not name.isidentifier() or name != name.lower():
+        return f"its name, {name!r}, is not an identifier in lower case"
+    if not isinstance(cls.kind_version, int) or not hasattr(cls, "serves"):
+        return "it does not say its version, or what it serves"
+    return None
+
+
+def known_kind(kind: str) -> type[EmbeddedIndex] | None:
+    """The class of a kind that is embedded; None for an unknown one.
+
+    A plugin that cannot be imported is warned of, once.
+    """
+    return _BUILT_IN.get(kind) or _registered.get(kind) or _installed(kind)
+
+
+@functools.cache
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
+
+
+@functools.cache
+def _installed(kind: str) -> type[EmbeddedIndex] | None:
+    point = _entry_points().get(kind)
+    if point is None:
+        return None
+    try:
+        found = point.load()
+        problem = _problem(found)
+        if problem is None and found.kind != kind:
+            problem = f"it calls itself {found.kind!r}"
+    except Exception as error:  # noqa: BLE001 # whatever a plugin raises, files are read without it
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        message = f"index kind {kind!r} of {point.value} cannot be used: {problem}"
+        warnings.warn(message, IntarsiaWarning, stacklevel=2)
+        return None
+    return found  # type: ignore[no-any-return] # _problem has seen to it
 
 
 def kinds() -> list[str]:
-    """The names of all known kinds, sorted."""
-    return sorted([*_KINDS, Bloom.kind, PageIndex.kind])
+    """The names of all known kinds, sorted; those installed are not imported for it."""
+    return sorted({*_BUILT_IN, *_registered, *_entry_points(), *_STANDARD})
 
 
 def spec_name(index: IndexSpec) -> str:
@@ -28,19 +101,16 @@ def spec_name(index: IndexSpec) -> str:
     return index.kind if isinstance(index, PageIndex) else index_name(index.on, index.kind)
 
 
-def make(kind: str, on: str, params: Mapping[str, Any]) -> InvertedKind:
+def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
     """An index of a kind that is embedded. Raises ``IndexSpecError`` as ``parse`` does."""
-    return _made(_known(_KINDS, kind), kind, on=on, **params)
-
-
-def _known(table: Mapping[str, T], kind: str) -> T:
-    known = table.get(kind.lower())
+    known = known_kind(kind.lower())
     if known is None:
         raise IndexSpecError(f"there is no index kind {kind!r}; there are: {', '.join(kinds())}")
-    return known
+    made: EmbeddedIndex = _made(known, kind, on=on, **params)
+    return made
 
 
-def _made(cls: Callable[..., T], kind: str, **params: Any) -> T:
+def _made(cls: Callable[..., Any], kind: str, **params: Any) -> Any:
     try:
         return cls(**params)
     except TypeError as error:
@@ -66,39 +136,24 @@ def kinds_of(indexes: Any) -> list[IndexSpec]:
 
 
 def parse(text: str) -> IndexSpec:
-    """An index as text: ``lookup(trace_id)``, ``lookup(trace_id, granule_rows=1024)``, or, as it is
-    listed, ``trace_id:lookup``; ``page_index`` alone, or ``page_index(ts, user_id)``.
+    """An index as text: ``lookup(trace_id)``, ``lookup(lower(email), granule_rows=1024)``, or, as
+    it is listed, ``trace_id:lookup``; ``page_index`` alone, or ``page_index(ts, user_id)``.
 
     Raises ``IndexSpecError`` for anything else.
     """
-    called = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text, re.DOTALL)
-    if called:
-        kind, given = called.group(1), [part.strip() for part in called.group(2).split(",")]
-        names = [part for part in given if part and "=" not in part]
-        settings = dict(_setting(part, text) for part in given if "=" in part)
-    else:
-        on, _, kind = text.strip().rpartition(":")
-        names, settings = [on] if on else [], {}
+    kind, names, settings = parsed(text)
     if kind.lower() == PageIndex.kind:
-        return _made(PageIndex, kind, columns=tuple(names) or None, **settings)
+        page_index: PageIndex = _made(PageIndex, kind, columns=tuple(names) or None, **settings)
+        return page_index
     if len(names) != 1:
         raise IndexSpecError(f"{text!r} is not an index; write lookup(COLUMN) or COLUMN:lookup")
     if kind.lower() == Bloom.kind:
-        return _made(Bloom, kind, on=names[0], **settings)
+        bloom: Bloom = _made(Bloom, kind, on=names[0], **settings)
+        return bloom
     return make(kind, names[0], settings)
-
-
-def _setting(setting: str, text: str) -> tuple[str, int | float]:
-    name, _, value = (part.strip() for part in setting.partition("="))
-    if name.isidentifier() and value.isascii():
-        if value.isdigit():
-            return name, int(value)
-        if re.fullmatch(r"\d*\.\d+", value):
-            return name, float(value)
-    raise IndexSpecError(f"in index {text!r}: {setting.strip()!r} is not NAME=NUMBER")
 
 
 def known_version(kind: str) -> int | None:
     """The version of a kind that is understood here; None for an unknown kind."""
-    known = _KINDS.get(kind)
+    known = known_kind(kind)
     return known.kind_version if known else None

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.errors import IndexSpecError
-from intarsia.format.hashing import UInt64Array, xxh64
+from intarsia.format.hashing import UInt64Array, hash_values, xxh64
 from intarsia.format.order import ValueOrder
-from intarsia.index.encodings import exact_encodings, unfit_for_hashing
-from intarsia.predicate.pruning import Test
+from intarsia.index.encodings import exact_values, unfit_for_hashing
+from intarsia.predicate.leaves import Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,14 @@ def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:
     """Hashes, one of which every row that passes ``test`` has; None where this cannot be told."""
     if unfit_for_hashing(order):
         return None
-    encodings = exact_encodings(test, order)
-    if encodings is None:
+    values = exact_values(test, order)
+    if values is None:
         return None
-    if order.has_nan:
-        # Writers hash zeros as they come.
-        encodings += [order.plain(-order.key.type(0)) for e in encodings if not any(e)]
-    return np.array([xxh64(value) for value in encodings], dtype=np.uint64)
+    hashes = hash_values(values)
+    if order.has_nan and (values.to_numpy() == 0).any():
+        zero = np.array([-0.0], dtype=order.key).tobytes()  # writers hash zeros as they come
+        hashes = np.append(hashes, np.uint64(xxh64(zero)))
+    return hashes
 
 
 Standard = PageIndex | Bloom

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.index.fold import FOLD_VERSION, fold_table, folded
-from intarsia.index.kind import KeyArray
+from intarsia.index.formula import KeyArray
 from intarsia.index.texts import Characters, characters_of, flat_texts, is_bytes, present, slices
 from intarsia.index.word_chars import ALONE, JOINS, word_classes
 from intarsia.ranges import Int64Array

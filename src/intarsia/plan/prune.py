@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from intarsia.predicate.pruning import And, Maybe, Never, Or, Pruning, Test
+from intarsia.predicate.leaves import Match, Predicate, Test
+from intarsia.predicate.pruning import And, Maybe, Never, Or, Pruning
 from intarsia.ranges import RowRanges
 
-Leaf = Callable[[Test], RowRanges]
+Leaf = Callable[[Predicate], RowRanges]
 """The rows that might pass one test, as some source of knowledge sees it."""
 
 
@@ -21,7 +22,7 @@ def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
             return RowRanges.none()
         case Maybe():
             return rows
-        case Test():
+        case Test() | Match():
             return rows & leaf(pruning)
         case And(parts):
             for part in parts:

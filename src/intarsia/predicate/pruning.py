@@ -1,4 +1,4 @@
-"""From an expression's tree to ANDs and ORs over simple tests: all that pruning needs.
+"""From an expression's tree to ANDs and ORs over tests and matches: all that pruning needs.
 
 A filter keeps the rows for which it is TRUE; NULL drops a row as FALSE does. So the question asked
 here is always "for which rows can this be TRUE", and NOT is pushed down by asking "for which rows
@@ -12,55 +12,33 @@ NaN and NULL are told apart from ordinary values because they behave in their ow
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
+from intarsia.predicate.term import Term, field_term, term_of
 
-
-class Op(Enum):
-    """What a test asks of a value that is neither NULL nor NaN."""
-
-    EQ = "="
-    NE = "<>"
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-    IN = "IN"
-    NOT_IN = "NOT IN"
-    ANY = "ANY"
-    NONE = "NONE"
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """One field against constants. ``nulls`` and ``nans`` say whether those rows pass as well."""
-
-    field: tuple[str, ...]
-    op: Op
-    values: tuple[pa.Scalar, ...] = ()
-    nulls: bool = False
-    nans: bool = False
-
-    def __str__(self) -> str:
-        name = ".".join(self.field)
-        if self.op is Op.NONE:
-            wanted = [word for word, asked in (("NULL", self.nulls), ("NAN", self.nans)) if asked]
-            return f"{name} IS {' OR '.join(wanted)}" if wanted else f"never {name}"
-        if self.op is Op.ANY:
-            return f"{name} IS NOT NULL"
-        if self.op in (Op.IN, Op.NOT_IN):
-            shown = ", ".join(str(value) for value in self.values[:3])
-            more = f", … {len(self.values)} values" if len(self.values) > 3 else ""
-            return f"{name} {self.op.value} ({shown}{more})"
-        return f"{name} {self.op.value} {self.values[0]}"
+__all__ = [
+    "COMPARISONS",
+    "And",
+    "Match",
+    "Maybe",
+    "Never",
+    "Op",
+    "Or",
+    "Pruning",
+    "Test",
+    "escapes_of",
+    "pruning_of",
+    "tests_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +65,7 @@ class Never:
     """No row can match."""
 
 
-Pruning = Test | And | Or | Maybe | Never
+Pruning = Test | Match | And | Or | Maybe | Never
 
 _NEGATED = {
     Op.EQ: Op.NE,
@@ -106,6 +84,22 @@ COMPARISONS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
+_MATCHES = {
+    "match_like": How.LIKE,
+    "match_substring": How.SUBSTRING,
+    "starts_with": How.STARTS_WITH,
+    "ends_with": How.ENDS_WITH,
+    "match_substring_regex": How.REGEX,
+}
+_CALLED = {
+    "ia.contains_words": How.WORDS,
+    "ia.list_contains": How.LIST_ANY,
+    "ia.list_contains_any": How.LIST_ANY,
+    "ia.list_contains_all": How.LIST_ALL,
+    "ia.map_contains": How.MAP_ANY,
+}
+"""Functions of our own: of a term and a constant, NULL where either is."""
+_CASES = ("utf8_lower", "utf8_upper")
 _MATCH_NULLS = 0
 """``SetLookupOptions.null_matching_behavior``: a NULL in the set matches a NULL value."""
 
@@ -126,10 +120,10 @@ def escapes_of(node: Node) -> Pruning:
         return Maybe()
 
 
-def tests_of(pruning: Pruning) -> list[Test]:
-    """The distinct tests of a pruning tree, in order of appearance."""
+def tests_of(pruning: Pruning) -> list[Predicate]:
+    """The distinct tests and matches of a pruning tree, in order of appearance."""
     match pruning:
-        case Test():
+        case Test() | Match():
             return [pruning]
         case And(parts) | Or(parts):
             return list(dict.fromkeys(test for part in parts for test in tests_of(part)))
@@ -143,7 +137,7 @@ def _possible(node: Node, outcome: bool) -> Pruning:
         case Literal(value):
             return _constant(value, outcome)
         case FieldRef(path):
-            return Test(path, Op.EQ, (pa.scalar(outcome),))
+            return Test(field_term(*path), Op.EQ, pa.array([outcome]))
         case Call("invert", (argument,)):
             return _possible(argument, not outcome)
         case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
@@ -161,12 +155,15 @@ def _possible(node: Node, outcome: bool) -> Pruning:
             return _null_test(argument, outcome, nan_is_null=_flag(options, "nan_is_null"))
         case Call("is_valid", (argument,)):
             return _null_test(argument, not outcome, nan_is_null=False)
-        case Call("is_nan", (FieldRef(path),)):
-            return Test(path, Op.NONE, nans=True) if outcome else Test(path, Op.ANY)
+        case Call("is_nan", (argument,)):
+            op = Op.NONE if outcome else Op.ANY
+            return _about([term_of(argument)], lambda term: Test(term, op, nans=outcome))
         case Call("coalesce", (argument, Literal(value))):
             return _possible(argument, outcome) if _is_not(value, outcome) else Maybe()
-        case Call("starts_with" | "match_like", (FieldRef(path),), options) if outcome:
-            return _prefix_test(path, _prefix_of(node.function, options))
+        case Call(function, (argument,), options) if function in _MATCHES:
+            return _text_match(function, argument, options, outcome)
+        case Call(function, (argument, Literal(value))) if function in _CALLED:
+            return _own_match(_CALLED[function], argument, value, outcome)
         case Call("is_in", (argument,), options):
             return _membership(argument, options, outcome)
         case _:
@@ -190,7 +187,7 @@ def _other_than(node: Node, outcome: bool) -> Pruning:
             return _possible(node, not outcome)
         case Call(function, (_, _)) if function in COMPARISONS:
             return _or_null(_possible(node, not outcome))
-        case Call("is_in"):
+        case Call(function) if function in ("is_in", *_MATCHES, *_CALLED):
             return _or_null(_possible(node, not outcome))
         case _:
             return Maybe()
@@ -198,7 +195,13 @@ def _other_than(node: Node, outcome: bool) -> Pruning:
 
 def _or_null(pruning: Pruning) -> Pruning:
     """A test, and NULLs as well; what no test tells may be NULL anywhere."""
-    return replace(pruning, nulls=True) if isinstance(pruning, Test) else Maybe()
+    match pruning:
+        case Test() | Match():
+            return replace(pruning, nulls=True)
+        case And(parts):  # which say the same of one term, each in its way
+            return And(tuple(_or_null(part) for part in parts))
+        case _:
+            return Maybe()
 
 
 def _constant(value: pa.Scalar, outcome: bool) -> Pruning:
@@ -243,29 +246,79 @@ def _any_of(*parts: Pruning) -> Pruning:
     return Or(kept) if len(kept) > 1 else kept[0] if kept else Never()
 
 
+def _about(terms: list[Term | None], asked: Callable[[Term], Pruning]) -> Pruning:
+    """The same question asked of terms that stand for one another."""
+    distinct = dict.fromkeys(term for term in terms if term is not None)
+    return _all_of(*(asked(term) for term in distinct))
+
+
+def _terms_of(node: Node) -> list[Term | None]:
+    """The term that ``node`` is, and the one without a cast that keeps every value."""
+    return [term_of(_uncast(node)), term_of(node)]
+
+
 def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:
     if isinstance(_uncast(left), Literal):
         left, right, op = right, left, _MIRRORED.get(op, op)
-    field, literal = _uncast(left), _uncast(right)
-    if not isinstance(field, FieldRef) or not isinstance(literal, Literal):
+    literal = _uncast(right)
+    if not isinstance(literal, Literal):
         return Maybe()
     value = literal.value
+    terms = _terms_of(left)
     if not value.is_valid:
-        return Never()
-    if _is_nan(value):
+        return Never() if any(terms) else Maybe()
+    if pa.types.is_dictionary(value.type):
+        value = value.value
+    values = pa.repeat(value, 1)
+    if _has_nan(values):
         return Maybe()
     # NaN passes <> and, negated, everything that is not <>.
     nans = (op is Op.NE) == outcome
-    return Test(field.path, op if outcome else _NEGATED[op], (value,), nans=nans)
+    asked = op if outcome else _NEGATED[op]
+    return _about(terms, lambda term: Test(term, asked, values, nans=nans))
 
 
 def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
-    cast, argument = argument, _uncast(argument)
-    if not isinstance(argument, FieldRef) or (nan_is_null and argument is not cast):
+    uncast = _uncast(argument)
+    if nan_is_null and uncast is not argument:
         return Maybe()
     if is_null:
-        return Test(argument.path, Op.NONE, nulls=True, nans=nan_is_null)
-    return Test(argument.path, Op.ANY, nans=not nan_is_null)
+        test = partial(Test, op=Op.NONE, nulls=True, nans=nan_is_null)
+    else:
+        test = partial(Test, op=Op.ANY, nans=not nan_is_null)
+    return _about([term_of(uncast)], test)
+
+
+def _text_match(function: str, argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
+    """A search in a text: as such, and for what the text begins with as a range."""
+    pattern, ignore_case = options["pattern"].as_py(), _flag(options, "ignore_case")
+
+    def match(term: Term, through: str = "") -> Match:
+        how = _MATCHES[function]
+        return Match(term, how, pattern, ignore_case, through=through, negated=not outcome)
+
+    subject = _as_text(argument)
+    terms = [term_of(subject), term_of(argument)]
+    found = _about(terms, match)
+    if isinstance(subject, Call) and subject.function in _CASES:
+        inner = term_of(_as_text(subject.arguments[0]))
+        found = _all_of(found, _about([inner], partial(match, through=subject.function)))
+    if outcome and function in ("starts_with", "match_like"):
+        prefix = _prefix_of(function, options)
+        found = _all_of(_about(terms, lambda term: _prefix_test(term, prefix)), found)
+    return found
+
+
+def _own_match(how: How, argument: Node, value: pa.Scalar, outcome: bool) -> Pruning:
+    """One of our own functions of a term and a constant."""
+    if not value.is_valid:
+        return Never()
+    if how is How.WORDS:
+        words = value.as_py()
+        return _about([term_of(argument)], lambda t: Match(t, how, words, negated=not outcome))
+    values = value.values if isinstance(value, pa.ListScalar) else pa.repeat(value, 1)
+    kept = values.drop_null()
+    return _about([term_of(argument)], lambda t: Match(t, how, values=kept, negated=not outcome))
 
 
 def _prefix_of(function: str, options: dict[str, Any]) -> str:
@@ -278,47 +331,47 @@ def _prefix_of(function: str, options: dict[str, Any]) -> str:
     return pattern if function == "starts_with" else re.split(r"[%_\\]", pattern, maxsplit=1)[0]
 
 
-def _prefix_test(path: tuple[str, ...], prefix: str) -> Pruning:
+def _prefix_test(term: Term, prefix: str) -> Pruning:
     """Texts that begin with ``prefix`` lie between it and the next text that does not.
 
     There are none after U+D7FF but surrogates, so such a bound is given up.
     """
-    above = Test(path, Op.GE, (pa.scalar(prefix),))
     if not prefix:
-        return Test(path, Op.ANY)
+        return Test(term, Op.ANY)
+    above = Test(term, Op.GE, pa.array([prefix]))
     if prefix[-1] in ("\ud7ff", "\U0010ffff"):
         return above
-    return And((above, Test(path, Op.LT, (pa.scalar(prefix[:-1] + chr(ord(prefix[-1]) + 1)),))))
+    return And((above, Test(term, Op.LT, pa.array([prefix[:-1] + chr(ord(prefix[-1]) + 1)]))))
 
 
 def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
-    cast, argument = argument, _uncast(argument)
     members = options.get("value_set")
-    if not isinstance(argument, FieldRef) or not isinstance(members, pa.ListScalar):
+    if not isinstance(members, pa.ListScalar) or members.values is None:
         return Maybe()
     values = members.values
-    if values is None:
-        return Maybe()
     has_null = values.null_count > 0
     behavior = options["null_matching_behavior"].as_py()
-    valid = values.drop_null()
-    has_nan = pa.types.is_floating(valid.type) and bool(pc.any(pc.is_nan(valid)).as_py())
+    kept = values.drop_null()
+    if pa.types.is_dictionary(kept.type):
+        kept = kept.dictionary_decode()
+    has_nan = _has_nan(kept)
     # A NULL value is in the set, outside it, or neither, by the behaviour asked for.
     null_is_in = has_null and behavior == _MATCH_NULLS
     if outcome:
         nulls, nans = null_is_in, has_nan
     else:
         nulls, nans = not null_is_in, not has_nan
-    kept = tuple(value for value in valid if not _is_nan(value))
-    if has_nan and (argument is not cast or not kept):
-        return Maybe()  # what is NaN, or is made of it, depends on the type it is cast to
-    if not outcome and pa.types.is_floating(valid.type):
+    if has_nan:
+        kept = kept.filter(pc.invert(pc.is_nan(kept)))
+        if _uncast(argument) is not argument or not len(kept):
+            return Maybe()  # what is NaN, or is made of it, depends on the type it is cast to
+    if not outcome and pa.types.is_floating(kept.type):
         # Unlike =, membership tells −0.0 from +0.0, which bounds do not.
-        kept = tuple(value for value in kept if value.as_py() != 0)
+        kept = kept.filter(pc.not_equal(kept, pa.scalar(0, kept.type)))
     op = Op.IN if outcome else Op.NOT_IN
-    if outcome and not kept:
+    if outcome and not len(kept):
         op = Op.NONE
-    return Test(argument.path, op, kept, nulls=nulls, nans=nans)
+    return _about(_terms_of(argument), lambda term: Test(term, op, kept, nulls=nulls, nans=nans))
 
 
 def _uncast(node: Node) -> Node:
@@ -343,8 +396,15 @@ def _uncast(node: Node) -> Node:
     return node if any(check(kind) for check in rounding) else node.arguments[0]
 
 
-def _is_nan(value: pa.Scalar) -> bool:
-    return bool(pa.types.is_floating(value.type)) and value.is_valid and math.isnan(value.as_py())
+def _as_text(node: Node) -> Node:
+    """``node`` without a cast to text: it has no other characters where it is text already."""
+    target = node.options.get("to_type") if isinstance(node, Call) else None
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return _uncast(node) if target is not None and any(c(target.type) for c in checks) else node
+
+
+def _has_nan(values: pa.Array) -> bool:
+    return bool(pa.types.is_floating(values.type)) and bool(pc.any(pc.is_nan(values)).as_py())
 
 
 def _flag(options: dict[str, Any], name: str) -> bool:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.predicate.pruning import Test, tests_of
+from intarsia.predicate.leaves import Predicate
+from intarsia.predicate.pruning import tests_of
 from intarsia.read.cache import FileCache
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.planner import PAGE_INDEX, Constants, index_source, leaf_of
+from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of
 from intarsia.read.profile import Profile
 from intarsia.read.request import Request
 from intarsia.read.rows import groups_of
 from intarsia.read.scan import Part, scan
+from intarsia.read.sections import Embedded
 
 
 def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:
@@ -62,29 +64,47 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
     yield from file.ignored
     used = {step.source for step in plan.steps}
     tests = tests_of(request.pruning) if asked else []
-    leaves = {test: leaf_of(file, test, plan.constants, request.schema) for test in tests}
+    usable = indexes_for(file, tests, plan.constants, request.schema)
     for entry in entries:
-        if index_source(entry) not in used and not file.is_ignored(entry):
-            yield f"{index_source(entry)} not used: {_no_use(file, entry, leaves)}"
+        if index_source(entry) not in used and not file.sections.is_ignored(entry):
+            reason = _no_use(file, entry, tests, usable, used)
+            yield f"{index_source(entry)} not used: {reason}"
     if PAGE_INDEX in used:
-        tested = dict.fromkeys(leaf for leaf in leaves.values() if leaf is not None)
+        leaves = (leaf_of(file, test, plan.constants, request.schema) for test in tests)
+        tested = dict.fromkeys(leaf for leaf in leaves if leaf is not None)
         answered = (file.schema.leaf(e.on) for e in entries if index_source(e) in used)
         groups = groups_of(file, plan.rows)
         yield from _without_bounds(file, [*tested.keys() - set(answered)], groups)
 
 
-def _no_use(file: OpenedFile, entry: IndexEntry, leaves: Mapping[Test, Leaf | None]) -> str:
+def _no_use(
+    file: OpenedFile,
+    entry: IndexEntry,
+    tests: Sequence[Predicate],
+    usable: Mapping[Predicate, Sequence[Embedded]],
+    used: Collection[str],
+) -> str:
     version = known_version(entry.kind)
     if version is None:
         return f"kind {entry.kind} is not known here"
     if version != entry.kind_version:
         return f"version {entry.kind_version} of {entry.kind} is not known here, {version} is"
-    on = file.schema.leaf(entry.on)
-    asked = [test for test in leaves if on is not None and test.field == on.path]
+    index = file.sections.resolved(entry)
+    if index is None:
+        return "it does not fit the file"
+    asked = [test for test in tests if test.term == index.of.term]
     if not asked:
         return f"no condition on {entry.on} it could answer"
-    if all(leaves[test] is None for test in asked):
+    unanswerable = [test for test in asked if not index.may_answer(test)]
+    if len(unanswerable) == len(asked):
+        return f"it cannot answer {', '.join(map(str, unanswerable))}"
+    if not any(index in indexes for indexes in usable.values()):
         return f"{entry.on} is read as a type that may compare in another way"
+    others = [
+        i.entry for test in asked for i in usable.get(test, ()) if index_source(i.entry) in used
+    ]
+    if others:
+        return f"{others[0].name} answered before"
     return f"it cannot answer {', '.join(map(str, asked))}"
 
 

@@ -14,6 +14,7 @@ from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
+from intarsia.index.kind import text_of
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import DEFAULTS, ChunkId, OpenedFile, ReadOptions
@@ -90,6 +91,23 @@ class ParquetFile:
         """Embedded indexes, of known and unknown kinds."""
         directory = self._opened.directory
         return directory.indexes if directory else ()
+
+    def distinct(self, on: str | pc.Expression) -> pa.Array | None:
+        """The distinct values of a column, or function of columns, that has a ``Distinct`` index.
+
+        Ascending; NaN and NULL come last, where there are any. Reads the index only. None where
+        there is no such index, or it is damaged.
+        """
+        if isinstance(on, pc.Expression):
+            on = text_of(on, "distinct")
+        sections = self._opened.sections
+        for entry in sections.entries:
+            found = sections.resolved(entry)
+            if found is not None and entry.on == on:
+                values = sections.values(found)
+                if values is not None:
+                    return values
+        return None
 
     def page_index(self, row_group: int, column: int | str) -> ChunkPageIndex:
         """The page indexes of a chunk. ``column`` is a leaf's position or path.

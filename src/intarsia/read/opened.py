@@ -17,13 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import SchemaTemplates
-from intarsia.errors import (
-    FormatError,
-    IndexSpecError,
-    IntarsiaWarning,
-    UnsupportedError,
-    Where,
-)
+from intarsia.errors import FormatError, IntarsiaWarning, UnsupportedError, Where
 from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared, page_bounds
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
@@ -36,15 +30,13 @@ from intarsia.format.page_index import (
     read_column_index,
     read_offset_index,
 )
-from intarsia.format.schema import Leaf, Root, Schema, read_schema
+from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
-from intarsia.index.directory import Directory, IndexEntry, read_directory
-from intarsia.index.kind import InvertedKind
-from intarsia.index.registry import known_version, make
-from intarsia.index.section import Section
+from intarsia.index.directory import Directory, IndexEntry
 from intarsia.ranges import Int64Array
 from intarsia.read.profile import UNWATCHED, Unwatched
-from intarsia.source import AheadSource, ByteRange, Source, WindowSource
+from intarsia.read.sections import Sections
+from intarsia.source import AheadSource, ByteRange, Source
 
 T = TypeVar("T")
 _DICTIONARY_HEADER_BYTES = 100
@@ -110,7 +102,6 @@ class OpenedFile:
         self._row_group_bounds: dict[int, Bounds] = {}
         self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
         self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
-        self._sections: dict[str, tuple[InvertedKind, Section] | None] = {}
         self.ignored: dict[str, None] = {}
         """What was warned of so far, in order: indexes that are not to be trusted."""
         self.distrusted = 0
@@ -287,7 +278,7 @@ class OpenedFile:
             found = self.source.read([range_ for _, _, range_ in wanted])
             self._index_bytes += sum(map(len, found))
         except FormatError as error:
-            self._warn(f"page indexes are ignored: {error}")
+            self.warn(f"page indexes are ignored: {error}")
             found = [memoryview(b"")] * len(wanted)
         for (kind, id_, _), data in zip(wanted, found, strict=True):
             if kind == "column_index":
@@ -305,7 +296,7 @@ class OpenedFile:
         ranges = [
             (entry.offset + entry.length - entry.meta_length, entry.meta_length)
             for entry in entries
-            if entry.name not in self._sections
+            if not self.sections.is_opened(entry)
         ]
         ranges += [
             self._index_range(id_, kind)
@@ -334,7 +325,7 @@ class OpenedFile:
             return decode(id_, data) if data else None
         except FormatError as error:
             where = Where(row_group=id_[0], column=self.schema.leaves[id_[1]].name)
-            self._warn(f"a page index is ignored: {error.at(where)}")
+            self.warn(f"a page index is ignored: {error.at(where)}")
             return None
 
     def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex:
@@ -388,7 +379,7 @@ class OpenedFile:
         self._offset_indexes[row_group, leaf] = None
         self.distrusted += 1
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
-        self._warn(f"a page index is ignored: {where}: {reason}")
+        self.warn(f"a page index is ignored: {where}: {reason}")
 
     def bloom_filters_might_contain(
         self, leaf: int, groups: Sequence[int], hashes: UInt64Array
@@ -409,60 +400,26 @@ class OpenedFile:
             found = iter(filters_might_contain(self.source, places, hashes))
         except FormatError as error:
             where = Where(column=self.schema.leaves[leaf].name)
-            self._warn(f"bloom filters are ignored: {error.at(where)}")
+            self.warn(f"bloom filters are ignored: {error.at(where)}")
             return None
         return [chunk.bloom_filter_offset is None or next(found) for chunk in chunks]
 
     # --- embedded indexes -----------------------------------------------------------------------
 
     @functools.cached_property
+    def sections(self) -> Sections:
+        """The embedded indexes."""
+        return Sections(self)
+
+    @property
     def directory(self) -> Directory | None:
         """The directory of embedded indexes, where there is one that belongs to this file."""
-        try:
-            return read_directory(self.metadata, self.source)
-        except FormatError as error:
-            self._warn(f"embedded indexes are ignored: {error}")
-            return None
+        return self.sections.directory
 
-    def entries(self, leaf: Leaf) -> list[IndexEntry]:
-        """The embedded indexes on a column, of kinds and versions known here."""
-        directory = self.directory
-        return [
-            entry
-            for entry in (directory.indexes if directory else ())
-            if self.schema.leaf(entry.on) is leaf
-            and known_version(entry.kind) == entry.kind_version
-        ]
-
-    def section(self, entry: IndexEntry) -> tuple[InvertedKind, Section] | None:
-        """The opened section of an entry, or None where it is damaged."""
-        if entry.name not in self._sections:
-            self._sections[entry.name] = self._open_section(entry)
-        return self._sections[entry.name]
-
-    def _open_section(self, entry: IndexEntry) -> tuple[InvertedKind, Section] | None:
-        assert self.directory is not None
-        try:
-            kind = make(entry.kind, entry.on, entry.params)
-            window = WindowSource(self.source, entry.offset, entry.length)
-            file_id, rows = self.directory.file_id, self.num_rows
-            return kind, Section(window, entry.meta_length, entry.meta_crc32, file_id, rows)
-        except (FormatError, IndexSpecError) as error:
-            self._warn(f"index {entry.name} is ignored: {error}")
-            return None
-
-    def is_ignored(self, entry: IndexEntry) -> bool:
-        """Was the section found to be damaged?"""
-        return entry.name in self._sections and self._sections[entry.name] is None
-
-    def distrust_section(self, entry: IndexEntry, error: FormatError) -> None:
-        """Forget an index one of whose pages is damaged."""
-        self._sections[entry.name] = None
-        self._warn(f"index {entry.name} is ignored: {error}")
-
-    def _warn(self, message: str) -> None:
+    def warn(self, message: str) -> None:
+        """Report that something is not to be trusted; a warning, and kept for ``explain``."""
         self.ignored[message] = None
-        warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=3)
+        warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=4)
 
     def _check_chunks(self) -> None:
         leaves = len(self.schema.leaves)

@@ -6,25 +6,28 @@ little and may leave little; then the page indexes of the columns that no embedd
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.directory import IndexEntry, binding_of
 from intarsia.index.standard import bloom_hashes_for
+from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import types_agree
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead, Step
 from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import constant_might_match, rows_might_match
-from intarsia.predicate.pruning import Op, Pruning, Test, tests_of
+from intarsia.plan.verdict import constant_might_match
+from intarsia.predicate.leaves import Match, Op, Predicate, Test
+from intarsia.predicate.pruning import Pruning, tests_of
+from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
+from intarsia.read.sections import Embedded
 
 PAGE_INDEX = "page index"
 """What the step is called that page indexes took."""
@@ -127,18 +130,49 @@ def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> Column
     )
 
 
-def leaf_of(file: OpenedFile, test: Test, constants: Constants, schema: pa.Schema) -> Leaf | None:
+def leaf_of(
+    file: OpenedFile, test: Predicate, constants: Constants, schema: pa.Schema
+) -> Leaf | None:
     """The column a test is about, if bounds of its values say something about rows.
 
     That is where ``schema``, through which the file is seen, compares values as stored ones do.
     """
-    if test.field[0] in constants:
+    path = test.term.path
+    if not path or path[0] in constants:
         return None
-    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == test.field), None)
+    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == path), None)
     if leaf is None or leaf.max_repetition_level:
         return None
     stored = file.arrow_type(file.schema.roots[leaf.root])
-    return leaf if types_agree(stored, schema.field(test.field[0]).type) else None
+    return leaf if types_agree(stored, schema.field(path[0]).type) else None
+
+
+def indexes_for(
+    file: OpenedFile, tests: Sequence[Predicate], constants: Constants, schema: pa.Schema
+) -> dict[Predicate, list[Embedded]]:
+    """The embedded indexes that might answer each test, of values that compare as stored ones."""
+    found: dict[Predicate, list[Embedded]] = {}
+    for test in tests:
+        usable = [index for index in file.sections.about(test.term) if index.may_answer(test)]
+        if usable and values_agree(file, test.term, constants, schema):
+            found[test] = usable
+    return found
+
+
+def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.Schema) -> bool:
+    """Does what the file's own values say of a term hold for ``schema``, through which it is seen?
+
+    A field has to be read in a type that compares alike; what a function makes of it may depend on
+    the very type.
+    """
+    for path in term.fields:
+        root = file.schema.root(path[0])
+        if path[0] in constants or root is None:
+            return False
+        stored, seen = file.arrow_type(root), schema.field(path[0]).type
+        if not (types_agree(stored, seen) if term.path else stored.equals(seen)):
+            return False
+    return True
 
 
 def index_source(entry: IndexEntry) -> str:
@@ -150,18 +184,23 @@ def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
     one = RowRanges.all(1)
 
-    def leaf(test: Test) -> RowRanges:
-        known = len(test.field) == 1 and test.field[0] in constants
-        might = not known or constant_might_match(test, constants[test.field[0]])
-        return one if might else _NO_ROWS
+    def leaf(test: Predicate) -> RowRanges:
+        return one if _constant_might_match(test, constants) else _NO_ROWS
 
     return bool(rows_left(pruning, one, leaf))
+
+
+def _constant_might_match(test: Predicate, constants: Constants) -> bool:
+    path = test.term.path
+    if isinstance(test, Match) or len(path) != 1 or path[0] not in constants:
+        return True
+    return constant_might_match(test, constants[path[0]])
 
 
 class _Planner:
     def __init__(self, file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
         self._file, self._constants, self._schema = file, constants, schema
-        self._known: dict[Test, RowRanges] = {}
+        self._known: dict[Predicate, RowRanges] = {}
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
 
@@ -172,23 +211,18 @@ class _Planner:
         tests = tests_of(pruning)
         for test in tests:
             self._known[test] = self._by_constant(test)
-        found = {test: leaf_of(file, test, self._constants, self._schema) for test in tests}
-        leaves = {test: leaf for test, leaf in found.items() if leaf is not None}
+        leaves = self._leaves(tests)
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
         rows = self._step("row-group statistics", pruning, rows)
-        if by_footer:
+        if by_footer or not rows:
             return Candidates(rows, tuple(self._steps))
-        if rows and file.request_bytes:
-            self._expect(list(leaves.values()), wanted, groups_of(file, rows))
-        answered: set[Test] = set()
-        for test, leaf in leaves.items():
-            for entry in file.entries(leaf) if rows else ():
-                hits = self._by_index(test, leaf, entry)
-                if hits is not None:
-                    self._learn(test, hits)
-                    answered.add(test)
-                    rows = self._step(index_source(entry), pruning, rows)
+        indexes = indexes_for(file, tests, self._constants, self._schema)
+        if file.request_bytes:
+            self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
+        answered: dict[Predicate, bool] = {}
+        for test, usable in indexes.items():
+            rows = self._by_indexes(test, usable, pruning, rows, answered)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
         for test, leaf in rest.items():
             kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
@@ -202,19 +236,59 @@ class _Planner:
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
-        are_likely = len({test.field for test in tests}) == 1 and all(
-            test in answered or (test in leaves and test.op in _RANGES) for test in tests
+        are_likely = len({test.term for test in tests}) == 1 and all(
+            answered.get(test) or (isinstance(test, Test) and test.op in _RANGES) for test in tests
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 
-    def _expect(self, tested: Sequence[Leaf], wanted: Sequence[int], groups: Sequence[int]) -> None:
+    def _leaves(self, tests: Sequence[Predicate]) -> dict[Test, Leaf]:
+        """The columns of tests that bounds of stored values say something about."""
+        found = {}
+        for test in tests:
+            leaf = leaf_of(self._file, test, self._constants, self._schema)
+            if leaf is not None and isinstance(test, Test):
+                found[test] = leaf
+        return found
+
+    def _by_indexes(
+        self,
+        test: Predicate,
+        indexes: Sequence[Embedded],
+        pruning: Pruning,
+        rows: RowRanges,
+        answered: dict[Predicate, bool],
+    ) -> RowRanges:
+        """Ask the indexes that might answer a test, the smallest first, until one finds values.
+
+        ``answered`` is told of tests that were, and whether values were found.
+        """
+        for index in indexes:
+            if not rows:
+                break
+            hits = self._file.sections.rows_of(index, test, rows)
+            if hits is None:
+                continue
+            self._learn(test, hits)
+            answered[test] = index.finds_values
+            rows = self._step(index_source(index.entry), pruning, rows)
+            if index.finds_values:
+                break
+        return rows
+
+    def _expect(
+        self,
+        indexes: Iterable[Sequence[Embedded]],
+        tested: Sequence[Leaf],
+        wanted: Sequence[int],
+        groups: Sequence[int],
+    ) -> None:
         file = self._file
-        entries = [entry for leaf in tested for entry in file.entries(leaf)]
+        entries = dict.fromkeys(index.entry for usable in indexes for index in usable)
         columns = [(group, leaf.index) for group in groups for leaf in tested]
         offsets = [*columns, *((group, leaf) for group in groups for leaf in wanted)]
         file.expect_metadata(entries, offsets, columns)
 
-    def _learn(self, test: Test, rows: RowRanges) -> None:
+    def _learn(self, test: Predicate, rows: RowRanges) -> None:
         self._known[test] = self._known[test] & rows
 
     def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
@@ -222,12 +296,13 @@ class _Planner:
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
 
-    def _by_constant(self, test: Test) -> RowRanges:
-        name = test.field[0]
-        if len(test.field) == 1 and name in self._constants:
-            return self._all if constant_might_match(test, self._constants[name]) else _NO_ROWS
-        if name not in self._constants and self._file.schema.root(name) is None:
-            return self._all if test.nulls else _NO_ROWS  # a column the file lacks is all NULL
+    def _by_constant(self, test: Predicate) -> RowRanges:
+        if not _constant_might_match(test, self._constants):
+            return _NO_ROWS
+        roots = {path[0] for path in test.term.fields} - self._constants.keys()
+        if any(self._file.schema.root(name) is None for name in roots):
+            # A column the file lacks is all NULL, and so is what is made of it.
+            return self._all if test.nulls else _NO_ROWS
         return self._all
 
     def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
@@ -235,20 +310,6 @@ class _Planner:
         might = rows_might_match(test, file.row_group_bounds(leaf.index))
         starts = file.row_group_starts
         return RowRanges(starts[:-1][might], starts[1:][might])
-
-    def _by_index(self, test: Test, leaf: Leaf, entry: IndexEntry) -> RowRanges | None:
-        opened = self._file.section(entry)
-        if opened is None:
-            return None
-        kind, section = opened
-        keys = kind.keys_for(test, self._file.order(leaf.index))
-        if keys is None:
-            return None
-        try:
-            return section.rows_of(keys)
-        except FormatError as error:
-            self._file.distrust_section(entry, error)
-            return None
 
     def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
         file = self._file

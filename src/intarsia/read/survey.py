@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.bounds import chunk_bounds
+from intarsia.index.verdict import rows_might_match
 from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import constant_might_match, rows_might_match
-from intarsia.predicate.pruning import Pruning, Test, tests_of
+from intarsia.plan.verdict import constant_might_match
+from intarsia.predicate.leaves import Predicate, Test
+from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
 from intarsia.read.opened import Lease, OpenedFile
@@ -77,7 +79,7 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Those of ``files`` whose folders might match."""
-    tested = {test.field[0] for test in tests_of(pruning)}
+    tested = {test.term.path[0] for test in tests_of(pruning) if test.term.path}
     known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {}
     for file in files:
         key = tuple(item for item in file.constants.items() if item[0] in tested)
@@ -169,10 +171,12 @@ class _Survey:
         might[np.repeat(np.arange(len(self._files)), self._counts)[groups.rows()]] = True
         return might
 
-    def _groups_left(self, test: Test) -> RowRanges:
+    def _groups_left(self, test: Predicate) -> RowRanges:
         """The row groups in which a row might pass."""
-        file, constants, name = self._files[0], self._constants[0], test.field[0]
-        if name in constants and len(test.field) == 1:
+        if not isinstance(test, Test) or not test.term.path:
+            return self._all()
+        file, constants, name = self._files[0], self._constants[0], test.term.path[0]
+        if name in constants and len(test.term.path) == 1:
             return RowRanges.from_mask(np.repeat(self._by_folders(test), self._counts))
         if name not in constants and file.schema.root(name) is None:
             return self._all() if test.nulls else RowRanges.none()  # all NULL in these files
@@ -189,7 +193,7 @@ class _Survey:
         return RowRanges.from_mask(rows_might_match(test, bounds))
 
     def _by_folders(self, test: Test) -> list[bool]:
-        values = [constants[test.field[0]] for constants in self._constants]
+        values = [constants[test.term.path[0]] for constants in self._constants]
         known = {value: constant_might_match(test, value) for value in set(values)}
         return [known[value] for value in values]
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, UnsupportedError, Where
 from intarsia.index.directory import IndexEntry, read_directory
+from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
-from intarsia.index.section import Section, packed
+from intarsia.index.section_write import UInt64Array, packed
 from intarsia.read.opened import OpenedFile
+from intarsia.read.subjects import subject_of
 from intarsia.source import WindowSource
 from intarsia.verify.findings import Finding, error, warning
-from intarsia.write.build import check_index, entries_of
+from intarsia.write.build import Due, gather
+from intarsia.write.spill import Workspace
 
 
 def check_sections(file: OpenedFile) -> Iterator[Finding]:
@@ -44,14 +49,53 @@ def _check_section(
     file: OpenedFile, entry: IndexEntry, file_id: str, where: Where
 ) -> Iterator[Finding]:
     kind = make(entry.kind, entry.on, entry.params)
-    leaf = check_index(file, kind)
+    of = subject_of(file, kind, entry.meaning)
     window = WindowSource(file.source, entry.offset, entry.length)
-    section = Section(window, entry.meta_length, entry.meta_crc32, file_id, file.num_rows)
-    held = section.entries()
-    due = packed(entries_of(file, leaf, kind, section.granule_starts))
-    missing = len(np.setdiff1d(due, held, assume_unique=True))
+    section = open_section(
+        kind, window, entry.meta_length, entry.meta_crc32, file_id, file.num_rows
+    )
+    with Workspace() as work:
+        (gathered,) = gather(file, [Due(kind, of, section.granule_starts)], work)
+        due = pa.concat_tables(list(gathered.blocks())).combine_chunks()
+    if isinstance(section, SummarySection):
+        wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
+        if wrong:
+            yield error(where, f"index {entry.name}: {wrong:,} of {len(due):,} summaries are wrong")
+        return
+    wanted, held = _entries(section, due)
+    missing = len(np.setdiff1d(wanted, held, assume_unique=True))
     if missing:
-        yield error(where, f"index {entry.name}: {missing:,} of {len(due):,} entries are missing")
-    beyond = len(np.setdiff1d(held, due, assume_unique=True))
+        message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"
+        yield error(where, message)
+    beyond = len(np.setdiff1d(held, wanted, assume_unique=True))
     if beyond:
         yield warning(where, f"index {entry.name}: {beyond:,} entries that no value asks for")
+
+
+def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt64Array]:
+    """The entries that are due and those that are held, as numbers that compare."""
+    held = section.table()
+    if held.schema.types != due.schema.types:
+        raise FormatError(f"keys are {held.schema.field(0).type}, not {due.schema.field(0).type}")
+    keys = pa.chunked_array([*due["key"].chunks, *held["key"].chunks], due.schema.field(0).type)
+    known = keys.unique()
+    found = []
+    for table in (due, held):
+        numbers = table["key"]
+        if section.exact:
+            numbers = pc.index_in(numbers, value_set=known)
+        found.append(packed([(numbers.to_numpy(), table["granule"].to_numpy())]))
+    return found[0], found[1]
+
+
+def _differing(held: pa.RecordBatch, due: pa.Table) -> int:
+    """How many rows differ, NaN counting as equal to NaN."""
+    if held.schema.types != due.schema.types or held.schema.names != due.schema.names:
+        raise FormatError("the summaries have other columns")
+    wrong = np.zeros(len(due), dtype=np.bool_)
+    for name in held.schema.names:
+        one, other = held.column(name), due.column(name).combine_chunks()
+        equal = pc.fill_null(pc.equal(one, other), False)
+        both = pc.and_(one.is_null(nan_is_null=True), other.is_null(nan_is_null=True))
+        wrong |= ~pc.or_(equal, both).to_numpy(zero_copy_only=False)
+    return int(wrong.sum())

@@ -1,47 +1,80 @@
-"""Building the sections of a file's indexes from its own pages."""
+"""Building the sections of a file's indexes from its own pages, in one pass over them."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.errors import IndexSpecError
-from intarsia.format.schema import Leaf, Root
+from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
-from intarsia.index.kind import InvertedKind, KeyArray, index_name
-from intarsia.index.registry import IndexSpec
-from intarsia.index.section import BuiltSection, build_section
+from intarsia.index.kind import Subject, index_name
+from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
+from intarsia.index.section_write import BuiltSection, write_section
 from intarsia.index.standard import Standard
-from intarsia.ranges import Int64Array, RowRanges
+from intarsia.predicate.term import Term
+from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import PageIndexMistrust, read_rows
+from intarsia.read.subjects import subject_of
+from intarsia.write.gather import Gatherer, gatherer_for
+from intarsia.write.spill import Workspace
 from intarsia.write.standard import check_standard
+from intarsia.write.values import leaves_of, pieces
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """A section, and the index it is of."""
 
-    kind: InvertedKind
+    kind: EmbeddedIndex
     section: BuiltSection
+    of: Term | None = None
 
     def entry(self, offset: int) -> IndexEntry:
         """What the directory says of it when it starts at ``offset``."""
         return IndexEntry(
             self.kind.kind,
             self.kind.kind_version,
-            self.kind.on,
+            on_of(self.kind, self.of),
             dict(self.kind.params),
             offset,
             len(self.section.data),
             self.section.meta_length,
             self.section.meta_crc32,
+            self.of.meaning if self.of else "",
         )
+
+
+def on_of(index: EmbeddedIndex, term: Term | None) -> str:
+    """What an index is on, as the directory says it: of a function, the one text it has."""
+    return index.on if term is None or term.path else term.sql
+
+
+def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
+    """What indexes are called once they are in ``file``."""
+    names = []
+    for index in indexes:
+        if isinstance(index, Standard):
+            names.append(spec_name(index))
+        else:
+            names.append(index_name(on_of(index, check_index(file, index).term), index.kind))
+    for name in names:
+        if names.count(name) > 1:
+            raise IndexSpecError(f"index {name} is asked for twice")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An index that is to be built, and the first rows of its granules, then the number of rows."""
+
+    index: EmbeddedIndex
+    of: Subject
+    starts: Int64Array
 
 
 def new_file_id() -> str:
@@ -49,21 +82,12 @@ def new_file_id() -> str:
     return secrets.token_hex(16)
 
 
-def check_index(file: OpenedFile, kind: InvertedKind) -> Leaf:
-    """The column that ``kind`` is to index. Raises ``IndexSpecError`` where it cannot be."""
-    name = index_name(kind.on, kind.kind)
-    leaf = file.schema.leaf(kind.on)
-    if leaf is None and file.schema.root(kind.on) is None:
-        known = ", ".join(leaf.name for leaf in file.schema.leaves[:20])
-        raise IndexSpecError(
-            f"{file.name}: no index {name}: there is no column {kind.on!r}; there are: {known}"
-        )
-    if leaf is None or not leaf.is_flat:
-        raise IndexSpecError(f"{file.name}: no index {name}: the column is nested")
-    reason = kind.unfit(file.order(leaf.index))
-    if reason:
-        raise IndexSpecError(f"{file.name}: no index {name}: {reason}")
-    return leaf
+def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
+    """What ``index`` is to be on. Raises ``IndexSpecError`` where it cannot be."""
+    try:
+        return subject_of(file, index)
+    except IndexSpecError as error:
+        raise IndexSpecError(f"{file.name}: {error}") from error
 
 
 def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
@@ -75,23 +99,46 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
             check_index(file, index)
 
 
-def build(file: OpenedFile, kind: InvertedKind, file_id: str) -> Built:
-    """Read the indexed column, row group by row group, and make the section of ``kind``."""
-    leaf = check_index(file, kind)
-    starts = granule_starts(file, leaf, kind.granule_rows)
-    return Built(kind, build_section(entries_of(file, leaf, kind, starts), starts, file_id))
+def build(
+    file: OpenedFile, indexes: Sequence[EmbeddedIndex], file_id: str, work: Workspace
+) -> list[Built]:
+    """Read what is to be indexed, each column once, and make a section of each index."""
+    due = []
+    for index in indexes:
+        of = check_index(file, index)
+        leaves = leaves_of(file, index, of)
+        leaf = leaves[0] if of.term.path else None
+        due.append(Due(index, of, granule_starts(file, leaf, index.granule_rows)))
+    gathered = gather(file, due, work)
+    return [
+        Built(one.index, _section(found, one.starts, file_id, work), one.of.term)
+        for one, found in zip(due, gathered, strict=True)
+    ]
 
 
-def granule_starts(file: OpenedFile, leaf: Leaf, granule_rows: int) -> Int64Array:
-    """First rows of a column's granules, and the number of rows: its pages, long ones divided
-    evenly.
+def gather(file: OpenedFile, due: Sequence[Due], work: Workspace) -> list[Gatherer]:
+    """The rows of the sections of all indexes that are ``due``."""
+    found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
+    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.index, one.of)}
+    for piece in pieces(file, sorted(leaves)):
+        for one, gatherer in zip(due, found, strict=True):
+            for values in piece.values(one.index, one.of):
+                gatherer.add(values)
+    return found
+
+
+def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> Int64Array:
+    """First rows of granules, and the number of rows: a column's pages, long ones divided evenly.
+
+    Without a ``leaf``, row groups are divided.
     """
     parts: list[Int64Array] = []
     groups = range(len(file.metadata.row_groups))
-    file.load_page_indexes([(group, leaf.index) for group in groups], [])
+    if leaf is not None:
+        file.load_page_indexes([(group, leaf.index) for group in groups], [])
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
-        index = file.offset_index(group, leaf.index)
+        index = None if leaf is None else file.offset_index(group, leaf.index)
         pages = index.first_row_index if index is not None else np.zeros(1, dtype=np.int64)
         edges = np.append(pages + first, stop)
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -101,40 +148,10 @@ def granule_starts(file: OpenedFile, leaf: Leaf, granule_rows: int) -> Int64Arra
     return np.concatenate(parts)
 
 
-def entries_of(
-    file: OpenedFile, leaf: Leaf, kind: InvertedKind, starts: Int64Array
-) -> Iterator[tuple[KeyArray, KeyArray]]:
-    """Keys of a column's values, and the granules, of which ``starts`` are the first rows, that
-    hold them: arrays of one length, row group by row group.
-    """
-    root = file.schema.roots[leaf.root]
-    for group in range(len(file.metadata.row_groups)):
-        first, stop = file.row_group_starts[group : group + 2].tolist()
-        if first == stop:
-            continue
-        values = _physical(file, root, RowRanges.of((first, stop)))
-        row = first
-        for chunk in values.chunks:
-            rows = np.arange(row, row + len(chunk))
-            row += len(chunk)
-            keep = _indexed(chunk)
-            if keep is not None:
-                chunk, rows = chunk.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
-            granules = np.searchsorted(starts, rows, side="right") - 1
-            yield kind.keys_of_values(chunk), granules.astype(np.uint32)
-
-
-def _physical(file: OpenedFile, root: Root, rows: RowRanges) -> pa.ChunkedArray:
-    while True:
-        try:
-            return read_rows(file, [root], rows, physical=True)[0]
-        except PageIndexMistrust:
-            continue  # the index was dropped: this time, pages are found without it
-
-
-def _indexed(values: pa.Array) -> pa.BooleanArray | None:
-    """Which values are neither NULL nor NaN; None where all are."""
-    keep = values.is_valid()
-    if pa.types.is_floating(values.type):
-        keep = pc.and_(keep, pc.fill_null(pc.invert(pc.is_nan(values)), False))
-    return None if pc.all(keep).as_py() in (True, None) else keep
+def _section(gathered: Gatherer, starts: Int64Array, file_id: str, work: Workspace) -> BuiltSection:
+    """A section on disk: it is mapped into memory, and read as it is copied."""
+    path = str(work.new_path())
+    with pa.OSFile(path, "wb") as sink:
+        write_section(sink, gathered.schema, gathered.blocks(), starts, file_id)
+    with pa.memory_map(path) as mapped:
+        return BuiltSection.of(memoryview(mapped.read_buffer()))

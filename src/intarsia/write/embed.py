@@ -14,29 +14,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
-from intarsia.format.footer import (
-    check_editable,
-    framed,
-    with_chunks,
-    with_column_orders,
-    with_key_values,
-)
-from intarsia.handle import version_of
-from intarsia.index.directory import (
-    FOOTER_KEY,
-    Directory,
-    IndexEntry,
-    binding_of,
-    encode_directory,
-)
+from intarsia.format.footer import check_editable
+from intarsia.handle import Version, version_of
+from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import index_name
-from intarsia.index.registry import IndexSpec, kinds_of, spec_name
-from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
-from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.opened import OpenedFile
+from intarsia.source import WindowSource
 from intarsia.storage import PathLike, copy_into, list_files, replacing
-from intarsia.write.build import build, check_indexes, new_file_id
-from intarsia.write.standard import build_standard
+from intarsia.write.build import check_indexes
+from intarsia.write.compose import Composed, compose
+from intarsia.write.spill import Workspace
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""
@@ -76,8 +66,9 @@ def add_indexes(
     them as well. A chunk that has a page index keeps it; one with pages that begin within a row can
     have none, nor bounds where its values have no order, or a NaN among them.
 
-    A file keeps all its bytes; what is new is appended to a copy that then takes its place at once.
-    An index of the same name is replaced. Every file is checked before the first one is changed.
+    All indexes of a file are built in one pass over it, in bounded memory. A file keeps all its
+    bytes; what is new is appended to a copy that then takes its place at once. An index of the same
+    name is replaced, and its space returned. Every file is checked before the first one is changed.
     Raises ``IndexSpecError`` for an index that cannot be built, ``FormatError`` for a file that is
     not Parquet or must not be changed, ``PathError`` where there is none.
     """
@@ -102,7 +93,7 @@ def list_indexes(
 ) -> list[IndexReport]:
     """The embedded indexes of every Parquet file under ``path``. Raises as ``add_indexes`` does."""
     found, files = list_files(path, filesystem)
-    return [_report(open_file(file, found)) for file in files]
+    return [report_of(open_file(file, found)) for file in files]
 
 
 def _check(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
@@ -116,42 +107,28 @@ def _check(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
 def _add_to_file(path: str, indexes: Sequence[IndexSpec], filesystem: Any) -> IndexReport:
     version = version_of(path, filesystem)
     file = open_file(path, filesystem)
-    tail = appended(file, indexes)
+    with Workspace() as work:
+        rewrite(file, compose(file, indexes, (), work), filesystem, version)
+    return report_of(open_file(path, filesystem))
+
+
+def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
+    """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there."""
     # The bytes come from the handle the footer came from: the file may be another one by now.
-    with replacing(path, filesystem, unless_changed_since=version) as create, create() as out:
-        copy_into(file.source, out)
-        out.write(tail)
-    return _report(open_file(path, filesystem))
+    with (
+        replacing(file.name, filesystem, unless_changed_since=version) as create,
+        create() as out,
+    ):
+        copy_into(WindowSource(file.source, 0, what.kept), out)
+        for part in what.parts:
+            if isinstance(part, tuple):
+                copy_into(WindowSource(file.source, *part), out)
+            else:
+                out.write(part)
 
 
-def appended(file: OpenedFile, indexes: Sequence[IndexSpec]) -> bytes:
-    """What to write behind ``file`` to give it ``indexes``, up to the closing magic."""
-    old = file.directory
-    size = file.source.size
-    file_id = old.file_id if old else new_file_id()
-    names = {spec_name(index) for index in indexes}
-    entries = [entry for entry in (old.indexes if old else ()) if entry.name not in names]
-    body = bytearray()
-    changes: dict[ChunkId, dict[str, Any]] = {}
-    for index in indexes:
-        if isinstance(index, Standard):
-            for part in build_standard(file, index):
-                changes.setdefault(part.chunk, {}).update(part.fields(size + len(body)))
-                body += part.data
-        else:
-            made = build(file, index, file_id)
-            entries.append(made.entry(size + len(body)))
-            body += made.section.data
-    base_length = old.base_length if old else size
-    directory = Directory(file_id, binding_of(file.metadata), base_length, tuple(entries))
-    document, pointer = encode_directory(directory, size + len(body))
-    footer = file.footer
-    if changes:
-        footer = with_chunks(with_column_orders(footer), changes)
-    return bytes(body) + document + framed(with_key_values(footer, {FOOTER_KEY: pointer}))
-
-
-def _report(file: OpenedFile) -> IndexReport:
+def report_of(file: OpenedFile) -> IndexReport:
+    """What a file's indexes are."""
     directory = file.directory
     entries = directory.indexes if directory else ()
     return IndexReport(file.name, file.num_rows, file.source.size, entries, _standard(file))

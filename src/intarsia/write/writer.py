@@ -19,7 +19,8 @@ from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import PathLike, replacing, resolve
 from intarsia.write.build import check_indexes
-from intarsia.write.embed import appended
+from intarsia.write.compose import compose
+from intarsia.write.spill import Workspace
 
 PAGE_ROWS = 8192
 """Rows a page: a point query reads one page a column, and each page costs a header and bounds."""
@@ -92,9 +93,10 @@ def open_writer(
         ):
             yield writer
         if kinds:
-            tail = appended(open_file(temporary, found), kinds)
-            with open(temporary, "ab") as append:
-                append.write(tail)
+            with Workspace() as work, open(temporary, "ab") as append:
+                for part in compose(open_file(temporary, found), kinds, (), work).parts:
+                    assert not isinstance(part, tuple), "there was nothing to replace"
+                    append.write(part)
 
 
 def check_fit(schema: pa.Schema, indexes: Sequence[IndexSpec], name: str) -> None:

@@ -1,0 +1,51 @@
+"""``Distinct``: the values themselves, for any test on columns of few distinct values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.index.formula import Formula, KeysWhere
+from intarsia.index.kind import Inverted, Positions, Subject
+from intarsia.index.points import TEXT_SEARCHES, can_judge
+from intarsia.predicate.leaves import Op, Predicate
+
+
+@dataclass(frozen=True)
+class Distinct(Inverted):
+    """An index of distinct values: which granules hold which, NULL and NaN among them.
+
+    It answers every comparison, ``IN``, ``IS NULL``, ``is_nan``, prefixes, ``LIKE`` and regular
+    expressions, negated or not, and lists the values without reading data. Values are kept as they
+    are: a column of more than a million distinct ones is refused. Otherwise as ``Lookup``.
+    """
+
+    kind = "distinct"
+    serves = frozenset({*Op, *TEXT_SEARCHES})
+    negations = True
+    exact = True
+    nulls = True
+    nans = True
+
+    def unfit(self, of: Subject) -> str | None:
+        return unfit_for_comparing(of)
+
+    def keys_of_values(self, values: pa.Array) -> tuple[pa.Array, Positions]:
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0, values.type))  # one zero
+        return values, np.arange(len(values), dtype=np.int64)
+
+    def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
+        return KeysWhere(predicate) if can_judge(predicate, of) else None
+
+
+def unfit_for_comparing(of: Subject) -> str | None:
+    """Why values of this type cannot be compared with literals; None where they can."""
+    if not of.order.is_defined or pa.types.is_nested(of.type) or pa.types.is_null(of.type):
+        return "its type has no order"
+    if isinstance(of.type, pa.BaseExtensionType):
+        return "its type is an extension of Arrow's"
+    return None

@@ -1,0 +1,211 @@
+"""Sections of the two shapes, and what they are asked: formulas, and predicates over summaries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import FormatError
+from intarsia.index.formula import (
+    FingerprintArray,
+    Formula,
+    Granules,
+    Keys,
+    KeysWhere,
+    granules_of,
+    leaves_of,
+)
+from intarsia.index.kind import Inverted, Subject, Summary
+from intarsia.index.points import passing
+from intarsia.index.section import Section
+from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, packed
+from intarsia.index.verdict import rows_might_match
+from intarsia.predicate.leaves import Predicate, Test
+from intarsia.ranges import Int64Array, RowRanges
+from intarsia.source import Source
+
+
+class InvertedSection(Section):
+    """A section of ``(key, granule)``."""
+
+    def __init__(
+        self, source: Source, meta_length: int, meta_crc32: int, file_id: str, num_rows: int,
+        *, exact: bool = False,
+    ) -> None:  # fmt: skip
+        """``exact`` says that keys are values; otherwise they are fingerprints.
+
+        Raises ``FormatError`` as ``Section`` does.
+        """
+        super().__init__(source, meta_length, meta_crc32, file_id, num_rows)
+        self.exact = exact
+        if list(self.columns) != ENTRY_SCHEMA.names:
+            raise FormatError("the section does not have the columns of an inverted index")
+        if exact or not self.num_pages:
+            return
+        bounds = self.columns["key"].bounds
+        if bounds is None or not bounds.bounded.all():
+            raise FormatError("the column index of the keys is incomplete")
+        if (bounds.low > bounds.high).any() or (bounds.high[:-1] > bounds.low[1:]).any():
+            raise FormatError("the keys are not sorted")
+        self._low, self._high = bounds.low, bounds.high
+
+    def rows_of(self, formula: Formula, of: Subject) -> RowRanges | None:
+        """The rows of all granules that pass ``formula``; None where it cannot be told.
+
+        Raises ``FormatError`` where a page that has to be read is damaged.
+        """
+        found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
+        if found is None:
+            return None
+        return RowRanges(self.granule_starts[found], self.granule_starts[found + 1])
+
+    def _by_fingerprint(self, formula: Formula) -> Int64Array:
+        wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
+        pages = self._pages_of(np.unique(np.concatenate([np.empty(0, np.uint32), *wanted])))
+        keys, granules = self._entries(pages)
+
+        if (keys[1:] < keys[:-1]).any():
+            raise FormatError("the keys are not sorted")
+
+        def held(leaf: Keys) -> Granules:
+            wanted = np.unique(leaf.keys)
+            first = np.searchsorted(keys, wanted, side="left")
+            last = np.searchsorted(keys, wanted, side="right")
+            edges = np.zeros(len(keys) + 1, dtype=np.int64)
+            hit = first < last
+            np.add.at(edges, first[hit], 1)
+            np.add.at(edges, last[hit], -1)
+            return self._numbered(granules[np.cumsum(edges[:-1]) > 0])
+
+        return granules_of(formula, held).astype(np.int64)
+
+    def _pages_of(self, keys: FingerprintArray) -> Int64Array:
+        """The pages that any of ``keys``, distinct and sorted, might be on."""
+        if not self.num_pages:
+            return np.empty(0, dtype=np.int64)
+        wanted = keys.astype(self._high.dtype)
+        first = np.searchsorted(self._high, wanted, side="left")
+        last = np.searchsorted(self._low, wanted, side="right")
+        edges = np.zeros(len(self._low) + 1, dtype=np.int64)
+        found = first < last
+        np.add.at(edges, first[found], 1)
+        np.add.at(edges, last[found], -1)
+        return np.flatnonzero(np.cumsum(edges[:-1]) > 0)
+
+    def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
+        if not len(pages):
+            return np.empty(0, np.uint32), np.empty(0, np.uint32)
+        keys, granules = self.read(("key", "granule"), pages)
+        if keys.type != pa.uint32() or keys.null_count:
+            raise FormatError("a section's keys are no fingerprints")
+        return keys.to_numpy(), self._checked(granules)
+
+    def _checked(self, granules: pa.ChunkedArray) -> Granules:
+        if granules.type != pa.uint32() or granules.null_count:
+            raise FormatError("a section's granules are no numbers")
+        found: Granules = granules.to_numpy()
+        if len(found) and found.max() >= self.num_granules:
+            raise FormatError(f"granule {found.max()} does not exist")
+        return found
+
+    def _numbered(self, granules: Granules) -> Granules:
+        """Granules, sorted and distinct."""
+        found = np.zeros(self.num_granules, dtype=np.bool_)
+        found[granules] = True
+        return np.flatnonzero(found).astype(np.uint32)
+
+    def _by_value(self, formula: Formula, of: Subject) -> Int64Array | None:
+        found = [leaf for leaf in leaves_of(formula) if isinstance(leaf, KeysWhere)]
+        held: dict[KeysWhere, Granules] = {}
+        for leaf in found:
+            granules = self._where(leaf.predicate, of)
+            if granules is None:
+                return None
+            held[leaf] = granules
+        return granules_of(formula, held.__getitem__).astype(np.int64)
+
+    def _where(self, predicate: Predicate, of: Subject) -> Granules | None:
+        pages = np.arange(self.num_pages)
+        bounds = self.columns["key"].bounds
+        if isinstance(predicate, Test) and bounds is not None:
+            pages = np.flatnonzero(rows_might_match(predicate, bounds))
+        if not len(pages):
+            return np.empty(0, dtype=np.uint32)
+        keys, granules = self.read(("key", "granule"), pages)
+        numbers = self._checked(granules)
+        runs = keys.combine_chunks().dictionary_encode(null_encoding="encode")
+        passed = passing(predicate, runs.dictionary, of.order)
+        if passed is None:
+            return None
+        return self._numbered(numbers[passed[runs.indices.to_numpy()]])
+
+    def values(self) -> pa.Array:
+        """The distinct keys, in order; NaN and then NULL come last.
+
+        Raises ``FormatError`` where a page is damaged.
+        """
+        (keys,) = self.read(("key",), np.arange(self.num_pages, dtype=np.int64))
+        return keys.combine_chunks().unique()
+
+    def entries(self) -> UInt64Array:
+        """All entries of fingerprints, as ``packed``.
+
+        Raises ``FormatError`` where a page is damaged.
+        """
+        return packed([self._entries(np.arange(self.num_pages))])
+
+    def table(self) -> pa.Table:
+        """All entries. Raises ``FormatError`` where a page is damaged."""
+        keys, granules = self.read(("key", "granule"), np.arange(self.num_pages))
+        self._checked(granules)
+        return pa.table({"key": keys, "granule": granules})
+
+
+class SummarySection(Section):
+    """A section of a row a granule."""
+
+    def __init__(
+        self, source: Source, meta_length: int, meta_crc32: int, file_id: str, num_rows: int
+    ) -> None:
+        super().__init__(source, meta_length, meta_crc32, file_id, num_rows)
+        if self.num_entries != self.num_granules:
+            raise FormatError("there is not a summary for each granule")
+
+    def rows_of(
+        self, kind: Summary, predicate: Predicate, of: Subject, within: RowRanges
+    ) -> RowRanges | None:
+        """The rows ``within`` whose granules might match; None where it cannot be told.
+
+        Raises ``FormatError`` where a page that has to be read is damaged.
+        """
+        starts, stops = self.granule_starts[:-1], self.granule_starts[1:]
+        asked = np.flatnonzero(within.covers(starts, stops))
+        if not len(asked):
+            return within
+        pages = self.pages_with(asked)
+        might = kind.might_match(predicate, self.summaries(pages), of)
+        if might is None:
+            return None
+        granules = self.rows_on(pages)
+        might = np.asarray(might, dtype=np.bool_)
+        if might.shape != granules.shape:
+            raise FormatError(f"{len(might):,} verdicts on {len(granules):,} granules")
+        found = granules[might]
+        return RowRanges(starts[found], stops[found])
+
+    def summaries(self, pages: Int64Array) -> pa.RecordBatch:
+        """The rows on ``pages``."""
+        names = list(self.columns)
+        values = self.read(names, pages)
+        return pa.RecordBatch.from_arrays([v.combine_chunks() for v in values], names)
+
+
+def open_section(
+    kind: Inverted | Summary, source: Source, meta_length: int, meta_crc32: int, file_id: str,
+    num_rows: int,
+) -> InvertedSection | SummarySection:  # fmt: skip
+    """The section of an index, of its shape. Raises ``FormatError`` as ``Section`` does."""
+    place = source, meta_length, meta_crc32, file_id, num_rows
+    if isinstance(kind, Inverted):
+        return InvertedSection(*place, exact=kind.exact)
+    return SummarySection(*place)

@@ -1,0 +1,135 @@
+"""Writing sections: small page-indexed Parquet files, less their last four bytes.
+
+An inverted index has rows ``(key, granule)``, sorted and distinct; a summary a row a granule. What
+does not fit into memory at once comes in blocks, and each block becomes a row group.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from intarsia.format.footer import MAGIC
+from intarsia.format.metadata import FileMetaData
+from intarsia.format.thrift import decode
+from intarsia.index.formula import FingerprintArray
+from intarsia.ranges import Int64Array
+
+UInt64Array = NDArray[np.uint64]
+
+PAGE_ROWS = 8192
+"""Entries a page: few enough that a probe reads little, many enough to compress well."""
+INFO_KEY = "intarsia"
+ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
+LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSection:
+    """The bytes of a section, and how many of the last ones are its metadata."""
+
+    data: memoryview
+    meta_length: int
+
+    @property
+    def meta_crc32(self) -> int:
+        return zlib.crc32(self.data[-self.meta_length :])
+
+    @classmethod
+    def of(cls, whole: memoryview) -> BuiltSection:
+        """A section that was written as a whole Parquet file."""
+        data = whole[: -len(MAGIC)]
+        return cls(data, len(data) - _metadata_start(data))
+
+
+def build_section(
+    entries: Iterable[tuple[FingerprintArray, FingerprintArray]],
+    granule_starts: Int64Array,
+    file_id: str,
+) -> BuiltSection:
+    """A section of all ``entries``: keys and granule numbers in any order, repeats allowed.
+
+    ``granule_starts`` has shape ``(granules + 1,)``: the first row of each granule, counted from
+    the start of the file, and the number of rows at the end.
+    """
+    out = pa.BufferOutputStream()
+    write_section(out, ENTRY_SCHEMA, [entry_table(packed(entries))], granule_starts, file_id)
+    return BuiltSection.of(memoryview(out.getvalue()))
+
+
+def write_section(
+    sink: Any,
+    schema: pa.Schema,
+    blocks: Iterable[pa.Table],
+    granule_starts: Int64Array,
+    file_id: str,
+) -> None:
+    """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes."""
+    info = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
+    packs = [field.name for field in schema if pa.types.is_integer(field.type)]
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        max_rows_per_page=PAGE_ROWS,
+        write_batch_size=PAGE_ROWS,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding=dict.fromkeys(packs, "DELTA_BINARY_PACKED"),
+        write_page_index=True,
+        write_page_checksum=True,
+        store_schema=schema != ENTRY_SCHEMA,
+    ) as writer:
+        writer.add_key_value_metadata({INFO_KEY: json.dumps(info)})
+        for block in blocks:
+            writer.write_table(block, row_group_size=max(len(block), 1))
+
+
+def entry_table(merged: UInt64Array) -> pa.Table:
+    """Rows of ``packed`` entries."""
+    keys = (merged >> np.uint64(32)).astype(np.uint32)
+    return pa.table([pa.array(keys), pa.array(merged.astype(np.uint32))], schema=ENTRY_SCHEMA)
+
+
+def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt64Array:
+    """Pairs of key and granule, as one number each with the key above: sorted, distinct."""
+    parts = [
+        distinct(keys.astype(np.uint64) << np.uint64(32) | granules.astype(np.uint64))
+        for keys, granules in entries
+    ]
+    return distinct(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+
+
+def distinct(values: UInt64Array) -> UInt64Array:
+    """Sorted and without repeats; ``np.unique`` hashes first, which is far slower here."""
+    values = np.sort(values)
+    return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
+
+
+def _metadata_start(data: memoryview) -> int:
+    """Where the page indexes, or else the footer, of a section begin."""
+    (length,) = struct.unpack("<I", data[-LENGTH_BYTES:])
+    footer_start = len(data) - LENGTH_BYTES - length
+    metadata, _ = decode(FileMetaData, data[footer_start:-LENGTH_BYTES])
+    starts = [
+        offset
+        for group in metadata.row_groups
+        for chunk in group.columns
+        for offset in (chunk.column_index_offset, chunk.offset_index_offset)
+        if offset is not None
+    ]
+    return min([int(footer_start), *starts])
+
+
+def _pack_starts(starts: Int64Array) -> str:
+    steps = np.diff(starts, prepend=np.int64(0))
+    return base64.b64encode(zlib.compress(steps.astype("<i8").tobytes())).decode()

@@ -1,0 +1,24 @@
+"""How values of an Arrow type compare once Parquet stores them."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.format.footer import read_footer
+from intarsia.format.order import Domain, ValueOrder, order_of
+from intarsia.source import BufferSource
+
+
+@functools.lru_cache(maxsize=256)
+def order_of_type(kind: pa.DataType) -> ValueOrder:
+    """The order of a column that pyarrow writes of this type; undefined where it writes none."""
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(pa.table({"value": pa.nulls(0, kind)}), sink, store_schema=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return ValueOrder(Domain.UNDEFINED)
+    elements = read_footer(BufferSource(memoryview(sink.getvalue()))).metadata.schema
+    return order_of(elements[1]) if len(elements) == 2 else ValueOrder(Domain.UNDEFINED)

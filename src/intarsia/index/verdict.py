@@ -1,0 +1,104 @@
+"""Might a row group, page or granule hold a row that passes a test? When in doubt, yes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia.format.bounds import Bounds
+from intarsia.format.order import Key, Keys, ValueOrder
+from intarsia.predicate.leaves import Op, Test
+
+BoolArray = NDArray[np.bool_]
+
+
+def rows_might_match(test: Test, bounds: Bounds) -> BoolArray:
+    """For each of ``n`` places of ``bounds``: might a row there pass? Shape ``(n,)``, bool."""
+    might = _values_might_match(test, bounds) & ~bounds.all_null
+    if test.nulls:
+        might |= bounds.null_counts != 0
+    if test.nans and bounds.order.has_nan:
+        might |= (bounds.nan_counts != 0) & ~bounds.all_null
+    return might
+
+
+def _values_might_match(test: Test, bounds: Bounds) -> BoolArray:
+    if test.op is Op.NONE:
+        return np.zeros(len(bounds), dtype=np.bool_)
+    verdict = _within_bounds(test, bounds)
+    return verdict | ~bounds.bounded
+
+
+def _within_bounds(test: Test, bounds: Bounds) -> BoolArray:
+    everything = np.ones(len(bounds), dtype=np.bool_)
+    low, high = bounds.low, bounds.high
+    if test.op is Op.ANY:
+        return everything
+    brackets = _brackets(bounds.order, test)
+    if brackets is None:
+        return everything
+    match test.op:
+        case Op.IN | Op.EQ:
+            return _any_overlaps(low, high, *brackets)
+        case Op.NOT_IN | Op.NE:
+            return _not_only(low, high, *brackets)
+    below, above = (_comparable(low, keys[0]) for keys in brackets)
+    match test.op:
+        case Op.LT:
+            return _bools(low < above)
+        case Op.LE:
+            return _bools(low <= above)
+        case Op.GT:
+            return _bools(high > below)
+        case Op.GE:
+            return _bools(high >= below)
+    return everything
+
+
+@functools.lru_cache(maxsize=8)
+def _brackets(order: ValueOrder, test: Test) -> tuple[Keys, Keys] | None:
+    """The brackets of a test's values, low keys and high keys sorted: every row group asks."""
+    brackets = order.brackets(test.values)
+    if brackets is None or len(test.values) == 1:
+        return brackets
+    belows, aboves = brackets
+    ascending = np.sort(belows)
+    # Brackets do not cross, so the high keys are in the same order.
+    return ascending, ascending if aboves is belows else np.sort(aboves)
+
+
+def _any_overlaps(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArray:
+    """Does any bracket overlap ``[low, high]``? By binary search: brackets do not cross."""
+    if len(belows) == 1:
+        below, above = (_comparable(low, keys[0]) for keys in (belows, aboves))
+        return _bools(low <= above) & _bools(high >= below)
+    if belows.dtype != low.dtype:  # as Python objects, numbers of any types compare exactly
+        low, high, belows, aboves = (keys.astype(object) for keys in (low, high, belows, aboves))
+    first = np.searchsorted(aboves, low, side="left")
+    last = np.searchsorted(belows, high, side="right")
+    return _bools(first < last)
+
+
+def _comparable(keys: Keys, key: Key) -> Any:
+    """``key`` for comparing with ``keys``: NumPy would drop the trailing zeros of bare bytes."""
+    if keys.dtype != object:
+        return key
+    boxed = np.empty((), dtype=object)
+    boxed[()] = key
+    return boxed
+
+
+def _not_only(low: Keys, high: Keys, belows: Keys, aboves: Keys) -> BoolArray:
+    """False where all values are one and the same, and that one is excluded."""
+    single = np.flatnonzero(_bools(low == high))
+    excluded = set(belows[_bools(belows == aboves)].tolist()) if len(single) else set()
+    might = np.ones(len(low), dtype=np.bool_)
+    might[single] = [key not in excluded for key in low[single].tolist()]
+    return might
+
+
+def _bools(values: Any) -> BoolArray:
+    return np.asarray(values, dtype=np.bool_)

@@ -1,0 +1,121 @@
+"""The leaves of a pruning tree: what can be asked of one term.
+
+A ``Test`` compares with constants, which bounds can answer as well as indexes. A ``Match`` looks
+into texts or lists, which only indexes of some kinds can answer: without one, any row might match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import pyarrow as pa
+
+from intarsia.predicate.term import Term
+
+
+class Op(Enum):
+    """What a test asks of a value that is neither NULL nor NaN."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "IN"
+    NOT_IN = "NOT IN"
+    ANY = "ANY"
+    NONE = "NONE"
+
+
+class How(Enum):
+    """How a match looks into a value."""
+
+    LIKE = "LIKE"
+    """The text is as the pattern of ``pyarrow.compute.match_like`` says."""
+    SUBSTRING = "contains"
+    STARTS_WITH = "starts with"
+    ENDS_WITH = "ends with"
+    REGEX = "matches"
+    """A part of the text is as the RE2 pattern says."""
+    WORDS = "has the words of"
+    LIST_ANY = "contains any of"
+    LIST_ALL = "contains all of"
+    MAP_ANY = "has any key of"
+
+
+_SHOWN = 3
+
+
+def _no_values() -> pa.Array:
+    return pa.array([], pa.null())
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One term against constants, ``values``, which are neither NULL nor NaN and of one type.
+
+    ``nulls`` and ``nans`` say whether those rows pass as well.
+    """
+
+    term: Term
+    op: Op
+    values: pa.Array = field(default_factory=_no_values)
+    nulls: bool = False
+    nans: bool = False
+
+    def __hash__(self) -> int:
+        first = str(self.values[0]) if len(self.values) else ""
+        return hash((self.term, self.op, len(self.values), first, self.nulls, self.nans))
+
+    def __str__(self) -> str:
+        if self.op is Op.NONE:
+            wanted = [word for word, asked in (("NULL", self.nulls), ("NAN", self.nans)) if asked]
+            return f"{self.term} IS {' OR '.join(wanted)}" if wanted else f"never {self.term}"
+        if self.op is Op.ANY:
+            return f"{self.term} IS NOT NULL"
+        if self.op in (Op.IN, Op.NOT_IN):
+            return f"{self.term} {self.op.value} ({_shown(self.values)})"
+        return f"{self.term} {self.op.value} {self.values[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One term that is a text, or a list, or a map, and what is looked for in it.
+
+    ``pattern`` is a text, or ``values`` what a list or a map's keys are to hold. ``through`` is
+    ``utf8_lower`` or ``utf8_upper`` where the term's text goes through that function first. Where
+    ``negated``, the rows asked for are those of which the match is FALSE; where ``nulls``, those of
+    which it is NULL as well.
+    """
+
+    term: Term
+    how: How
+    pattern: str | bytes = ""
+    ignore_case: bool = False
+    values: pa.Array = field(default_factory=_no_values, hash=False)
+    through: str = ""
+    negated: bool = False
+    nulls: bool = False
+
+    def __str__(self) -> str:
+        if len(self.values):
+            sought = f"({_shown(self.values)})"
+        else:
+            sought = repr(self.pattern) + (" in any case" if self.ignore_case else "")
+        subject = (
+            f"{self.through.removeprefix('utf8_')}({self.term})" if self.through else self.term
+        )
+        shown = f"{subject} {self.how.value} {sought}"
+        return f"NOT {shown}" if self.negated else shown
+
+
+Predicate = Test | Match
+"""What can be asked of an index."""
+
+
+def _shown(values: pa.Array) -> str:
+    shown = ", ".join(str(value) for value in values[:_SHOWN])
+    more = f", … {len(values)} values" if len(values) > _SHOWN else ""
+    return shown + more

@@ -1,0 +1,182 @@
+"""The embedded indexes of an opened file: found by its directory, opened when first asked.
+
+Whatever is damaged or contradicts the file is reported by a warning and ignored from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from intarsia.errors import FormatError, IndexSpecError
+from intarsia.index.directory import Directory, IndexEntry, read_directory
+from intarsia.index.kind import Inverted, Subject
+from intarsia.index.probe import InvertedSection, SummarySection, open_section
+from intarsia.index.registry import EmbeddedIndex, known_version, make
+from intarsia.predicate.leaves import How, Match, Op, Predicate
+from intarsia.predicate.term import Term
+from intarsia.ranges import RowRanges
+from intarsia.read.subjects import subject_of
+from intarsia.source import WindowSource
+
+if TYPE_CHECKING:  # it is what makes these
+    from intarsia.read.opened import OpenedFile
+
+AnySection = InvertedSection | SummarySection
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """One embedded index: what the directory says, and what that means in its file."""
+
+    entry: IndexEntry
+    kind: EmbeddedIndex
+    of: Subject
+
+    @property
+    def finds_values(self) -> bool:
+        """Does it point at values, rather than bound them?"""
+        return isinstance(self.kind, Inverted)
+
+    def may_answer(self, predicate: Predicate) -> bool:
+        """Is its kind asked such things of its term?"""
+        kind = self.kind
+        has_nans = False
+        if isinstance(predicate, Match):
+            what: Op | How = predicate.how
+            if (predicate.negated or predicate.nulls) and not kind.negations:
+                return False
+        else:
+            has_nans, what = predicate.nans and pa.types.is_floating(self.of.type), predicate.op
+        if what not in kind.serves:
+            return False
+        if isinstance(kind, Inverted):
+            return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
+        return True
+
+
+class Sections:
+    """The embedded indexes of one file."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        self._file = file
+        self._embedded: dict[IndexEntry, Embedded | None] = {}
+        self._opened: dict[IndexEntry, AnySection | None] = {}
+
+    @functools.cached_property
+    def directory(self) -> Directory | None:
+        """The directory of embedded indexes, where there is one that belongs to this file."""
+        try:
+            return read_directory(self._file.metadata, self._file.source)
+        except FormatError as error:
+            self._file.warn(f"embedded indexes are ignored: {error}")
+            return None
+
+    @property
+    def entries(self) -> tuple[IndexEntry, ...]:
+        """All that the directory lists."""
+        return self.directory.indexes if self.directory else ()
+
+    def about(self, term: Term) -> list[Embedded]:
+        """The indexes on a term, of kinds, versions and functions known here; smallest first."""
+        column = str(term) if term.path else None
+        found = [
+            self.resolved(entry)
+            for entry in self.entries
+            if (entry.on == column if column else bool(entry.meaning))
+        ]
+        known = [index for index in found if index is not None and index.of.term == term]
+        return sorted(known, key=lambda index: index.entry.length)
+
+    def resolved(self, entry: IndexEntry) -> Embedded | None:
+        """What an entry means in this file; None where it is not of a kind known here."""
+        if entry not in self._embedded:
+            self._embedded[entry] = self._resolved(entry)
+        return self._embedded[entry]
+
+    def _resolved(self, entry: IndexEntry) -> Embedded | None:
+        if known_version(entry.kind) != entry.kind_version:
+            return None
+        try:
+            kind = make(entry.kind, entry.on, entry.params)
+            return Embedded(entry, kind, subject_of(self._file, kind, entry.meaning))
+        except (FormatError, IndexSpecError) as error:
+            self._file.warn(f"index {entry.name} is ignored: {error}")
+            self._opened[entry] = None
+            return None
+
+    def section(self, index: Embedded) -> AnySection | None:
+        """The opened section, or None where it is damaged."""
+        entry = index.entry
+        if entry not in self._opened:
+            self._opened[entry] = self._open(index)
+        return self._opened[entry]
+
+    def _open(self, index: Embedded) -> AnySection | None:
+        assert self.directory is not None
+        entry = index.entry
+        window = WindowSource(self._file.source, entry.offset, entry.length)
+        file_id, rows = self.directory.file_id, self._file.num_rows
+        try:
+            return open_section(
+                index.kind, window, entry.meta_length, entry.meta_crc32, file_id, rows
+            )
+        except FormatError as error:
+            self._file.warn(f"index {entry.name} is ignored: {error}")
+            return None
+
+    def is_opened(self, entry: IndexEntry) -> bool:
+        """Is its metadata at hand, as far as it can be?"""
+        return entry in self._opened
+
+    def is_ignored(self, entry: IndexEntry) -> bool:
+        """Was it found to be damaged?"""
+        return entry in self._opened and self._opened[entry] is None
+
+    def rows_of(self, index: Embedded, predicate: Predicate, within: RowRanges) -> RowRanges | None:
+        """The rows ``within`` that might pass, as ``index`` knows; None where it cannot tell.
+
+        Rows outside may be among them, or missing.
+        """
+        try:
+            return self._rows_of(index, predicate, within)
+        except FormatError as error:
+            self._distrust(index.entry, str(error))
+        except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
+            self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
+        return None
+
+    def _rows_of(
+        self, index: Embedded, predicate: Predicate, within: RowRanges
+    ) -> RowRanges | None:
+        kind, of = index.kind, index.of
+        if isinstance(kind, Inverted):
+            formula = kind.keys_for(predicate, of)
+            section = None if formula is None else self.section(index)
+            if formula is None or section is None:
+                return None
+            assert isinstance(section, InvertedSection)
+            return section.rows_of(formula, of)
+        section = self.section(index)
+        if section is None:
+            return None
+        assert isinstance(section, SummarySection)
+        return section.rows_of(kind, predicate, of, within)
+
+    def values(self, index: Embedded) -> pa.Array | None:
+        """The distinct values that an index of exact keys lists; None where it cannot."""
+        if not (isinstance(index.kind, Inverted) and index.kind.exact):
+            return None
+        section = self.section(index)
+        try:
+            return section.values() if isinstance(section, InvertedSection) else None
+        except FormatError as error:
+            self._distrust(index.entry, str(error))
+            return None
+
+    def _distrust(self, entry: IndexEntry, reason: str) -> None:
+        self._opened[entry] = None
+        self._file.warn(f"index {entry.name} is ignored: {reason}")

@@ -1,0 +1,135 @@
+"""What indexes are on, in one file: columns, leaves of structs, lists, functions of columns."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import acero
+
+from intarsia.errors import IndexSpecError, PredicateError
+from intarsia.format.schema import Leaf
+from intarsia.index.kind import Reads, Subject, index_name
+from intarsia.index.registry import EmbeddedIndex
+from intarsia.index.subject import order_of_type
+from intarsia.predicate.term import Term, field_term, parse_term
+
+if TYPE_CHECKING:  # it asks for these
+    from intarsia.read.opened import OpenedFile
+
+_VALUE = "value"
+
+
+def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = None) -> Subject:
+    """What ``index`` is on in ``file``.
+
+    ``meaning`` is what the directory says of its functions; without one, ``on`` is a column where
+    there is one of that path, else a function. Raises ``IndexSpecError`` where there is neither, or
+    where it cannot be indexed.
+    """
+    try:
+        found = _subject(file, index, meaning)
+    except IndexSpecError as error:
+        raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {error}") from error
+    reason = index.unfit(found)
+    if reason:
+        raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {reason}")
+    return found
+
+
+def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Subject:
+    on, schema = index.on, file.schema
+    if not meaning:
+        if index.reads is Reads.ELEMENTS and schema.root(on) is not None:
+            return _of_elements(file, on)
+        leaf = schema.leaf(on)
+        if leaf is not None:
+            return _of_leaf(file, leaf, index.reads)
+        if schema.root(on) is not None:
+            raise IndexSpecError("the column is nested")
+        if meaning is not None:
+            raise IndexSpecError(f"there is no column {on!r}")
+    if index.reads is Reads.ELEMENTS:
+        raise IndexSpecError(f"there is no column {on!r} of lists, which it would need")
+    try:
+        term, kind = _function(on, file.schema_arrow)
+    except PredicateError as error:
+        known = ", ".join(leaf.name for leaf in schema.leaves[:20])
+        problem = f"there is no column {on!r}; there are: {known}"
+        if any(character in on for character in "()+-*"):
+            problem += f". Nor is it a function of columns: {error}"
+        raise IndexSpecError(problem) from error
+    if meaning and meaning != term.meaning:
+        raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
+    return Subject(term, decoded(kind), order_of_type(decoded(kind)))
+
+
+def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
+    kind = file.arrow_type(file.schema.roots[leaf.root])
+    for name in leaf.path[1:]:
+        if leaf.max_repetition_level or not pa.types.is_struct(kind):
+            raise IndexSpecError("the column is nested in lists")
+        kind = kind.field(name).type
+    if leaf.max_repetition_level:
+        raise IndexSpecError("the column is a list")
+    kind = decoded(kind)
+    order = file.order(leaf.index) if reads is Reads.PHYSICAL else order_of_type(kind)
+    return Subject(field_term(*leaf.path), kind, order)
+
+
+def _of_elements(file: OpenedFile, name: str) -> Subject:
+    root = file.schema.root(name)
+    assert root is not None
+    kind = element_type(file.arrow_type(root))
+    if kind is None:
+        raise IndexSpecError("the column is no list")
+    kind = decoded(kind)
+    return Subject(field_term(name), kind, order_of_type(kind))
+
+
+def element_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a list's elements, or of a map's keys; None for any other type."""
+    if pa.types.is_map(kind):
+        return kind.key_type
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return kind.value_type if any(is_list(kind) for is_list in lists) else None
+
+
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """A type without Arrow's dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+@functools.lru_cache(maxsize=256)
+def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
+    """The term of SQL text, and the type of its values."""
+    term = parse_term(text, schema)
+    names = {path[0] for path in term.fields}
+    fields = [schema.field(name) for name in names]
+    zones = [f.name for f in fields if pa.types.is_timestamp(f.type) and f.type.tz is not None]
+    if term.casts and zones:
+        raise PredicateError(f"what {zones[0]!r} becomes depends on the rules of its time zone")
+    nothing = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}
+    return term, evaluated(term, nothing).type
+
+
+def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The values of a term on columns by their names.
+
+    Raises ``PredicateError`` where pyarrow cannot evaluate it on one of them.
+    """
+    if len(term.path) == 1:
+        return columns[term.path[0]]
+    table = pa.Table.from_arrays(list(columns.values()), list(columns))
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([term.expression], [_VALUE])),
+        ]
+    )
+    try:
+        return plan.to_table(use_threads=False).column(_VALUE)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise PredicateError(f"cannot evaluate {term}: {error}") from error

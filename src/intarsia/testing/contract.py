@@ -1,0 +1,127 @@
+"""What every kind of index must meet, checked on data made to find where it does not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from intarsia.errors import IntarsiaWarning
+from intarsia.index.registry import EmbeddedIndex, make
+from intarsia.read.file import ParquetFile
+from intarsia.read.opened import OpenedFile
+from intarsia.source import BufferSource
+from intarsia.testing.strategies import arrays, conditions
+from intarsia.verify.sections import check_sections
+from intarsia.write.compose import compose
+from intarsia.write.spill import Workspace
+
+_COLUMN = "value"
+
+
+def check_index_kind(
+    kind: Callable[[str], EmbeddedIndex],
+    *types: pa.DataType,
+    values: Sequence[Any] = (),
+    searches: Sequence[str] = (),
+    patterns: Sequence[str] = (),
+    subjects: Sequence[Callable[[pc.Expression], pc.Expression]] = (),
+    max_examples: int = 50,
+) -> None:
+    """Check that a kind of index meets the contract, on columns of each of ``types``.
+
+    ``kind`` makes an index on a column of a name: a registered class, or a function that sets
+    parameters. The contract:
+
+    - an indexed file gives the rows that pyarrow finds in the same data, for comparisons, ``IN``,
+      ``IS NULL``, NaN tests, their negations and the ``searches``, which are names of
+      ``pyarrow.compute`` functions such as ``match_substring``;
+    - so does one whose index is damaged;
+    - what is stored of an index makes the same index again, and ``verify`` finds nothing wrong.
+
+    Data have NULLs, NaNs, empty and long texts, characters of many scripts. ``values`` are of the
+    type as well, and come up often; ``patterns`` are looked for besides parts of values;
+    ``subjects`` are functions of the column that conditions are on, besides the column itself.
+
+    Raises ``AssertionError`` with an example as small as Hypothesis finds; ``IndexSpecError`` where
+    the kind does not take one of ``types``.
+    """
+    for type_ in types:
+        _check(kind, type_, values, searches, patterns, subjects, max_examples)
+
+
+def _check(
+    kind: Callable[[str], EmbeddedIndex],
+    type_: pa.DataType,
+    values: Sequence[Any],
+    searches: Sequence[str],
+    patterns: Sequence[str],
+    subjects: Sequence[Callable[[pc.Expression], pc.Expression]],
+    max_examples: int,
+) -> None:
+    @settings(max_examples=max_examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        held = data.draw(arrays(type_, values))
+        stored = _indexed(kind(_COLUMN), held, data.draw(st.integers(1, 20)))
+        table = pa.table({_COLUMN: held})
+        subject = pc.field(_COLUMN)
+        others = [subject, *(change(subject) for change in subjects)]
+        damaged = _damaged(data, stored)
+        for _ in range(3):
+            about = data.draw(st.sampled_from(others))
+            condition = data.draw(conditions(about, held, searches, patterns))
+            try:
+                expected = table.filter(condition)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                reject()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", IntarsiaWarning)
+                assert _rows(stored, condition) == repr(expected.to_pylist()), str(condition)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", IntarsiaWarning)
+                found = _rows(damaged, condition)
+            assert found == repr(expected.to_pylist()), f"damaged: {condition}"
+
+    holds()
+
+
+def _indexed(index: EmbeddedIndex, held: pa.Array, page_rows: int) -> bytes:
+    """A file of one column with ``index``, after checking how it is stored."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table({_COLUMN: held}), sink, row_group_size=max(len(held) // 2, 1),
+        write_page_index=True, max_rows_per_page=page_rows, write_batch_size=1,
+    )  # fmt: skip
+    bare = OpenedFile(BufferSource(memoryview(sink.getvalue())), _COLUMN)
+    with Workspace() as work:
+        parts = compose(bare, [index], (), work).parts
+        stored = b"".join([bytes(sink.getvalue()), *map(bytes, parts)])
+    file = OpenedFile(BufferSource(memoryview(stored)), _COLUMN)
+    (entry,) = file.sections.entries
+    again = make(entry.kind, entry.on, entry.params)
+    assert again == index, f"{index} is stored as {again}"
+    findings = list(check_sections(file))
+    assert not findings, "; ".join(map(str, findings))
+    return stored
+
+
+def _damaged(data: st.DataObject, stored: bytes) -> bytes:
+    """The file with a few bytes of its index changed."""
+    (entry,) = ParquetFile(BufferSource(memoryview(stored))).indexes
+    changed = bytearray(stored)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = entry.offset + data.draw(st.integers(0, entry.length - 1))
+        changed[at] ^= data.draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+def _rows(stored: bytes, condition: pc.Expression) -> str:
+    file = ParquetFile(BufferSource(memoryview(stored)))
+    return repr(file.read(filter=condition).to_pylist())

@@ -1,0 +1,179 @@
+"""A file with indexes added or taken away, as parts of its old bytes and new ones.
+
+::
+
+    as written   PAR1 … row groups … footer
+    add          └───────── kept ─────────┘ | new sections | directory | footer'
+    add more     └──────────────────── kept ────────────────────────────┘ | … | directory | footer'
+    replace one  └─ as it was written ────┘ | sections that stay, new ones | directory | footer'
+    drop all     └─ as it was written ────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from intarsia.errors import FormatError, Where
+from intarsia.format.footer import (
+    Footer,
+    framed,
+    read_footer,
+    with_chunks,
+    with_column_orders,
+    with_key_values,
+)
+from intarsia.format.metadata import ColumnChunk
+from intarsia.index.directory import (
+    FOOTER_KEY,
+    Directory,
+    binding_of,
+    encode_directory,
+)
+from intarsia.index.kind import index_name
+from intarsia.index.registry import IndexSpec
+from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.source import ByteRange, WindowSource
+from intarsia.write.build import build, names_of, new_file_id
+from intarsia.write.spill import Workspace
+from intarsia.write.standard import build_standard
+
+Part = bytes | memoryview | ByteRange
+"""New bytes, or where they are in the old file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """The first ``kept`` bytes of the old file, then ``parts``."""
+
+    kept: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedPart:
+    """A page index or bloom filter of a chunk that was not there when the file was written."""
+
+    index: str
+    chunk: ChunkId
+    name: str
+    place: ByteRange
+
+    def fields(self, offset: int) -> dict[str, Any]:
+        """The changes to the ``ColumnChunk`` when it is placed at ``offset``."""
+        fields = {f"{self.name}_offset": offset, f"{self.name}_length": self.place[1]}
+        return {"meta_data": fields} if self.name == "bloom_filter" else fields
+
+
+def base_of(file: OpenedFile) -> Footer:
+    """The footer of the file as it was before anything was added.
+
+    Raises ``FormatError`` where the directory does not say so truly.
+    """
+    assert file.directory is not None
+    length = file.directory.base_length
+    try:
+        base = read_footer(WindowSource(file.source, 0, length))
+        if binding_of(base.metadata) != file.directory.binding:
+            raise FormatError("it has other row groups")
+    except FormatError as error:
+        message = f"the file does not begin with the one that indexes were added to: {error}"
+        raise FormatError(message, Where(file.name)) from error
+    return base
+
+
+def added_parts(file: OpenedFile, base: Footer) -> list[AddedPart]:
+    """The format's own indexes that were added to a file."""
+    found = []
+    for leaf in file.schema.leaves:
+        for group, old in enumerate(base.metadata.row_groups):
+            now, before = file.column_chunk(group, leaf.index), old.columns[leaf.index]
+            for name in ("column_index", "offset_index", "bloom_filter"):
+                place = _place(now, name)
+                if place is not None and place != _place(before, name):
+                    is_bloom = name == "bloom_filter"
+                    index = index_name(leaf.name, Bloom.kind) if is_bloom else PageIndex.kind
+                    found.append(AddedPart(index, (group, leaf.index), name, place))
+    return found
+
+
+def _place(chunk: ColumnChunk, name: str) -> ByteRange | None:
+    holder: Any = chunk.meta_data if name == "bloom_filter" else chunk
+    offset = getattr(holder, f"{name}_offset", None)
+    length = getattr(holder, f"{name}_length", None)
+    return None if offset is None or length is None else (offset, length)
+
+
+def compose(
+    file: OpenedFile, add: Sequence[IndexSpec], drop: Collection[str], work: Workspace
+) -> Composed:
+    """``file`` with the indexes ``add`` and without those of the names ``drop``.
+
+    Where that takes none away, the whole old file is kept; else what it was when it was written.
+    What is composed is in ``work`` in part. Raises ``FormatError`` as ``base_of`` does.
+    """
+    old = file.directory
+    gone = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
+    entries = [entry for entry in (old.indexes if old else ()) if entry.name not in gone]
+    added: list[AddedPart] = []
+    footer, kept = file.footer, file.source.size
+    if old is not None and (
+        drop or len(entries) < len(old.indexes) or any(isinstance(i, Bloom) for i in add)
+    ):
+        base = base_of(file)
+        there = added_parts(file, base)
+        added = [part for part in there if part.index not in gone]
+        if len(entries) < len(old.indexes) or len(added) < len(there):
+            footer, kept = base.raw, old.base_length
+    out = _Parts(kept)
+    if kept < file.source.size:
+        entries = [replace(e, offset=out.put((e.offset, e.length))) for e in entries]
+        for part in added:
+            out.change(part.chunk, part.fields(out.put(part.place)))
+    file_id = old.file_id if old else new_file_id()
+    for index in add:
+        if isinstance(index, Standard):
+            for made in build_standard(file, index):
+                out.change(made.chunk, made.fields(out.put(made.data)))
+    for built in build(file, [i for i in add if not isinstance(i, Standard)], file_id, work):
+        entry = built.entry(out.end)
+        out.put(built.section.data)
+        entries.append(entry)
+    if kept < file.source.size and not entries and not out.changes:
+        return Composed(kept, ())
+    directory = Directory(
+        file_id, binding_of(file.metadata), old.base_length if old else kept, tuple(entries)
+    )
+    return out.closed(footer, directory)
+
+
+class _Parts:
+    """Parts that follow the first ``kept`` bytes."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = self.end = kept
+        self._parts: list[Part] = []
+        self.changes: dict[ChunkId, dict[str, Any]] = {}
+
+    def put(self, part: Part) -> int:
+        """Where ``part`` is put."""
+        at = self.end
+        self._parts.append(part)
+        self.end += part[1] if isinstance(part, tuple) else len(part)
+        return at
+
+    def change(self, chunk: ChunkId, fields: Any) -> None:
+        """Have a chunk's metadata changed."""
+        own = self.changes.setdefault(chunk, {})
+        for name, value in fields.items():
+            own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
+
+    def closed(self, footer: bytes, directory: Directory) -> Composed:
+        """All parts, the directory and the new footer."""
+        document, pointer = encode_directory(directory, self.end)
+        if self.changes:
+            footer = with_chunks(with_column_orders(footer), self.changes)
+        ends = (document, framed(with_key_values(footer, {FOOTER_KEY: pointer})))
+        return Composed(self._kept, (*self._parts, *ends))

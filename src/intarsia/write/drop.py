@@ -1,0 +1,80 @@
+"""Taking indexes off files again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from intarsia.errors import IndexSpecError
+from intarsia.handle import version_of
+from intarsia.index.registry import IndexSpec, parse, spec_name
+from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
+from intarsia.storage import PathLike, list_files
+from intarsia.write.build import names_of
+from intarsia.write.compose import added_parts, base_of, compose
+from intarsia.write.embed import IndexReport, Progress, report_of, rewrite
+from intarsia.write.spill import Workspace
+
+
+def drop_indexes(
+    path: PathLike | Sequence[PathLike],
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
+    *,
+    filesystem: Any = None,
+    progress: Progress | None = None,
+) -> list[IndexReport]:
+    """Take ``indexes`` off every Parquet file under ``path``: a file, folder, glob or URI.
+
+    An index is named as it is listed, ``"trace_id:lookup"``, or given as for ``add_indexes``. Those
+    of kinds unknown here can be dropped as well, and so can page indexes and bloom filters that
+    were added; those that a file was written with are part of it. A file that loses all that was
+    added is, byte for byte, what it was before. Files that have none of them stay as they are.
+
+    Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
+    otherwise errors as of ``add_indexes``.
+    """
+    single = isinstance(indexes, str) or hasattr(indexes, "kind")
+    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]
+    found, files = list_files(path, filesystem)
+    held = {file: _held(open_file(file, found)) for file in files}
+    everywhere = set().union(*held.values())
+    first = open_file(files[0], found)
+    names = [_name(index, everywhere, first) for index in asked]
+    for name in names:
+        if name not in everywhere:
+            known = ", ".join(sorted(everywhere)) or "none"
+            raise IndexSpecError(
+                f"no file has an index {name} that was added to it; those added are: {known}"
+            )
+    reports = []
+    for done, file in enumerate(files):
+        if progress:
+            progress(file, done, len(files))
+        if held[file] & set(names):
+            version = version_of(file, found)
+            opened = open_file(file, found)
+            with Workspace() as work:
+                rewrite(opened, compose(opened, (), names, work), found, version)
+        reports.append(report_of(open_file(file, found)))
+    if progress:
+        progress(files[-1], len(files), len(files))
+    return reports
+
+
+def _held(file: OpenedFile) -> set[str]:
+    """The names of all indexes that were added to a file."""
+    if file.directory is None:
+        return set()
+    names = {entry.name for entry in file.directory.indexes}
+    return names | {part.index for part in added_parts(file, base_of(file))}
+
+
+def _name(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
+    if isinstance(index, str) and index in known:
+        return index
+    wanted = parse(index) if isinstance(index, str) else index
+    try:
+        return names_of(file, [wanted])[0]
+    except IndexSpecError:  # as of a column that this file has not
+        return spec_name(wanted)

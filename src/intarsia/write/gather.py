@@ -1,0 +1,191 @@
+"""From values to the rows of sections: what is gathered of each index while a file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import IndexSpecError
+from intarsia.index.formula import KeyArray
+from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
+from intarsia.index.registry import EmbeddedIndex
+from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, entry_table
+from intarsia.ranges import Int64Array
+from intarsia.write.spill import BLOCK_ENTRIES, Runs, Workspace
+from intarsia.write.values import Values
+
+_SLICE_BYTES = 4 * 1024 * 1024
+"""Bytes of values a kind is given at a time: it may make many keys of them."""
+_MOST_VALUES = 1_000_000
+_MOST_VALUE_BYTES = 256 * 1024 * 1024
+"""Distinct values, and their bytes, that keys may be."""
+
+
+class Gatherer(Protocol):
+    """Takes the values of one index, in order of rows, and gives the rows of its section."""
+
+    schema: pa.Schema
+
+    def add(self, values: Values) -> None:
+        """Take more values."""
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """The rows of the section, in blocks. Called once, at the end."""
+
+
+def gatherer_for(
+    index: EmbeddedIndex, of: Subject, starts: Int64Array, work: Workspace
+) -> Gatherer:
+    """What gathers for ``index``, of whose granules ``starts`` are the first rows."""
+    if isinstance(index, Summary):
+        return Summaries(index, of, starts)
+    return ExactKeys(index, of, starts, work) if index.exact else Fingerprints(index, starts, work)
+
+
+class _Entries:
+    """What inverted kinds have in common: values that are left out, and granules."""
+
+    def __init__(self, index: Inverted, starts: Int64Array, work: Workspace) -> None:
+        self._index, self._starts = index, starts
+        self._runs = Runs(work)
+
+    def add(self, values: Values) -> None:
+        parts = max(1, -(-values.values.nbytes // _SLICE_BYTES))
+        size = max(1, -(-len(values.values) // parts))
+        for at in range(0, len(values.values), size):
+            self._add(values.values.slice(at, size), values.rows[at : at + size])
+
+    def _add(self, values: pa.Array, rows: Int64Array) -> None:
+        keep = _kept(self._index, values)
+        if keep is not None:
+            values, rows = values.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
+        keys, positions = self._index.keys_of_values(values)
+        _check_keys(self._index, keys, positions, values)
+        granules = np.searchsorted(self._starts, rows, side="right") - 1
+        numbers = self._numbers(keys)
+        self._runs.add(numbers << np.uint64(32) | granules[positions].astype(np.uint64))
+
+    def _numbers(self, keys: KeyArray) -> UInt64Array:
+        raise NotImplementedError
+
+
+class Fingerprints(_Entries):
+    """Entries of fingerprints."""
+
+    schema = ENTRY_SCHEMA
+
+    def _numbers(self, keys: KeyArray) -> UInt64Array:
+        return np.asarray(keys).astype(np.uint64)
+
+    def blocks(self) -> Iterator[pa.Table]:
+        for block in self._runs.blocks():
+            yield entry_table(block)
+
+
+class ExactKeys(_Entries):
+    """Entries of values: numbered as they come, and put into order at the end."""
+
+    def __init__(self, index: Inverted, of: Subject, starts: Int64Array, work: Workspace) -> None:
+        super().__init__(index, starts, work)
+        self.schema = pa.schema([("key", of.type), ("granule", pa.uint32())])
+        self._values = pa.array([], of.type)
+
+    def _numbers(self, keys: KeyArray) -> UInt64Array:
+        assert isinstance(keys, pa.Array)
+        encoded = keys.dictionary_encode(null_encoding="encode")
+        found = encoded.dictionary
+        known = pc.index_in(found, value_set=self._values)
+        new = found.filter(known.is_null())
+        numbers = np.array(known.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.uint64)
+        is_new = known.is_null().to_numpy(zero_copy_only=False)
+        numbers[is_new] = len(self._values) + np.arange(len(new))
+        if len(new):
+            self._values = pa.concat_arrays([self._values, new])
+        if len(self._values) > _MOST_VALUES or self._values.nbytes > _MOST_VALUE_BYTES:
+            name = index_name(self._index.on, self._index.kind)
+            raise IndexSpecError(f"no index {name}: there are too many distinct values; try lookup")
+        found_numbers: UInt64Array = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found_numbers
+
+    def blocks(self) -> Iterator[pa.Table]:
+        merged = self._runs.whole()
+        order = pc.array_sort_indices(self._values).to_numpy()
+        numbers = np.arange(len(self._values) + 1, dtype=np.uint64) << np.uint64(32)
+        edges = np.searchsorted(merged, numbers)
+        starts, counts = edges[:-1][order], np.diff(edges)[order]
+        at = 0
+        while at < len(order) or at == 0:
+            stop = at + max(1, int(np.searchsorted(np.cumsum(counts[at:]), BLOCK_ENTRIES)))
+            yield self._block(merged, order[at:stop], starts[at:stop], counts[at:stop])
+            at = stop
+
+    def _block(
+        self, merged: UInt64Array, order: Int64Array, starts: Int64Array, counts: Int64Array
+    ) -> pa.Table:
+        """The entries of some values, which begin at ``starts``, as rows of the section."""
+        places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        keys = self._values.take(pa.array(np.repeat(order, counts)))
+        granules = merged[places].astype(np.uint32)
+        return pa.table([keys, pa.array(granules)], schema=self.schema)
+
+
+class Summaries:
+    """A summary of each granule, as soon as all its values are there."""
+
+    def __init__(self, index: Summary, of: Subject, starts: Int64Array) -> None:
+        self._index, self._starts = index, starts
+        self._held: list[pa.Array] = []
+        self._done, self._next = 0, 0
+        self._found: list[pa.RecordBatch] = []
+        empty = pa.array([], of.type)
+        self._found.append(self._index.summarize(empty, np.zeros(1, dtype=np.int64)))
+        self.schema = self._found[0].schema
+
+    def add(self, values: Values) -> None:
+        self._held.append(values.values)
+        self._next += len(values.values)
+        first, last = np.searchsorted(self._starts, (self._done, self._next)).tolist()
+        if last < len(self._starts) and self._starts[last] > self._next:
+            last -= 1
+        if last <= first:
+            return
+        edges = self._starts[first : last + 1] - self._done
+        whole = pa.concat_arrays(self._held)
+        self._found.append(self._index.summarize(whole.slice(0, int(edges[-1])), edges))
+        self._done = int(self._starts[last])
+        self._held = [whole.slice(int(edges[-1]))]
+
+    def blocks(self) -> Iterator[pa.Table]:
+        yield pa.Table.from_batches(self._found, self.schema).combine_chunks()
+
+
+def _kept(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:
+    """Which values the kind is given; None where that is all of them."""
+    left_out = []
+    if not index.nulls:
+        left_out.append(values.is_null())
+    if not index.nans and pa.types.is_floating(values.type):
+        left_out.append(pc.fill_null(pc.is_nan(values), False))
+    for found in left_out:
+        if pc.any(found).as_py():
+            return pc.invert(left_out[0] if len(left_out) == 1 else pc.or_(*left_out))
+    return None
+
+
+def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: pa.Array) -> None:
+    """Raise ``IndexSpecError`` for what a kind must not give."""
+    problem = None
+    if index.exact != isinstance(keys, pa.Array) or (index.exact and keys.type != values.type):
+        problem = "keys of another type"
+    elif not index.exact and np.asarray(keys).dtype != np.uint32:
+        problem = f"keys of type {np.asarray(keys).dtype}, not uint32"
+    elif len(keys) != len(positions):
+        problem = f"{len(keys)} keys for {len(positions)} positions"
+    elif len(positions) and not (positions.min() >= 0 and positions.max() < len(values)):
+        problem = "positions outside the values"
+    if problem:
+        raise IndexSpecError(f"index kind {index.kind!r} gave {problem}")

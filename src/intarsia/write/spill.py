@@ -1,0 +1,114 @@
+"""Sorting more entries than fit into memory: sorted runs on disk, merged by blocks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from intarsia.index.section_write import UInt64Array, distinct
+
+RUN_ENTRIES = 1 << 23
+"""Entries held in memory, at 8 bytes, before they are written out as a run."""
+BLOCK_ENTRIES = 1 << 20
+"""Entries taken of each run at a time."""
+
+
+class Workspace:
+    """A folder for temporary files, made when one is needed and removed at the end."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._files = 0
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def new_path(self) -> Path:
+        """A path that no file has yet."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="intarsia-", ignore_cleanup_errors=True
+            )
+        self._files += 1
+        return Path(self._folder.name, str(self._files))
+
+
+class Runs:
+    """Entries, one number each, on their way to being sorted and distinct."""
+
+    def __init__(self, work: Workspace) -> None:
+        self._work = work
+        self._held: list[UInt64Array] = []
+        self._count = 0
+        self._written: list[UInt64Array] = []
+
+    def add(self, entries: UInt64Array) -> None:
+        """Take more entries, in any order."""
+        entries = distinct(entries)
+        self._held.append(entries)
+        self._count += len(entries)
+        if self._count > RUN_ENTRIES:
+            merged = self._merged_held()
+            self._held, self._count = [merged], len(merged)
+            if self._count > RUN_ENTRIES // 2:
+                self._written.append(self._on_disk([merged]))
+                self._held, self._count = [], 0
+
+    def blocks(self) -> Iterator[UInt64Array]:
+        """All entries, sorted and distinct, within blocks and from one to the next."""
+        if not self._written:
+            yield self._merged_held()
+            return
+        yield from merged_blocks([*self._written, self._merged_held()])
+
+    def whole(self) -> UInt64Array:
+        """All entries as one array, which is on disk where they are many."""
+        if not self._written:
+            return self._merged_held()
+        return self._on_disk(self.blocks())
+
+    def _merged_held(self) -> UInt64Array:
+        return distinct(np.concatenate([np.empty(0, np.uint64), *self._held]))
+
+    def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
+        path = self._work.new_path()
+        with open(path, "wb") as out:
+            for block in blocks:
+                block.tofile(out)
+        return np.memmap(path, dtype=np.uint64, mode="r")
+
+
+def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
+    """Sorted runs as one: all entries up to the least of the ends of their next blocks at a time.
+
+    ::
+
+        run 1  1 4 7 9 │ 12 …       ends at 9
+        run 2  2 3 5 6 │ 8 …        ends at 6: up to there nothing else can come in between
+    """
+    at = [0] * len(runs)
+    while True:
+        heads = {i: run[at[i] : at[i] + BLOCK_ENTRIES] for i, run in enumerate(runs)}
+        heads = {i: head for i, head in heads.items() if len(head)}
+        if not heads:
+            return
+        limit = min(head[-1] for head in heads.values())
+        parts = []
+        for i, head in heads.items():
+            count = int(np.searchsorted(head, limit, side="right"))
+            parts.append(head[:count])
+            at[i] += count
+        yield distinct(np.concatenate(parts))

@@ -1,0 +1,168 @@
+"""The values that indexes are built of: each column of a file read once, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from intarsia.errors import IndexSpecError, PredicateError
+from intarsia.format.schema import Leaf, Root
+from intarsia.index.kind import Reads, Subject
+from intarsia.index.registry import EmbeddedIndex
+from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.rows import PageIndexMistrust, read_rows
+from intarsia.read.subjects import evaluated
+from intarsia.source import BufferSource, ByteRange, Source
+
+PIECE_BYTES = 64 * 1024 * 1024
+"""Decoded bytes read at a time, where pages can be told apart."""
+
+
+class Values(NamedTuple):
+    """Values, and the row of the file that each is of: ``(n,)`` each, rows ascending."""
+
+    values: pa.Array
+    rows: Int64Array
+
+
+class Piece:
+    """Some rows of a file: what was read of them is kept as long as the piece is."""
+
+    def __init__(self, file: OpenedFile, start: int, stop: int) -> None:
+        self.file, self.start, self.stop = file, start, stop
+        self._source = _Remembered(file.source)
+        self._columns: dict[tuple[str, tuple[int, ...], bool], pa.ChunkedArray] = {}
+
+    def values(self, index: EmbeddedIndex, of: Subject) -> Iterator[Values]:
+        """What ``index`` is built of. Raises ``IndexSpecError`` where it cannot be computed."""
+        row = self.start
+        for chunk in self._values(index, of).chunks:
+            rows = np.arange(row, row + len(chunk), dtype=np.int64)
+            row += len(chunk)
+            if index.reads is Reads.ELEMENTS:
+                yield _elements(chunk, rows)
+            else:
+                yield Values(chunk, rows)
+
+    def _values(self, index: EmbeddedIndex, of: Subject) -> pa.ChunkedArray:
+        term, schema = of.term, self.file.schema
+        if index.reads is Reads.ELEMENTS:
+            return self._read(schema.root(term.path[0]))
+        if not term.path:
+            found = _plain(self._computed(of))
+            return _as_stored(found) if index.reads is Reads.PHYSICAL else found
+        leaf = next(leaf for leaf in schema.leaves if leaf.path == term.path)
+        root = schema.roots[leaf.root].pruned([leaf.index])
+        found = self._read(root, physical=index.reads is Reads.PHYSICAL)
+        for name in leaf.path[1:]:
+            found = pc.struct_field(found, name)
+        return _plain(found)
+
+    def _computed(self, of: Subject) -> pa.ChunkedArray:
+        schema = self.file.schema
+        columns = {}
+        for name in sorted({path[0] for path in of.term.fields}):
+            root = schema.root(name)
+            assert root is not None
+            columns[name] = self._read(root)
+        try:
+            return evaluated(of.term, columns)
+        except PredicateError as error:
+            raise IndexSpecError(f"{self.file.name}: no index on {of.term}: {error}") from error
+
+    def _read(self, root: Root | None, *, physical: bool = False) -> pa.ChunkedArray:
+        assert root is not None
+        key = (root.name, tuple(root.leaves), physical)
+        while key not in self._columns:
+            rows = RowRanges.of((self.start, self.stop))
+            try:
+                (self._columns[key],) = read_rows(
+                    self.file, [root], rows, physical=physical, source=self._source
+                )
+            except PageIndexMistrust:
+                continue  # the index was dropped: this time, pages are found without it
+        return self._columns[key]
+
+
+def pieces(file: OpenedFile, leaves: Sequence[int]) -> Iterator[Piece]:
+    """All rows of a file, by row groups; large ones in parts, where all ``leaves`` have pages that
+    can be told apart.
+    """
+    for group in range(len(file.metadata.row_groups)):
+        first, stop = file.row_group_starts[group : group + 2].tolist()
+        size = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
+        parts = min(-(-max(size, 1) // PIECE_BYTES), stop - first)
+        if parts > 1:
+            file.load_page_indexes([(group, leaf) for leaf in leaves], [])
+        if parts > 1 and any(file.offset_index(group, leaf) is None for leaf in leaves):
+            parts = 1
+        for i in range(parts):
+            low, high = (first + (stop - first) * k // parts for k in (i, i + 1))
+            yield Piece(file, low, high)
+
+
+def leaves_of(file: OpenedFile, index: EmbeddedIndex, of: Subject) -> list[Leaf]:
+    """The leaves an index is built of; those of the first field come first."""
+    found = []
+    for path in [of.term.path] if of.term.path else sorted(of.term.fields):
+        under = [leaf for leaf in file.schema.leaves if leaf.path[: len(path)] == path]
+        found += under
+    return found
+
+
+class _Remembered:
+    """A source that gives what it gave before without reading it again."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+        self._known: dict[ByteRange, memoryview] = {}
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        missing = [r for r in dict.fromkeys(ranges) if r not in self._known]
+        self._known.update(zip(missing, self._inner.read(missing), strict=True))
+        return [self._known[range_] for range_ in ranges]
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = values.type
+    return values.cast(kind.value_type) if pa.types.is_dictionary(kind) else values
+
+
+def _elements(lists: pa.Array, rows: Int64Array) -> Values:
+    """The elements of lists, or the keys of maps, at the rows of their lists."""
+    if not pa.types.is_map(lists.type):
+        parents = pc.list_parent_indices(lists).to_numpy()
+        return Values(_decoded(pc.list_flatten(lists)), rows[parents])
+    offsets = lists.offsets.to_numpy()
+    parents = np.repeat(np.arange(len(lists)), np.diff(offsets))
+    keys = lists.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    held = lists.is_valid().to_numpy(zero_copy_only=False)[parents]
+    return Values(_decoded(keys.filter(pa.array(held))), rows[parents[held]])
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    kind = values.type
+    return values.dictionary_decode() if pa.types.is_dictionary(kind) else values
+
+
+def _as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as the physical ones that Parquet stores them as."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table({"value": values}), sink, compression="none", use_dictionary=False,
+        row_group_size=max(len(values), 1), version="2.6",
+    )  # fmt: skip
+    stored = OpenedFile(BufferSource(memoryview(sink.getvalue())), "<values>")
+    rows = RowRanges.all(stored.num_rows)
+    (found,) = read_rows(stored, list(stored.schema.roots), rows, physical=True)
+    return found

@@ -1,0 +1,38 @@
+"""``Domain``: finds the URLs of a domain, however they go on."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.index import How, Inverted, Keys, Match, Op, fingerprints
+
+
+@dataclass(frozen=True)
+class Domain(Inverted):
+    """For ``url = '…'``, and for prefixes that go beyond the domain, by ``LIKE`` or otherwise."""
+
+    kind = "domain"
+    serves = frozenset({Op.EQ, How.STARTS_WITH, How.LIKE})
+
+    def unfit(self, of):
+        return None if of.is_text else "it is no text"
+
+    def keys_of_values(self, values):
+        found = pc.extract_regex(values, pattern=r"^(?P<domain>[a-z]+://[^/]*)/")
+        domains = pc.struct_field(found, "domain")
+        return fingerprints(domains.drop_null()), np.flatnonzero(domains.is_valid())
+
+    def keys_for(self, predicate, of):
+        if not isinstance(predicate, Match):
+            sought = predicate.values[0].as_py()
+        elif predicate.ignore_case or predicate.through:
+            return None
+        else:
+            sought = predicate.pattern
+            if predicate.how is How.LIKE:
+                sought = re.split(r"[%_\\]", sought, maxsplit=1)[0]
+        keys, _ = self.keys_of_values(pa.array([sought], pa.string()))
+        return Keys(keys) if len(keys) else None

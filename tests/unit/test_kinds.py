@@ -1,0 +1,377 @@
+"""Kinds of index: what they cost to build, where they are used, and how they are taken off."""
+
+import json
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.format.footer import framed, read_footer, with_key_values
+from intarsia.index import How, Inverted, Keys, Match, Op, Reads, fingerprints, registry
+from intarsia.index.directory import FOOTER_KEY
+from intarsia.index.registry import parse
+from intarsia.predicate import term
+from intarsia.predicate.term import field_term
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.source import BufferSource
+from intarsia.write import gather, spill, values
+from intarsia.write.build import build
+from intarsia.write.spill import Workspace, merged_blocks
+
+ROWS = 3000
+TABLE = pa.table(
+    {
+        "k": [f"K{i * 7919 % 500:05}" for i in range(ROWS)],
+        "n": range(ROWS),
+        "x": [i % 60 for i in range(ROWS)],
+        "status": ["ok"] * 2000 + ["bad"] * 10 + ["ok"] * 989 + [None],
+        "s": [{"a": i % 500, "b": {"c": str(i)}} for i in range(ROWS)],
+        "tags": [["a", f"t{i}"] if i % 3 else None for i in range(ROWS)],
+        "map": pa.array(
+            [[(f"m{i}", 1), ("m", 2)] if i % 3 else None for i in range(ROWS)],
+            pa.map_(pa.string(), pa.int64()),
+        ),
+    }
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        TABLE, path, row_group_size=1000, max_rows_per_page=200, write_batch_size=10,
+        write_page_index=True,
+    )  # fmt: skip
+    return path
+
+
+def steps(path, filter_):
+    """What each source left over, and that the answer is right."""
+    source = ia.dataset(path)
+    assert source.to_table(filter=filter_).num_rows == TABLE.filter(filter_).num_rows
+    plan = source.explain(filter=filter_).files[0].plan
+    return {step.source: step.rows for step in plan.steps}
+
+
+def names(path):
+    return [entry.name for entry in ia.list_indexes(path)[0].indexes]
+
+
+# --- where they are used --------------------------------------------------------------------------
+
+
+def test_distinct_answers_whatever_is_asked_of_a_value(file):
+    ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
+    status = pc.field("status")
+    asked = {
+        "=": (status == "bad", 10),
+        "IN": (status.isin(["bad", "none"]), 10),
+        "<>": (status != "ok", 10),
+        "<": (status < "c", 10),
+        "NULL": (status.is_null(), 10),
+        "prefix": (pc.starts_with(status, "ba"), 10),
+        "LIKE": (pc.match_like(status, "%a_"), 10),
+        "NOT LIKE": (~pc.match_like(status, "%k"), 10),
+        "any case": (pc.match_substring(status, "BA", ignore_case=True), 10),
+        "regex": (pc.match_substring_regex(status, "^b.d$"), 10),
+        "lowered": (pc.match_like(pc.utf8_upper(status), "B%"), 10),
+    }
+    for what, (filter_, rows) in asked.items():
+        assert steps(file, filter_)["index status:distinct"] == rows, what
+    assert ia.ParquetFile(file).distinct("status").to_pylist() == ["bad", "ok", None]
+    assert ia.ParquetFile(file).distinct("k") is None
+
+
+def test_rows_that_all_match_by_distinct_are_counted_without_being_read(file):
+    ia.add_indexes(file, ia.Distinct("status", granule_rows=10))
+    source = ia.dataset(file)
+    opened = source._cache.open_unshared(str(file)) if hasattr(source, "_cache") else None
+    assert source.count_rows(pc.field("status") == "bad") == 10
+    assert source.count_rows(~pc.match_like(pc.field("status"), "b%")) == 2989
+    assert opened is None or opened[1].pages_read == 0
+
+
+def test_two_bounds_of_small_granules_serve_a_box(file):
+    ia.add_indexes(file, [ia.MinMax("n", 20), ia.MinMax(pc.field("x") * 2, 4)])
+    box = (pc.field("n") >= 900) & (pc.field("n") < 960) & (pc.field("x") * 2 > 110)
+    found = steps(file, box)
+    assert found["index n:minmax"] == 60
+    assert found["index (x * 2):minmax"] == 4
+
+
+def test_a_function_is_looked_up_where_the_query_has_the_same_one(file):
+    lowered = pc.utf8_lower(pc.field("k"))
+    ia.add_indexes(file, [ia.Lookup(lowered, granule_rows=20), "lookup(UPPER(k), granule_rows=20)"])
+    assert names(file) == ["lower(k):lookup", "upper(k):lookup"]
+    assert steps(file, lowered == "k00123")["index lower(k):lookup"] == 120
+    assert steps(file, pc.utf8_upper(pc.field("k")) == "K00123")["index upper(k):lookup"] == 120
+    assert "index lower(k):lookup" not in steps(file, pc.field("k") == "K00123")
+    assert "index lower(k):lookup" not in steps(file, pc.utf8_swapcase(pc.field("k")) == "k00123")
+    assert ia.dataset(file).count_rows(lowered == "k00123") == 6
+    ia.add_indexes(file, "lookup(Lower(K))")
+    assert names(file) == ["upper(k):lookup", "lower(k):lookup"]
+
+
+def test_an_index_by_other_tables_of_case_is_not_used(file, monkeypatch):
+    lowered = pc.utf8_lower(pc.field("k"))
+    ia.add_indexes(file, ia.Lookup(lowered, granule_rows=20))
+    monkeypatch.setattr(term, "_case_tables", lambda: "00000000")
+    with pytest.warns(ia.IntarsiaWarning, match=r"lower\(k\):lookup is ignored.*its functions"):
+        assert "index lower(k):lookup" not in steps(file, lowered == "k00123")
+
+
+def test_a_function_of_a_column_that_is_read_in_another_type_is_not_looked_up(file):
+    ia.add_indexes(file, [ia.Lookup(pc.field("n") + 1), ia.Lookup("n")])
+    schema = TABLE.schema.set(1, pa.field("n", pa.int32()))
+    source = ia.dataset(file, schema=schema)
+    for filter_, used in ((pc.field("n") == 5, True), (pc.field("n") + 1 == 5, False)):
+        plan = source.explain(filter=filter_).files[0].plan
+        assert any("lookup" in step.source for step in plan.steps) == used
+
+
+def test_leaves_of_structs_are_indexed(file):
+    ia.add_indexes(file, ["lookup(s.b.c, granule_rows=10)", "distinct(s.a, granule_rows=10)"])
+    leaf = pc.field("s", "b", "c")
+    assert steps(file, leaf == "1234")["index s.b.c:lookup"] == 10
+    assert steps(file, pc.field("s", "a") == 7)["index s.a:distinct"] == 60
+    assert ia.verify(file) == []
+
+
+@dataclass(frozen=True)
+class Holds(Inverted):
+    """Which granules have lists that hold an element."""
+
+    kind = "holds"
+    reads = Reads.ELEMENTS
+    serves = frozenset({How.LIST_ANY, How.MAP_ANY, Op.EQ})
+
+    def keys_of_values(self, values):
+        return fingerprints(values), np.arange(len(values))
+
+    def keys_for(self, predicate, of):
+        return Keys(fingerprints(predicate.values.cast(of.type)))
+
+
+@pytest.mark.parametrize(
+    ("column", "how", "sought", "row"),
+    [("tags", How.LIST_ANY, "t1234", 1234), ("map", How.MAP_ANY, "m1001", 1001)],
+)
+def test_elements_are_indexed_at_the_rows_of_their_lists(
+    column, how, sought, row, file, monkeypatch
+):
+    monkeypatch.setattr(registry, "_registered", {})
+    ia.register_index_kind(Holds)
+    ia.add_indexes(file, Holds(column, granule_rows=10))
+    assert ia.verify(file) == []
+    sections = ia.ParquetFile(file)._opened.sections
+    (index,) = sections.about(field_term(column))
+    match = Match(field_term(column), how, values=pa.array([sought]))
+    found = sections.rows_of(index, match, RowRanges.all(ROWS))
+    assert found == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
+
+
+def test_a_negated_match_is_asked_of_no_kind_that_is_not_exact(file, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    ia.register_index_kind(Holds)
+    ia.add_indexes(file, Holds("tags"))
+    (index,) = ia.ParquetFile(file)._opened.sections.about(field_term("tags"))
+    match = Match(field_term("tags"), How.LIST_ANY, values=pa.array(["a"]))
+    asked = [match, Match(match.term, match.how, values=match.values, negated=True)]
+    asked.append(Match(match.term, match.how, values=match.values, nulls=True))
+    assert [index.may_answer(one) for one in asked] == [True, False, False]
+
+
+# --- what they cost to build ----------------------------------------------------------------------
+
+
+class CountingSource(BufferSource):
+    """Counts how often each range is read."""
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.counts = {}
+
+    def read(self, ranges):
+        for range_ in ranges:
+            self.counts[range_] = self.counts.get(range_, 0) + 1
+        return super().read(ranges)
+
+
+def test_several_indexes_read_each_column_once(file):
+    source = CountingSource(memoryview(file.read_bytes()))
+    opened = OpenedFile(source, "t.parquet", tail_bytes=12)
+    lowered = ia.Lookup(pc.utf8_lower(pc.field("k")))
+    wanted = [ia.Lookup("k"), ia.Distinct("k"), ia.MinMax("k"), lowered, ia.Lookup("n")]
+    with Workspace() as work:
+        build(opened, wanted, "f" * 32, work)
+    leaves = [opened.schema.leaf(name).index for name in ("k", "n")]
+    for leaf in range(len(opened.schema.leaves)):
+        chunk = opened.chunk(0, leaf)
+        stop = chunk.start + chunk.total_compressed_size
+        inside = [n for (at, _), n in source.counts.items() if chunk.start <= at < stop]
+        assert set(inside) == ({1} if leaf in leaves else set())
+
+
+@pytest.mark.parametrize("index", [ia.Lookup("k", 10), ia.Distinct("k", 10), ia.MinMax("k", 7)])
+def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, monkeypatch):
+    def built():
+        with Workspace() as work:
+            (made,) = build(OpenedFile(BufferSource(file.read_bytes()), "t"), [index], "f", work)
+            whole = pa.BufferReader(bytes(made.section.data) + b"PAR1")
+            return pq.ParquetFile(whole)
+
+    at_once = built()
+    monkeypatch.setattr(spill, "RUN_ENTRIES", 100)
+    monkeypatch.setattr(spill, "BLOCK_ENTRIES", 30)
+    monkeypatch.setattr(gather, "BLOCK_ENTRIES", 30)
+    monkeypatch.setattr(gather, "_SLICE_BYTES", 500)
+    monkeypatch.setattr(values, "PIECE_BYTES", 3000)
+    in_parts = built()
+    assert in_parts.read().equals(at_once.read())
+    assert at_once.num_row_groups == 1
+    assert in_parts.num_row_groups > 3 or isinstance(index, ia.MinMax)
+    ia.add_indexes(file, index)
+    for key in ("K00000", "K00123", "K00499"):
+        assert f"index {index.on}:{index.kind}" in steps(file, pc.field("k") == key)
+    assert ia.verify(file) == []
+
+
+@given(st.lists(st.lists(st.integers(0, 60)), max_size=5), st.integers(1, 9))
+def test_runs_are_merged_into_what_sorting_them_at_once_gives(runs, block):
+    arrays = [np.unique(np.array(run, dtype=np.uint64)) for run in runs]
+    before, spill.BLOCK_ENTRIES = spill.BLOCK_ENTRIES, block
+    try:
+        merged = [number for part in merged_blocks(arrays) for number in part.tolist()]
+    finally:
+        spill.BLOCK_ENTRIES = before
+    assert merged == sorted({number for run in runs for number in run})
+
+
+def test_a_column_of_too_many_distinct_values_is_refused(file, monkeypatch):
+    monkeypatch.setattr(gather, "_MOST_VALUES", 499)
+    before = file.read_bytes()
+    with pytest.raises(ia.IndexSpecError, match="too many distinct values"):
+        ia.add_indexes(file, ia.Distinct("k"))
+    assert file.read_bytes() == before
+
+
+def test_a_function_that_fails_on_the_data_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"n": [2**62, 2**62]}), path)
+    with pytest.raises(ia.IndexSpecError, match="cannot evaluate"):
+        ia.add_indexes(path, ia.Lookup(pc.field("n") * 2))
+
+
+# --- how they are taken off -----------------------------------------------------------------------
+
+
+def test_replacing_an_index_returns_its_space(file):
+    ia.add_indexes(file, [ia.Lookup("k"), ia.Lookup("n", 10), ia.Bloom("k")])
+    size = file.stat().st_size
+    for _ in range(3):
+        ia.add_indexes(file, [ia.Lookup("n", 10), ia.Bloom("k")])
+    assert abs(file.stat().st_size - size) < 100
+    assert ia.verify(file) == []
+    assert pq.read_table(file).equals(TABLE)
+
+
+def test_dropping_all_that_was_added_gives_back_the_file(file):
+    before = file.read_bytes()
+    ia.add_indexes(file, [ia.Lookup("k"), ia.Distinct("status")])
+    ia.add_indexes(file, ["bloom(k)", "n:minmax"])
+    (report,) = ia.drop_indexes(file, ["k:lookup", ia.Bloom("k"), "distinct(status)"])
+    assert [entry.name for entry in report.indexes] == ["n:minmax"]
+    assert steps(file, pc.field("n") == 5)["index n:minmax"] == 200
+    ia.drop_indexes(file, "n:minmax")
+    assert file.read_bytes() == before
+
+
+def test_what_is_not_there_to_be_dropped_is_refused(file):
+    ia.add_indexes(file, ["k:lookup"])
+    before = file.read_bytes()
+    for name in ("page_index", "k:bloom", "n:lookup", "telepathy(k)", "k:telepathy"):
+        with pytest.raises(ia.IndexSpecError):
+            ia.drop_indexes(file, name)
+    with pytest.raises(ia.IndexSpecError, match="those added are: k:lookup"):
+        ia.drop_indexes(file, ["k:lookup", "page_index"])
+    assert file.read_bytes() == before
+
+
+def test_files_of_a_data_set_lose_what_they_have(tmp_path, file):
+    bare = tmp_path / "u.parquet"
+    pq.write_table(TABLE.select(["n"]), bare)
+    ia.add_indexes(bare, ["page_index", "n:lookup"])
+    ia.add_indexes(file, ["n:lookup", "lookup(lower(k))"])
+    told = []
+    reports = ia.drop_indexes(
+        tmp_path, ["n:lookup", "lookup(LOWER(k))"], progress=lambda *at: told.append(at[1:])
+    )
+    assert [report.indexes for report in reports] == [(), ()]
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert [entry.name for entry in reports[1].standard] == ["page_index"]
+    ia.drop_indexes(tmp_path, "page_index")
+    assert ia.list_indexes(bare)[0].standard == ()
+
+
+def test_an_index_of_an_unknown_kind_is_carried_along_and_can_be_dropped(file):
+    before = file.read_bytes()
+    ia.add_indexes(file, ["k:lookup", "n:lookup"])
+    file.write_bytes(with_kind(file.read_bytes(), "soundex"))
+    ia.add_indexes(file, "n:lookup")
+    assert names(file) == ["k:soundex", "n:lookup"]
+    ia.drop_indexes(file, ["k:soundex", "n:lookup"])
+    assert file.read_bytes() == before
+
+
+def with_kind(stored, kind):
+    """The file with its first index said to be of another kind."""
+    footer = read_footer(BufferSource(stored))
+    pointer = json.loads(footer.metadata.key_value(FOOTER_KEY))
+    start, stop = pointer["offset"], pointer["offset"] + pointer["length"]
+    document = json.loads(stored[start:stop])
+    document["indexes"][0]["kind"] = kind
+    text = json.dumps(document).encode()
+    pointer |= {"length": len(text), "crc32": zlib.crc32(text)}
+    raw = with_key_values(footer.raw, {FOOTER_KEY: json.dumps(pointer)})
+    return stored[:start] + text + framed(raw)
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("lookup(a)", ia.Lookup("a")),
+        ("a:lookup", ia.Lookup("a")),
+        ("lower(a):lookup", ia.Lookup("lower(a)")),
+        ("lookup(lower(a), granule_rows=5)", ia.Lookup("lower(a)", 5)),
+        ('distinct(CAST("a, b" AS DATE))', ia.Distinct('CAST("a, b" AS DATE)')),
+        ("MinMax(a * 2, granule_rows=7)", ia.MinMax("a * 2", 7)),
+        ("bloom(a, fpp=0.5)", ia.Bloom("a", 0.5)),
+    ],
+)
+def test_indexes_read_as_text(text, index):
+    assert parse(text) == index
+
+
+@pytest.mark.parametrize(
+    "text", ["lookup(a, b)", "lookup(a, granule_rows=x)", "minmax(a, colour='red')", "lookup(=)"]
+)
+def test_text_that_is_no_index_is_refused(text):
+    with pytest.raises(ia.IndexSpecError):
+        parse(text)
+
+
+@pytest.mark.parametrize("expression", [pc.field("k") / 2, pc.scalar(1)])
+def test_an_expression_that_may_change_its_values_is_refused(expression):
+    with pytest.raises(ia.IndexSpecError):
+        ia.Lookup(expression)

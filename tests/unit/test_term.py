@@ -1,0 +1,137 @@
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+from intarsia.format.metadata import Empty, LogicalType, SchemaElement, Type
+from intarsia.format.order import order_of
+from intarsia.index.encodings import exact_values
+from intarsia.predicate import term as term_module
+from intarsia.predicate.expression import read_expression
+from intarsia.predicate.leaves import Op
+from intarsia.predicate.leaves import Test as FieldTest
+from intarsia.predicate.term import field_term, parse_term, term_of
+
+X, S = pc.field("x"), pc.field("s")
+TABLE = pa.table(
+    {
+        "x": [1, -2, None],
+        "y": [0.5, 1.5, None],
+        "s": ["Ab", "É", None],
+        "odd.name": [7, 8, 9],
+        "select": [1, 2, 3],
+        "a": [{"b": 1}, {"b": None}, None],
+        "ts": pa.array([0, 10**15, None], pa.timestamp("us")),
+    }
+)
+TERMS = {
+    "lower": (pc.utf8_lower(S), "lower(s)"),
+    "upper of lower": (pc.utf8_upper(pc.utf8_lower(S)), "upper(lower(s))"),
+    "length": (pc.utf8_length(S), "length(s)"),
+    "abs": (pc.abs(X), "abs(x)"),
+    "sum": (X + pc.field("y"), "(x + y)"),
+    "numbers": (X * 2 - 0.5, "((x * 2) - 0.5)"),
+    "negative": (X + -1, "(x + -1)"),
+    "large": (X * 1e300, "(x * 1e+300)"),
+    "cast": (X.cast(pa.float64()), "CAST(x AS DOUBLE)"),
+    "date": (pc.field("ts").cast(pa.date32(), safe=True), "CAST(ts AS DATE)"),
+    "dots": (pc.field("odd.name") + 1, '("odd.name" + 1)'),
+    "reserved": (pc.field("select") + 1, '("select" + 1)'),
+    "nested": (pc.field("a", "b") + 1, "(a.b + 1)"),
+    "field of a struct": (pc.struct_field(pc.field("a"), "b") + 1, "(a.b + 1)"),
+}
+
+
+@pytest.mark.parametrize(("expression", "sql"), TERMS.values(), ids=TERMS)
+def test_a_term_has_one_text_which_reads_back_as_the_same_term(expression, sql):
+    term = term_of(read_expression(expression))
+    assert term.sql == sql
+    assert parse_term(sql, TABLE.schema) == term
+    assert not term.path
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [e for n, (e, _) in TERMS.items() if n != "date"],
+    ids=[n for n in TERMS if n != "date"],
+)
+def test_a_terms_expression_gives_the_values_of_the_one_it_was_read_from(expression):
+    term = term_of(read_expression(expression))
+    found = [
+        TABLE.filter(pc.coalesce(e > pc.scalar(0), True) if "s" not in str(e) else e.is_valid())
+        for e in (expression, term.expression)
+    ]
+    assert found[0].equals(found[1])
+    assert str(term.expression) == str(read_back(term).expression)
+
+
+def read_back(term):
+    return parse_term(term.sql, TABLE.schema)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        X / 2,
+        pc.add(X, 1),
+        pc.utf8_swapcase(S),
+        pc.scalar(1) + 1,
+        X.cast(pa.int64(), safe=False),
+        X.cast(pa.int8()),
+        X + pc.scalar(pa.scalar(1, pa.int8())),
+        X + float("inf"),
+        pc.coalesce(X, X),
+        pc.field(0) + 1,
+        X == 1,
+    ],
+    ids=str,
+)
+def test_what_is_not_on_the_list_is_no_term(expression):
+    assert term_of(read_expression(expression)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "x = 1", "x) IS NULL OR (x", "nowhere + 1", "random()", "x IS NULL) OR (x"]
+)
+def test_text_that_is_no_term_is_refused(text):
+    with pytest.raises(ia.PredicateError):
+        parse_term(text, TABLE.schema)
+
+
+def test_a_field_is_a_term_by_its_path():
+    assert term_of(read_expression(pc.field("a", "b"))) == field_term("a", "b")
+    assert field_term("a.b") != field_term("a", "b")
+    assert (str(field_term("a", "b")), field_term("a", "b").meaning) == ("a.b", "")
+    assert term_of(read_expression(X + pc.field("a", "b"))).fields == {("x",), ("a", "b")}
+
+
+def test_the_meaning_of_case_is_that_of_the_tables_it_comes_from(monkeypatch):
+    def meaning(expression):
+        return term_of(read_expression(expression)).meaning
+
+    assert meaning(pc.utf8_lower(S)) == meaning(pc.utf8_upper(S)) != meaning(X + 1)
+    before = meaning(pc.utf8_lower(S))
+    term_module._case_tables.cache_clear()
+    lower = pc.utf8_lower
+    change = lambda texts: pc.replace_substring(lower(texts), "\u1c8a", "!")  # noqa: E731
+    monkeypatch.setattr(pc, "utf8_lower", change)
+    assert meaning(X + 1) == meaning(X + 2)
+    changed = meaning(pc.utf8_upper(S))
+    term_module._case_tables.cache_clear()
+    assert changed != before
+
+
+def test_many_values_are_made_keys_in_milliseconds():
+    count = 100_000
+    text = SchemaElement(name="s", type=Type.BYTE_ARRAY, logicalType=LogicalType(STRING=Empty()))
+    number = SchemaElement(name="x", type=Type.INT64)
+    for element, values in (
+        (text, pa.array([f"key {i}" for i in range(count)])),
+        (number, pa.array(range(count))),
+    ):
+        test = FieldTest(field_term("x"), Op.IN, values)
+        start = time.perf_counter()
+        assert len(exact_values(test, order_of(element))) == count
+        assert time.perf_counter() - start < 0.5
