@@ -88,12 +88,20 @@ def state(folder: Path) -> dict[str, bytes]:
 def test_help_names_every_command(say):
     said = say("--help")
     assert said.code == 0
-    assert all(f"  {name} " in said.out for name in COMMANDS if name not in ("list", "add"))
+    assert all(f"  {name} " in said.out for name in COMMANDS if name not in ("list", "add", "drop"))
 
 
 @pytest.mark.parametrize(
     "command",
-    [("inspect",), ("pages",), ("verify",), ("scan",), ("explain",), ("index", "add")],
+    [
+        ("inspect",),
+        ("pages",),
+        ("verify",),
+        ("scan",),
+        ("explain",),
+        ("index", "add"),
+        ("index", "drop"),
+    ],
     ids=" ".join,
 )
 def test_every_command_has_help(command, say):
@@ -248,6 +256,18 @@ def test_index_add_and_list(say, lake):
     for said in (added, listed):
         assert sum("word:lookup" in line for line in said.lines) == 2
         assert sum("k:lookup" in line for line in said.lines) == 2
+
+
+def test_index_drop_gives_back_the_files_as_they_were(say, lake):
+    before = state(lake)
+    say("index", "add", lake, "lookup(lower(word))", "bloom(k)", "k:distinct")
+    assert_refused(say("index", "drop", lake, "word:lookup"), "word:lookup", "lower(word):lookup")
+    dropped = say("index", "drop", lake, "k:bloom", "lookup(LOWER(word))")
+    assert dropped.code == 0
+    assert sum("k:distinct" in line for line in dropped.lines) == len(before)
+    assert not any("lookup" in line or "bloom" in line for line in dropped.lines)
+    assert say("index", "drop", lake, "k:distinct").code == 0
+    assert state(lake) == before
 
 
 def test_index_list_says_where_there_is_none(say, tmp_path):
@@ -424,13 +444,14 @@ COMMANDS = {
     "explain": ["explain"],
     "list": ["index", "list"],
     "add": ["index", "add"],
+    "drop": ["index", "drop"],
 }
 
 
 @pytest.fixture(params=COMMANDS)
 def on_path(request: pytest.FixtureRequest, say: Callable[..., Said]) -> Callable[[object], Said]:
     """Run one of all commands on a path."""
-    more = ["word:lookup"] if request.param == "add" else []
+    more = ["word:lookup"] if request.param in ("add", "drop") else []
     return lambda path: say(*COMMANDS[request.param], path, *more)
 
 

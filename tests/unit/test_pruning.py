@@ -1,6 +1,7 @@
 import functools
 import math
 import operator
+import pickle
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -292,6 +293,14 @@ def test_distinct_tests_in_order():
 )
 def test_a_test_reads_as_sql(test, shown):
     assert str(test) == shown
+
+
+def test_a_pruning_tree_is_pickled_without_hashes_of_this_process():
+    tree = pruning((X > 1) & pc.match_like(Y, "a%"))
+    again = pickle.loads(pickle.dumps(tree))
+    assert again == tree
+    assert hash(again) == hash(tree)
+    assert b"_hash" not in pickle.dumps(tree)
 
 
 def test_many_terms_are_flattened():

@@ -36,8 +36,8 @@ from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds
 from intarsia.format.metadata import ColumnMetaData, FileMetaData
 from intarsia.format.order import order_of
-from intarsia.format.page_index import OffsetIndex, read_column_index, read_offset_index
-from intarsia.format.schema import Leaf, Root, read_schema
+from intarsia.format.page_index import read_column_index, read_offset_index
+from intarsia.format.schema import Leaf, read_schema
 from intarsia.format.thrift import decode
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES
 from intarsia.ranges import Int64Array
@@ -45,29 +45,16 @@ from intarsia.source import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Chunk:
-    """One column of a row group: where its pages are."""
-
-    metadata: ColumnMetaData
-    pages: OffsetIndex
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One column of a section, and what is known of its pages where it has a column index."""
+    """One column of a section, and what is known of its pages where it has a column index.
 
-    chunks: tuple[_Chunk, ...]
+    ``pages`` are where those of all row groups are: offset and length, of shape ``(pages, 2)``.
+    """
+
+    chunks: tuple[ColumnMetaData, ...]
+    pages: Int64Array
     template: RootTemplate
     bounds: Bounds | None
-
-    @property
-    def pages(self) -> Int64Array:
-        """Where the pages of all row groups are: offset and length. Shape ``(pages, 2)``."""
-        parts = [
-            np.column_stack((chunk.pages.offset, chunk.pages.compressed_page_size))
-            for chunk in self.chunks
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int64)
 
 
 class Section:
@@ -110,46 +97,45 @@ class Section:
 
     def _load(self, metadata: FileMetaData, raw: bytes, meta: memoryview, start: int) -> None:
         schema = read_schema(metadata.schema)
-        if not all(leaf.is_flat for leaf in schema.leaves) or min(self._groups, default=1) < 0:
+        flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
+        if not flat or min(self._groups, default=1) < 0:
             raise FormatError("a section is a table of flat columns")
         templates = SchemaTemplates(metadata, raw)
         groups = [group for group in metadata.row_groups if group.num_rows]
         if any(len(group.columns) != len(schema.leaves) for group in groups):
             raise FormatError("a row group lacks columns")
         self.columns: dict[str, Column] = {}
+        first_rows: list[list[Int64Array]] = [[] for _ in groups]
         for leaf, root in zip(schema.leaves, schema.roots, strict=True):
             found = [group.columns[leaf.index] for group in groups]
-            chunks, bounds = [], []
-            for rows, chunk in zip(self._groups, found, strict=True):
+            places, bounds = [np.empty((0, 2), dtype=np.int64)], []
+            for number, chunk in enumerate(found):
                 if chunk.meta_data is None:
                     raise FormatError("a chunk without metadata")
                 place = chunk.offset_index_offset, chunk.offset_index_length
                 pages = read_offset_index(_part(meta, start, *place))
                 at = chunk.meta_data.start
                 stop = min(at + chunk.meta_data.total_compressed_size, start)
-                problem = pages.problem(rows, at, stop)
+                problem = pages.problem(self._groups[number], at, stop)
                 if problem:
                     raise FormatError(problem)
-                chunks.append(_Chunk(chunk.meta_data, pages))
+                first_rows[number].append(pages.first_row_index)
+                places.append(np.column_stack((pages.offset, pages.compressed_page_size)))
                 place = chunk.column_index_offset, chunk.column_index_length
                 bounds.append(_bounds(leaf, _part(meta, start, *place), len(pages)))
             self.columns[root.name] = Column(
-                tuple(chunks), self._template(templates, root), _joined(bounds)
+                tuple(chunk.meta_data for chunk in found if chunk.meta_data is not None),
+                np.concatenate(places),
+                templates.logical(root),
+                _joined(bounds),
             )
-        self._set_pages()
+        self._set_pages(first_rows)
 
-    @staticmethod
-    def _template(templates: SchemaTemplates, root: Root) -> RootTemplate:
-        return templates.logical(root)
-
-    def _set_pages(self) -> None:
+    def _set_pages(self, first_rows: Sequence[Sequence[Int64Array]]) -> None:
         """Number the pages, which all columns have alike, across row groups."""
         groups: list[Int64Array] = []
         counts: list[Int64Array] = []
-        for number, rows in enumerate(self._groups):
-            firsts = [
-                column.chunks[number].pages.first_row_index for column in self.columns.values()
-            ]
+        for number, (rows, firsts) in enumerate(zip(self._groups, first_rows, strict=True)):
             if any(not np.array_equal(first, firsts[0]) for first in firsts[1:]):
                 raise FormatError("the pages of columns differ in rows")
             counts.append(np.diff(firsts[0], append=rows))
@@ -186,7 +172,7 @@ class Section:
             for number in dict.fromkeys(numbers.tolist()):
                 rows = int(self._page_rows[pages[numbers == number]].sum())
                 mine = [next(parts) for _ in range(int((numbers == number).sum()))]
-                chunk = ChunkBytes(column.chunks[number].metadata, None, mine, rows)
+                chunk = ChunkBytes(column.chunks[number], None, mine, rows)
                 groups.append(RowGroupBytes(rows, [chunk]))
             decoded.append(decode_root(column.template, groups, verify_checksums=True))
         return decoded

@@ -64,10 +64,19 @@ class Test:
     values: pa.Array = field(default_factory=_no_values)
     nulls: bool = False
     nans: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        first = str(self.values[0]) if len(self.values) else ""
+        facts = (self.term, self.op, len(self.values), first, self.nulls, self.nans)
+        object.__setattr__(self, "_hash", hash(facts))
 
     def __hash__(self) -> int:
-        first = str(self.values[0]) if len(self.values) else ""
-        return hash((self.term, self.op, len(self.values), first, self.nulls, self.nans))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Test], tuple[object, ...]]:
+        """Without the hash, which is another one in every process."""
+        return Test, (self.term, self.op, self.values, self.nulls, self.nans)
 
     def __str__(self) -> str:
         if self.op is Op.NONE:
