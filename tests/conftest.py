@@ -3,6 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None)  # machines are busy with other things
+settings.load_profile("default")
 
 CHECKOUT = Path(__file__).parents[1]
 NO_CORPUS = "no corpus: set INTARSIA_CORPUS to a folder with files/ and manifest.tsv"

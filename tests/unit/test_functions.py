@@ -18,7 +18,8 @@ import intarsia as ia
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import Call, FieldRef, calls_replaced, read_expression
 from intarsia.predicate.functions import FUNCTIONS, LIST_CONTAINS
-from intarsia.predicate.pruning import Maybe, escapes_of, pruning_of
+from intarsia.predicate.leaves import How
+from intarsia.predicate.pruning import escapes_of, pruning_of
 
 L = pc.field("l")
 NAN = float("nan")
@@ -36,7 +37,8 @@ def test_a_call_is_an_expression_as_any_other():
     assert isinstance(node, Call)
     assert node.function == LIST_CONTAINS
     assert node.arguments[0] == FieldRef(("s", "l"))
-    assert pruning_of(node) == escapes_of(node) == Maybe()
+    assert (pruning_of(node).how, pruning_of(node).negated) == (How.LIST_ANY, False)
+    assert (escapes_of(node).how, escapes_of(node).negated) == (How.LIST_ANY, True)
 
 
 LISTS = [[1, 2], [], None, [None], [2], [3, None], [2, 2]]

@@ -27,17 +27,16 @@ import pyarrow as pa
 
 from intarsia.decode.splice import (
     ChunkBytes,
-    RootTemplate,
     RowGroupBytes,
     SchemaTemplates,
-    decode_root,
+    decode_roots,
 )
 from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds
 from intarsia.format.metadata import ColumnMetaData, FileMetaData
 from intarsia.format.order import order_of
 from intarsia.format.page_index import read_column_index, read_offset_index
-from intarsia.format.schema import Leaf, read_schema
+from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.thrift import decode
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES
 from intarsia.ranges import Int64Array
@@ -53,7 +52,7 @@ class Column:
 
     chunks: tuple[ColumnMetaData, ...]
     pages: Int64Array
-    template: RootTemplate
+    root: Root
     bounds: Bounds | None
 
 
@@ -100,7 +99,7 @@ class Section:
         flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
         if not flat or min(self._groups, default=1) < 0:
             raise FormatError("a section is a table of flat columns")
-        templates = SchemaTemplates(metadata, raw)
+        self._templates = SchemaTemplates(metadata, raw)
         groups = [group for group in metadata.row_groups if group.num_rows]
         if any(len(group.columns) != len(schema.leaves) for group in groups):
             raise FormatError("a row group lacks columns")
@@ -126,7 +125,7 @@ class Section:
             self.columns[root.name] = Column(
                 tuple(chunk.meta_data for chunk in found if chunk.meta_data is not None),
                 np.concatenate(places),
-                templates.logical(root),
+                root,
                 _joined(bounds),
             )
         self._set_pages(first_rows)
@@ -163,19 +162,25 @@ class Section:
         Raises ``FormatError`` where a page is damaged.
         """
         columns = [self.columns[name] for name in names]
-        places = [column.pages[pages] for column in columns]
-        parts = iter(self._source.read([(int(o), int(n)) for at in places for o, n in at]))
-        numbers = self._page_groups[pages]
-        decoded = []
-        for column in columns:
-            groups = []
-            for number in dict.fromkeys(numbers.tolist()):
-                rows = int(self._page_rows[pages[numbers == number]].sum())
-                mine = [next(parts) for _ in range(int((numbers == number).sum()))]
-                chunk = ChunkBytes(column.chunks[number], None, mine, rows)
-                groups.append(RowGroupBytes(rows, [chunk]))
-            decoded.append(decode_root(column.template, groups, verify_checksums=True))
-        return decoded
+        template = self._templates.together([column.root for column in columns])
+        if template is None:
+            raise FormatError("the section stores types for some of its columns only")
+        places = [column.pages[pages].tolist() for column in columns]
+        parts = self._source.read([(offset, size) for at in places for offset, size in at])
+        by_column = [parts[i * len(pages) :] for i in range(len(columns))]
+        numbers, rows = self._page_groups[pages], self._page_rows[pages]
+        groups = []
+        for number in dict.fromkeys(numbers.tolist()):
+            mine = numbers == number
+            count = int(rows[mine].sum())
+            held = [i for i, is_mine in enumerate(mine.tolist()) if is_mine]
+            chunks = [
+                ChunkBytes(column.chunks[number], None, [read[i] for i in held], count)
+                for column, read in zip(columns, by_column, strict=True)
+            ]
+            groups.append(RowGroupBytes(count, chunks))
+        found: list[pa.ChunkedArray] = decode_roots(template, groups, verify_checksums=True).columns
+        return found
 
 
 def _bounds(leaf: Leaf, data: memoryview, pages: int) -> Bounds | None:
