@@ -25,6 +25,7 @@ from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
+from intarsia.read.choice import by_promise, is_little
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
 from intarsia.read.sections import Embedded
@@ -221,9 +222,14 @@ class _Planner:
         if file.request_bytes:
             self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
         answered: dict[Predicate, bool] = {}
-        for test, usable in indexes.items():
-            rows = self._by_indexes(test, usable, pruning, rows, answered)
+        read = {leaf.index for leaf in leaves.values()}
+        for test, usable in by_promise(indexes):
+            known = any(file.sections.is_opened(index.entry) for index in usable)
+            if known or not answered or not is_little(file, read, rows):
+                rows = self._by_indexes(test, usable, pruning, rows, answered)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
+        if answered and is_little(file, read, rows):
+            rest = {}
         for test, leaf in rest.items():
             kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
             if kept is not None:
