@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from intarsia.predicate.leaves import Op, Predicate, Test
@@ -12,6 +13,8 @@ from intarsia.read.sections import Embedded
 
 _PROBE_BYTES = 256 * 1024
 """A probe takes about as long as it takes to read and decode so much; far storage says itself."""
+_PAGE_BYTES = 20 * 1024
+"""Of a section, about."""
 _POINTS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
 _OTHERS = 2
 
@@ -31,6 +34,25 @@ def by_promise(
         return sort, -max(index.entry.length for index in usable)
 
     return sorted(indexes.items(), key=rank)
+
+
+def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable[int]) -> bool:
+    """Could asking ``index`` save more bytes of ``leaves`` than it reads?
+
+    Values are taken to lie anywhere, each in one granule, and its keys anywhere in the index.
+    """
+    if not isinstance(test, Test) or test.op is not Op.IN or not index.finds_values:
+        return True
+    granules = max(file.num_rows / index.kind.granule_rows, 1)
+    read = index.entry.length * _share(len(test.values), index.entry.length / _PAGE_BYTES)
+    groups = range(len(file.metadata.row_groups))
+    stored = sum(file.chunk(g, leaf).total_compressed_size for g in groups for leaf in leaves)
+    return read < stored * (1 - _share(len(test.values), granules)) or read < _PROBE_BYTES
+
+
+def _share(thrown: int, places: float) -> float:
+    """The share of ``places`` that are hit by so many throws."""
+    return -math.expm1(-thrown / max(places, 1))
 
 
 def is_little(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> bool:

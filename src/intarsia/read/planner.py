@@ -25,7 +25,7 @@ from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
-from intarsia.read.choice import by_promise, is_little
+from intarsia.read.choice import by_promise, is_little, may_pay
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
 from intarsia.read.sections import Embedded
@@ -226,7 +226,8 @@ class _Planner:
         for test, usable in by_promise(indexes):
             known = any(file.sections.is_opened(index.entry) for index in usable)
             if known or not answered or not is_little(file, read, rows):
-                rows = self._by_indexes(test, usable, pruning, rows, answered)
+                worth = [index for index in usable if may_pay(file, index, test, read)]
+                rows = self._by_indexes(test, worth, pruning, rows, answered)
         rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
         if answered and is_little(file, read, rows):
             rest = {}

@@ -58,8 +58,8 @@ class Kept(NamedTuple):
 def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[Kept]:
     """Those of ``files`` that might hold matching rows, in their order.
 
-    Files of folders that cannot match are not opened; few files are not worth a survey. A file that cannot be opened is kept: the
-    error comes when its turn does.
+    Files of folders that cannot match are not opened; few files are not worth a survey. A file that
+    cannot be opened is kept: the error comes when its turn does.
     """
     wanted = in_folders(files, request.pruning)
     if request.filter is None or len(files) < LEAST_FILES:
