@@ -26,7 +26,8 @@ from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
 from intarsia.write.embed import add_indexes, list_indexes
-from intarsia.write.writer import write_table
+from intarsia.write.recover import Recovery, recover
+from intarsia.write.writer import ParquetWriter, write_table
 
 __all__ = [
     "Bloom",
@@ -40,8 +41,10 @@ __all__ = [
     "MissingDependencyError",
     "PageIndex",
     "ParquetFile",
+    "ParquetWriter",
     "PathError",
     "PredicateError",
+    "Recovery",
     "RowRanges",
     "Severity",
     "UnsupportedError",
@@ -50,6 +53,7 @@ __all__ = [
     "dataset",
     "list_indexes",
     "polars",
+    "recover",
     "sql",
     "verify",
     "write_table",

@@ -216,17 +216,23 @@ def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def replacing(
-    path: str, filesystem: pafs.FileSystem, *, unless_changed_since: Version = None
+    path: str,
+    filesystem: pafs.FileSystem,
+    *,
+    unless_changed_since: Version = None,
+    keep_unfinished: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Write a file that takes the place of ``path`` at once, or not at all.
 
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
-    untouched, as it is where it is no longer the version ``unless_changed_since``. Raises
+    untouched, as it is where it is no longer the version ``unless_changed_since``. With
+    ``keep_unfinished`` a local temporary file is left where it is after an error. Raises
     ``PathError`` where the file cannot be written.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    place = _replacing_local if is_local else _replacing_remote
+    local = partial(_replacing_local, keep_unfinished=keep_unfinished)
+    place = local if is_local else _replacing_remote
 
     def check() -> None:
         if unless_changed_since not in (None, version_of(path, filesystem)):
@@ -243,7 +249,10 @@ def replacing(
 
 @contextlib.contextmanager
 def _replacing_local(
-    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+    path: str,
+    filesystem: pafs.FileSystem,
+    check: Callable[[], None],
+    keep_unfinished: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(_temporary_name(target.name))
@@ -256,8 +265,10 @@ def _replacing_local(
         os.replace(temporary, target)
         _forget_hadoop_checksum(target)
         _sync(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        if not keep_unfinished:
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def _temporary_name(name: str) -> str:
@@ -294,6 +305,11 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_folder(path: str) -> None:
+    """Have the name of a local file survive what becomes of the machine."""
+    _sync(Path(path).absolute().parent)
 
 
 def _forget_hadoop_checksum(path: Path) -> None:
