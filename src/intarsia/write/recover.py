@@ -100,7 +100,8 @@ def recover(
 
     Every row that comes back is one that was written, whole. What cannot be told for certain is
     left out and reported: without a footer, columns of one type and without dictionaries cannot
-    be told apart, and damage that a page without a checksum does not show is not found.
+    be told apart, damage that a page without a checksum does not show is not found, and a schema
+    of other columns whose values take the same bytes is taken at its word.
 
     ``torn`` is not changed; ``out`` appears at once, or not at all, and may not be ``torn``. Raises
     ``FormatError`` where nothing can be recovered, ``UnsupportedError`` for encrypted or signed

@@ -19,7 +19,7 @@ from intarsia.format.footer import check_editable, framed, read_footer, with_key
 from intarsia.format.metadata import FileMetaData, RowGroup
 from intarsia.format.schema import Schema, read_schema
 from intarsia.format.thrift import amended, decode, encode
-from intarsia.index.directory import FOOTER_KEY, binding_of
+from intarsia.index.directory import FOOTER_KEY, binding_of, read_directory
 from intarsia.source import BufferSource, Source
 from intarsia.write.checkpoint import footer_of
 from intarsia.write.claimed import (
@@ -127,7 +127,7 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile) -> Salvage:
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
     verdicts = claimed_groups(torn, tile.metadata.row_groups, tile.pages_before)
-    whole = _whole(source, tile, verdicts)
+    whole = _whole(source, tiles, tile, verdicts)
     if whole is not None:
         return whole
     codecs = template.codecs
@@ -135,20 +135,31 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile) -> Salvage:
     return _put_together(tiles, template, verdicts, rebuilt, tile.stop)
 
 
-def _whole(source: Source, tile: FooterTile, verdicts: Verdicts) -> Salvage | None:
-    """The file as it is, where it ends in a footer of the very row groups that were found."""
+def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -> Salvage | None:
+    """The file as it is, where it ends in the footer, or in what was added to it since.
+
+    That the last bytes are a footer proves nothing: they may lie within a page that was cut short.
+    """
     saved = [group for group in verdicts if isinstance(group, SavedGroup)]
-    if len(saved) < len(verdicts):
+    if len(saved) < len(verdicts) or tile.pages_before < len(tiles.pages) or tiles.is_page_cut:
         return None
-    try:
-        last = read_footer(source)
-        same = binding_of(last.metadata) == binding_of(tile.metadata)
-        if not same or last.metadata.schema != tile.metadata.schema:
-            return None
-    except FormatError:
+    if tile.stop < source.size and not _has_additions(source, tile):
         return None
     size = source.size
     return Salvage(size, None, saved, [], size, size, "the file ends", is_whole=True)
+
+
+def _has_additions(source: Source, tile: FooterTile) -> bool:
+    """Does the file end in a sound directory of indexes of the row groups of ``tile``?"""
+    try:
+        last = read_footer(source)
+        if binding_of(last.metadata) != binding_of(tile.metadata):
+            return False
+        directory = read_directory(last.metadata, source)
+    except FormatError:
+        return False
+    same = last.metadata.schema == tile.metadata.schema
+    return same and directory is not None and directory.base_length <= tile.stop
 
 
 def _from_pages(

@@ -129,6 +129,8 @@ class Tiles:
     reason: str = ""
     is_end_of_pages: bool = False
     """Does what stands at ``stop`` show that the row group before it was finished?"""
+    is_page_cut: bool = False
+    """Is what stands at ``stop`` the beginning of a page?"""
     partial: PartialFooter | None = None
     """What is left of a footer at ``stop``."""
 
@@ -230,6 +232,7 @@ class _Walker:
         stop = at + header_size + header.compressed_page_size
         if stop > self.size:
             self._end(f"a page of {stop - at:,} bytes has {self.size - at:,} left")
+            self.tiles.is_page_cut = True
             return True, None
         checksum = self._checksum(header, at + header_size)
         self.starts.add(at)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia.decode.page_body import check_size, page_levels
+from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.splice import (
     ChunkBytes,
     RowGroupBytes,
@@ -16,11 +16,22 @@ from intarsia.decode.splice import (
     leaf_values,
 )
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType
+from intarsia.format.levels import bit_packed_bytes
+from intarsia.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType, Type
 from intarsia.format.page_header import read_page_header
 from intarsia.format.schema import Leaf, Schema
 from intarsia.source import Source
 from intarsia.write.tiles import Checksum, Pages
+
+_WIDTHS = {
+    Type.BOOLEAN: 1,
+    Type.INT32: 32,
+    Type.INT64: 64,
+    Type.INT96: 96,
+    Type.FLOAT: 32,
+    Type.DOUBLE: 64,
+}
+"""Bits of a value in PLAIN encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +116,12 @@ class TornPages:
         return present
 
     def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:
-        """Can these pages be decoded? Also where pyarrow is not up to it, the answer is no."""
+        """Can these pages be decoded, to their last byte? No, where pyarrow is not up to it."""
         try:
+            for number in numbers:
+                plain = self.pages.encoding[number] == Encoding.PLAIN
+                if plain or self.pages.is_dictionary[number]:
+                    _check_plain(leaf, metadata.codec, *self.read(number))
             self.decode(leaf, metadata, numbers)
         except FormatError:
             return False
@@ -136,3 +151,42 @@ class TornPages:
 def needs_dictionary(encoding: int) -> bool:
     """Are values of this encoding entries of a dictionary?"""
     return encoding in (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
+
+
+def _check_plain(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> None:
+    """Raise ``FormatError`` unless PLAIN values of one size take exactly the bytes they have.
+
+    pyarrow does not mind more: to it, a page of text may as well be one of numbers.
+    """
+    kind = leaf.element.type
+    width = (leaf.element.type_length or 0) * 8
+    if kind != Type.FIXED_LEN_BYTE_ARRAY:
+        width = next((bits for known, bits in _WIDTHS.items() if known == kind), 0)
+    if not width:
+        return
+    if header.dictionary_page_header is not None:
+        present = header.dictionary_page_header.num_values
+    else:
+        levels = page_levels(header, body, leaf, codec)
+        present = levels.num_present(leaf.max_definition_level)
+    bits = header.uncompressed_page_size * 8 - _level_bytes(leaf, codec, header, body) * 8
+    if -(-present * width // 8) * 8 != bits:
+        raise FormatError(f"{present:,} values of {width} bits in {bits // 8:,} bytes")
+
+
+def _level_bytes(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> int:
+    v1, v2 = header.data_page_header, header.data_page_header_v2
+    if v2 is not None:
+        return v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+    highest = leaf.max_repetition_level, leaf.max_definition_level
+    if v1 is None or not any(highest):
+        return 0
+    check_size(header, codec)
+    data, at = decompress(codec, body, header.uncompressed_page_size), 0
+    encodings = v1.repetition_level_encoding, v1.definition_level_encoding
+    for encoding, level in zip(encodings, highest, strict=True):
+        if level and encoding == Encoding.BIT_PACKED:
+            at += bit_packed_bytes(level, v1.num_values)
+        elif level:
+            at += 4 + int.from_bytes(data[at : at + 4], "little")
+    return at
