@@ -175,3 +175,23 @@ def test_a_page_that_lost_its_bytes_costs_its_row_group_only(tmp_path):
     (lost,) = salvaged.lost
     assert (lost.row_group, lost.rows) == (1, 4)
     assert "does not match its checksum" in lost.reason
+
+
+def test_flipped_bytes_cost_whole_row_groups_and_make_up_no_row(tmp_path):
+    table = flat(40)
+    data = checkpointed(tmp_path / "t.parquet", table, 2, group=10)
+    groups = [table.slice(start, 10).to_pylist() for start in range(0, 40, 10)]
+    stop = walk_tiles(BufferSource(data)).footers[-1].offset
+    chance = random.Random(9)
+    complete = 0
+    for _ in range(120):
+        damaged = bytearray(data)
+        damaged[chance.randrange(stop)] ^= 1 << chance.randrange(8)
+        found, _ = recovered(bytes(damaged))
+        if found is None:
+            continue
+        rows = found.to_pylist()
+        kept = [rows[start : start + 10] for start in range(0, len(rows), 10)]
+        assert kept == [group for group in groups if group in kept]
+        complete += len(kept) == 4
+    assert complete > 5

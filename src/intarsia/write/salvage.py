@@ -81,7 +81,7 @@ class Salvage:
 
 
 def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> Salvage:
-    """Find what can be kept. Reads ``source`` once, and pages without checksums again.
+    """Find what can be kept. Reads ``source``, and decodes all pages.
 
     ``schema_from`` is used where the file has lost its own schema. Raises ``FormatError`` where
     nothing can be kept, or nothing tells the schema; ``UnsupportedError`` for encrypted files.
@@ -255,8 +255,8 @@ def _notes(saved: Sequence[SavedGroup]) -> list[str]:
     unchecked: Any = sum(group.unchecked_pages for group in saved)
     if unchecked:
         notes.append(
-            f"{unchecked:,} pages have no checksum: they were decoded, which not every damaged "
-            "page would have survived"
+            f"{unchecked:,} pages have no checksum: that they could be decoded is all that speaks "
+            "for them"
         )
     if any(group.is_rebuilt for group in saved):
         notes.append("row groups found by their pages have no statistics and no page indexes")

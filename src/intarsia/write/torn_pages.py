@@ -130,11 +130,11 @@ class TornPages:
     def chunk_problem(self, leaf: Leaf, metadata: ColumnMetaData, first: int, stop: int) -> str:
         """Why a chunk of pages ``[first, stop)`` cannot be kept; nothing where it can.
 
-        One whose pages all have right checksums is not decoded.
+        It is decoded as well: checksums are of pages' bodies and tell nothing of their headers.
         """
         damage = self.damage(first, stop)
-        if damage or not self.unchecked(first, stop):
-            return damage or ""
+        if damage:
+            return damage
         try:
             self.decode(leaf, metadata, range(first, stop))
         except UnsupportedError:
