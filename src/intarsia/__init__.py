@@ -36,7 +36,8 @@ from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
-from intarsia.write.writer import write_table
+from intarsia.write.recover import Recovery, recover
+from intarsia.write.writer import ParquetWriter, write_table
 
 __all__ = [
     "Bloom",
@@ -52,8 +53,10 @@ __all__ = [
     "MissingDependencyError",
     "PageIndex",
     "ParquetFile",
+    "ParquetWriter",
     "PathError",
     "PredicateError",
+    "Recovery",
     "RowRanges",
     "Severity",
     "UnsupportedError",
@@ -67,6 +70,7 @@ __all__ = [
     "list_indexes",
     "map_contains",
     "polars",
+    "recover",
     "register_index_kind",
     "sql",
     "verify",

@@ -6,9 +6,11 @@ Everything above asks for a ``FileSource``, everything below is given one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -232,17 +234,23 @@ def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def replacing(
-    path: str, filesystem: pafs.FileSystem, *, unless_changed_since: Version = None
+    path: str,
+    filesystem: pafs.FileSystem,
+    *,
+    unless_changed_since: Version = None,
+    keep_unfinished: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Write a file that takes the place of ``path`` at once, or not at all.
 
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
-    untouched, as it is where it is no longer the version ``unless_changed_since``. Raises
+    untouched, as it is where it is no longer the version ``unless_changed_since``. With
+    ``keep_unfinished`` a local temporary file is left where it is after an error. Raises
     ``PathError`` where the file cannot be written.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    place = _replacing_local if is_local else _replacing_remote
+    local = partial(_replacing_local, keep_unfinished=keep_unfinished)
+    place = local if is_local else _replacing_remote
 
     def check() -> None:
         if unless_changed_since not in (None, version_of(path, filesystem)):
@@ -259,21 +267,59 @@ def replacing(
 
 @contextlib.contextmanager
 def _replacing_local(
-    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+    path: str,
+    filesystem: pafs.FileSystem,
+    check: Callable[[], None],
+    keep_unfinished: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(_temporary_name(target.name))
     try:
-        yield lambda: open(temporary, "xb")  # noqa: SIM115 # the caller closes it
+        opener = _opener_like(target)
+        yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
+        _own_as(temporary, target)
         _sync(temporary)
-        with contextlib.suppress(OSError):
-            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
-        check()
-        os.replace(temporary, target)
+        with _locked(target):
+            check()
+            os.replace(temporary, target)
         _forget_hadoop_checksum(target)
         _sync(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        if not keep_unfinished:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _opener_like(target: Path) -> Callable[[str, int], int]:
+    """Opens files that nobody can read who could not read ``target``, where there is one."""
+    mode = 0o600 if target.exists() else 0o666
+    return lambda path, flags: os.open(path, flags, mode)
+
+
+def _own_as(path: Path, target: Path) -> None:
+    """Give ``path`` owner and permissions of ``target``, where there is one, as far as allowed."""
+    try:
+        found = os.stat(target)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):
+        os.chown(path, found.st_uid, found.st_gid)
+    with contextlib.suppress(OSError):
+        os.chmod(path, stat.S_IMODE(found.st_mode))
+
+
+@contextlib.contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """Keep others that replace ``target`` from doing so between a check and the renaming.
+
+    The file itself is locked: who waited for it finds another one in its place.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # nothing to replace, or a disk without locks
+            handle = os.open(target, os.O_RDONLY)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def _temporary_name(name: str) -> str:
@@ -310,6 +356,11 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_folder(path: str) -> None:
+    """Have the name of a local file survive what becomes of the machine."""
+    _sync(Path(path).absolute().parent)
 
 
 def _forget_hadoop_checksum(path: Path) -> None:

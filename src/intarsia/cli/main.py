@@ -30,6 +30,7 @@ from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
+from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
 _where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
@@ -184,6 +185,33 @@ def verify(path: str, as_json: bool) -> None:
         err=True,
     )
     sys.exit(_EXIT_CODES[worst(findings)])
+
+
+@cli.command()
+@click.argument("torn")
+@click.argument("out")
+@click.option(
+    "--schema-from",
+    metavar="OTHER",
+    help="A Parquet file of the same columns, for a file that has lost its footer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None:
+    """Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.
+
+    TORN may be what a writer that was killed has left: .NAME.….intarsia-tmp. It is not changed.
+    Says how many rows came back, how many bytes and, as far as they can be counted, rows are gone,
+    where it stopped, and why.
+
+    The exit code is 0 where nothing is missing, 3 where something is gone, 1 where nothing could be
+    recovered.
+    """
+    report = recover_file(torn, out, schema_from=schema_from)
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(terminal.clean(str(report)))
+    sys.exit(0 if report.is_whole else _EXIT_CODES[Severity.WARNING])
 
 
 @cli.command()

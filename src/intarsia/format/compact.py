@@ -166,6 +166,11 @@ def list_elements(data: bytes) -> list[bytes]:
     return elements
 
 
+def struct_stop(data: bytes, at: int) -> int:
+    """The end of the struct at ``at``. Raises ``FormatError`` where it is not whole."""
+    return _skip(data, at, STRUCT, 0)
+
+
 def list_header(size: int, kind: int) -> bytes:
     """The bytes that open a list of ``size`` elements of compact type ``kind``."""
     return bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + varint(size)

@@ -1,11 +1,16 @@
-"""Writing new files with indexes: pyarrow encodes, the sections follow, one rename publishes."""
+"""Writing new files with indexes: pyarrow encodes, the sections follow, one rename publishes.
+
+Until then a file has a temporary name, which begins with ``.`` and which readers pass over. A
+writer that is killed leaves it behind; ``recover`` makes a file of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -17,8 +22,9 @@ from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.storage import PathLike, replacing, resolve
+from intarsia.storage import PathLike, replacing, resolve, sync_folder
 from intarsia.write.build import check_indexes
+from intarsia.write.checkpoint import CheckpointWriter
 from intarsia.write.compose import compose
 from intarsia.write.spill import Workspace
 
@@ -43,17 +49,128 @@ def write_table(
     *,
     indexes: Sequence[IndexSpec | str] = (),
     filesystem: Any = None,
+    checkpoint_row_groups: int | None = None,
+    keep_unfinished: bool = False,
     **options: Any,
 ) -> None:
     """Write ``table`` as one Parquet file with page indexes and the ``indexes`` asked for.
 
     ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
     indexes, checksums and at most 8,192 rows, and zstd compresses them. The file appears at once,
-    whole. Raises ``IndexSpecError`` for an index that cannot be built.
+    whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its temporary name until
+    then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that cannot be built.
     """
     row_group_size = options.pop("row_group_size", None)
-    with open_writer(table.schema, where, indexes, filesystem=filesystem, **options) as writer:
+    with open_writer(
+        table.schema,
+        where,
+        indexes,
+        filesystem=filesystem,
+        checkpoint_row_groups=checkpoint_row_groups,
+        keep_unfinished=keep_unfinished,
+        **options,
+    ) as writer:
         writer.write_table(table, row_group_size)
+
+
+class ParquetWriter:
+    """Writes one Parquet file, table by table, with the ``indexes`` asked for.
+
+    As ``pyarrow.parquet.ParquetWriter``, whose keywords it takes, with the defaults of
+    ``intarsia.write_table``. The file appears at ``where`` when the writer is closed, whole and
+    synced. Until then it has a temporary name beside it, ``.NAME.….intarsia-tmp``, that readers
+    pass over. Leaving a ``with`` block by an error, or an error while writing, removes it, unless
+    ``keep_unfinished`` is true: then a note of the error says where it is.
+
+    With ``checkpoint_row_groups=N`` a footer is written and synced after every Nth row group.
+    When ``write_table`` returns, all row groups up to the last checkpoint are on the disk, and
+    ``recover`` gets them back, whatever becomes of the process or, as far as the disk keeps what it
+    was asked to sync, of the machine; row groups written since can be recovered as well where they
+    got there in time. Each footer lists all row groups so far: many checkpoints of many row groups
+    make a longer file. Without checkpoints nothing is promised of a file that was not closed.
+
+    Raises ``IndexSpecError`` for an index that cannot be built, ``PathError`` where the file cannot
+    be written.
+    """
+
+    def __init__(
+        self,
+        where: PathLike,
+        schema: pa.Schema,
+        *,
+        indexes: Sequence[IndexSpec | str] = (),
+        checkpoint_row_groups: int | None = None,
+        keep_unfinished: bool = False,
+        filesystem: Any = None,
+        **options: Any,
+    ) -> None:
+        self.schema = schema
+        self._block = open_writer(
+            schema,
+            where,
+            indexes,
+            filesystem=filesystem,
+            checkpoint_row_groups=checkpoint_row_groups,
+            keep_unfinished=keep_unfinished,
+            **options,
+        )
+        self._writer: pq.ParquetWriter | CheckpointWriter = self._block.__enter__()
+        self.is_open = True
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write ``table`` in row groups of at most ``row_group_size`` rows, 1,048,576 by default.
+
+        Raises ``ValueError`` for a table of another schema, and once the writer is closed.
+        """
+        if not table.schema.equals(self.schema, check_metadata=False):
+            raise ValueError(f"a table of another schema: {table.schema}, not {self.schema}")
+        with self._or_closed():
+            self._writer.write_table(table, row_group_size)
+
+    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
+        """As ``write_table``."""
+        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+
+    def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
+        """Add entries to the footer."""
+        with self._or_closed():
+            self._writer.add_key_value_metadata(key_value_metadata)
+
+    def close(self) -> None:
+        """Finish the file and have it appear. A second call does nothing."""
+        if self.is_open:
+            self.is_open = False
+            self._block.__exit__(None, None, None)
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._give_up(error)
+
+    @contextlib.contextmanager
+    def _or_closed(self) -> Iterator[None]:
+        """What fails midway leaves a file that must not appear."""
+        if not self.is_open:
+            raise ValueError("the writer is closed")
+        try:
+            yield
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._block.__exit__(type(error), error, error.__traceback__)
 
 
 @contextlib.contextmanager
@@ -63,11 +180,13 @@ def open_writer(
     indexes: Sequence[IndexSpec | str] = (),
     *,
     filesystem: Any = None,
+    checkpoint_row_groups: int | None = None,
+    keep_unfinished: bool = False,
     **options: Any,
-) -> Iterator[pq.ParquetWriter]:
+) -> Iterator[pq.ParquetWriter | CheckpointWriter]:
     """A ``pyarrow.parquet.ParquetWriter`` whose file, with ``indexes``, appears at the end.
 
-    When the block fails, nothing is left behind.
+    When the block fails, nothing is left behind, unless it is to ``keep_unfinished``.
     """
     found, path = resolve(where, filesystem)
     if not isinstance(found, pafs.LocalFileSystem):
@@ -83,20 +202,40 @@ def open_writer(
             f"max_rows_per_page must be at least 1, not {settings['max_rows_per_page']}"
         )
     check_fit(schema, kinds, path)
-    with replacing(path, found) as create:
+    with replacing(path, found, keep_unfinished=keep_unfinished) as create:
         out = create()
         temporary = out.name
-        out.close()
-        with (
-            pa.OSFile(temporary, "wb") as sink,
-            pq.ParquetWriter(sink, schema, **settings) as writer,
-        ):
-            yield writer
+        try:
+            with _writer_of(out, schema, checkpoint_row_groups, settings) as writer:
+                yield writer
+        except BaseException as error:
+            if keep_unfinished:
+                error.add_note(f"what was written so far is in {temporary}")
+            raise
         if kinds:
             with Workspace() as work, open(temporary, "ab") as append:
                 for part in compose(open_file(temporary, found), kinds, (), work).parts:
                     assert not isinstance(part, tuple), "there was nothing to replace"
                     append.write(part)
+
+
+@contextlib.contextmanager
+def _writer_of(
+    out: BinaryIO, schema: pa.Schema, every: int | None, settings: Mapping[str, Any]
+) -> Iterator[pq.ParquetWriter | CheckpointWriter]:
+    """A writer to ``out``, a file of the local disk, which is closed at the end."""
+    with out:
+        if every is not None:
+            sync_folder(out.name)
+            checkpoints = CheckpointWriter(out, schema, every, settings)
+            yield checkpoints
+            checkpoints.close()
+            return
+    with (
+        pa.OSFile(out.name, "wb") as sink,
+        pq.ParquetWriter(sink, schema, **settings) as writer,
+    ):
+        yield writer
 
 
 def check_fit(schema: pa.Schema, indexes: Sequence[IndexSpec], name: str) -> None:

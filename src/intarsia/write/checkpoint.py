@@ -1,0 +1,197 @@
+"""Files that are valid Parquet up to every checkpoint while they are still written.
+
+::
+
+    PAR1 footer₀ │ row group │ row group │ page indexes │ footer₁ │ row group │ … │ footer │
+                 └ none yet  └────────── N of them ──────────────┘ └ next checkpoint
+
+Each footer is complete and cumulative: it lists every row group before it, so that the file cut
+behind any of them is a Parquet file. The first one lists none; it keeps the schema from the first
+bytes on. Readers look at the last one only. pyarrow encodes each row group as a file of its own;
+its pages are moved here with their offsets, page indexes and bloom filters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.format.compact import Span, list_span, replace_fields, spans, zigzag
+from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
+from intarsia.format.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
+from intarsia.format.thrift import amended, decode, encode
+from intarsia.source import BufferSource
+
+_LONGEST_ROW_GROUP = 64 * 1024 * 1024
+_USUAL_ROW_GROUP = 1024 * 1024
+_ORDINALS = 1 << 15
+"""What the field holds; row groups beyond go without."""
+_I64 = 6
+_REFUSED = ("encryption_properties", "metadata_collector")
+"""Keywords of pyarrow that need one writer for the whole file."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A row group whose pages are written and whose indexes are not."""
+
+    group: RowGroup
+    shift: int
+    file: memoryview
+    """The file it came in."""
+
+
+class CheckpointWriter:
+    """Writes row groups to ``out``, and a footer with a sync after every ``every`` of them.
+
+    Has the methods of ``pyarrow.parquet.ParquetWriter`` that write; ``settings`` are its keywords.
+    A table without rows makes no row group. ``close`` writes the last footer and leaves ``out``
+    open. Holds one encoded row group in memory, and the page indexes since the last checkpoint.
+    """
+
+    def __init__(
+        self, out: BinaryIO, schema: pa.Schema, every: int, settings: Mapping[str, Any]
+    ) -> None:
+        if every < 1:
+            raise ValueError(f"checkpoint_row_groups must be at least 1, not {every}")
+        for name in _REFUSED:
+            if settings.get(name) is not None:
+                raise ValueError(f"checkpoint_row_groups does not go with {name}")
+        self.schema = schema
+        self._out, self._every, self._settings = out, every, settings
+        self._footer = read_footer(BufferSource(self._encoded(schema.empty_table(), 0))).raw
+        self._groups: list[bytes] = []
+        self._waiting: list[_Waiting] = []
+        self._rows = self._at = 0
+        self._is_new = True
+        self._append(MAGIC)
+        self._checkpoint()
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write ``table`` in row groups of at most ``row_group_size`` rows, 1,048,576 by default.
+
+        Raises ``ValueError`` for a table of another schema.
+        """
+        size = _USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
+        if not size or size < 1:
+            raise ValueError(f"row_group_size must be at least 1, not {row_group_size}")
+        size = min(size, _LONGEST_ROW_GROUP)
+        for start in range(0, table.num_rows, size):
+            self._write_group(table.slice(start, size))
+
+    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
+        """As ``write_table``."""
+        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+
+    def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
+        """Add entries to all footers from now on."""
+        self._footer = with_key_values(self._footer, key_value_metadata)
+        self._is_new = True
+
+    def close(self) -> None:
+        """Write the last footer, where something was written since the last one."""
+        if self._waiting or self._is_new:
+            self._checkpoint()
+
+    def _encoded(self, table: pa.Table, row_group_size: int) -> memoryview:
+        """A file of one row group; of none for a ``row_group_size`` of 0."""
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, self.schema, **self._settings) as writer:
+            if row_group_size:
+                writer.write_table(table, row_group_size)
+        return memoryview(sink.getvalue())
+
+    def _write_group(self, table: pa.Table) -> None:
+        file = self._encoded(table, table.num_rows)
+        (group,) = read_footer(BufferSource(file)).metadata.row_groups
+        stop = max(data.start + data.total_compressed_size for data in map(_data, group.columns))
+        self._waiting.append(_Waiting(group, self._at - len(MAGIC), file))
+        self._append(file[len(MAGIC) : stop])
+        self._out.flush()
+        self._rows += group.num_rows
+        if len(self._waiting) >= self._every:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Write the indexes that wait and a footer of all row groups so far, and sync them."""
+        for waiting in self._waiting:
+            columns = [self._moved(chunk, waiting) for chunk in waiting.group.columns]
+            ordinal = len(self._groups)
+            first = waiting.group.file_offset
+            group = amended(
+                waiting.group,
+                columns=columns,
+                file_offset=None if first is None else first + waiting.shift,
+                ordinal=ordinal if ordinal < _ORDINALS else None,
+            )
+            self._groups.append(encode(group))
+        self._waiting.clear()
+        self._append(framed(footer_of(self._footer, self._rows, self._groups)))
+        self._out.flush()
+        os.fsync(self._out.fileno())
+        self._is_new = False
+
+    def _moved(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
+        """The chunk at its new place, its indexes written."""
+        data, shift, file = _data(chunk), waiting.shift, waiting.file
+        inner: dict[str, Any] = {
+            name: offset + shift
+            for name in ("data_page_offset", "dictionary_page_offset", "index_page_offset")
+            if (offset := getattr(data, name))
+        }
+        changes: dict[str, Any] = {"meta_data": inner}
+        if chunk.file_offset:
+            changes["file_offset"] = chunk.file_offset + shift
+        parts: tuple[tuple[str, Any, dict[str, Any], Callable[[memoryview], bytes]], ...] = (
+            ("bloom_filter", data, inner, bytes),
+            ("column_index", chunk, changes, bytes),
+            ("offset_index", chunk, changes, lambda raw: _moved_index(raw, shift)),
+        )
+        for name, holder, into, made in parts:
+            offset, length = (getattr(holder, f"{name}_{part}") for part in ("offset", "length"))
+            if offset is not None and length is not None:
+                body = made(file[offset : offset + length])
+                into |= {f"{name}_offset": self._at, f"{name}_length": len(body)}
+                self._append(body)
+        return amended(chunk, **changes)
+
+    def _append(self, data: bytes | memoryview) -> None:
+        self._out.write(data)
+        self._at += len(data)
+
+
+def footer_of(
+    template: bytes, num_rows: int, row_groups: Sequence[bytes], drop: Sequence[int] = ()
+) -> bytes:
+    """The footer ``template`` with these encoded row groups in place of its own.
+
+    Fields whose numbers are in ``drop`` are left out; all others keep their bytes.
+    """
+    kept = [span for span in spans(template)[0] if span.number not in drop]
+    new = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
+    return replace_fields(kept, new)
+
+
+def _data(chunk: ColumnChunk) -> Any:
+    """The metadata of a chunk that pyarrow has just written."""
+    assert chunk.meta_data is not None
+    return chunk.meta_data
+
+
+def _moved_index(raw: memoryview, shift: int) -> bytes:
+    """An OffsetIndex of pages that lie ``shift`` bytes further on."""
+    index, _ = decode(OffsetIndexStruct, raw)
+    places = [
+        PageLocation(
+            offset=page.offset + shift,
+            compressed_page_size=page.compressed_page_size,
+            first_row_index=page.first_row_index,
+        )
+        for page in index.page_locations
+    ]
+    return encode(amended(index, page_locations=places))

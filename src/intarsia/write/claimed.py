@@ -1,0 +1,164 @@
+"""Does a footer belong to the pages before it? It does where it accounts for all of them.
+
+Of a footer that does, row groups whose pages are damaged are left out, and the others kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia.errors import FormatError
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
+from intarsia.format.schema import Leaf
+from intarsia.format.thrift import encode
+from intarsia.write.torn_pages import TornPages
+
+_UNDERSTATED = 100
+"""Bytes by which old writers gave a chunk's size too small: its dictionary page's header."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGroup:
+    """A row group that can be kept: its encoded ``RowGroup``, and what of the file it takes."""
+
+    raw: bytes
+    rows: int
+    start: int
+    stop: int
+    unchecked_pages: int
+    """How many of its pages have no checksum."""
+    is_rebuilt: bool = False
+    """Was its metadata made anew, from its pages?"""
+
+
+@dataclass(frozen=True, slots=True)
+class LostGroup:
+    """A row group that was written and cannot be kept. ``rows`` is None where nobody knows."""
+
+    row_group: int
+    rows: int | None
+    offset: int
+    bytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        rows = "an unknown number of rows" if self.rows is None else f"{self.rows:,} rows"
+        return f"row group {self.row_group}, {rows} in {self.bytes:,} bytes: {self.reason}"
+
+
+Verdicts = list[SavedGroup | LostGroup]
+
+
+def claimed_groups(torn: TornPages, groups: Sequence[RowGroup], pages: int) -> Verdicts:
+    """A verdict on each of ``groups``, which between them are made of the first ``pages`` pages.
+
+    Raises ``FormatError`` where they are not: then the footer is of another file, or damaged.
+    """
+    verdicts, covered = _verdicts(torn, groups)
+    if covered != pages:
+        raise FormatError(f"it accounts for {covered:,} of the {pages:,} pages before it")
+    return verdicts
+
+
+def leading_groups(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
+    """Verdicts on groups of a footer that was cut short, and how many pages they account for.
+
+    Raises ``FormatError`` where they do not follow each other from the first page on.
+    """
+    return _verdicts(torn, groups)
+
+
+def _verdicts(torn: TornPages, groups: Sequence[RowGroup]) -> tuple[Verdicts, int]:
+    verdicts: Verdicts = []
+    spans: list[tuple[int, int]] = []
+    for number, group in enumerate(groups):
+        chunks = _chunks(torn, number, group)
+        spans += [(first, stop) for _, _, first, stop in chunks if stop > first]
+        verdicts.append(_verdict(torn, number, group, chunks))
+    covered = 0
+    for first, stop in sorted(spans):
+        if first != covered:
+            raise FormatError(f"it leaves out page {covered}, or has it twice")
+        covered = stop
+    return verdicts, covered
+
+
+_Chunk = tuple[Leaf, ColumnMetaData, int, int]
+
+
+def _chunks(torn: TornPages, number: int, group: RowGroup) -> list[_Chunk]:
+    """Each chunk with its pages, ``[first, stop)``."""
+    leaves = torn.schema.leaves
+    if len(group.columns) != len(leaves):
+        raise FormatError(f"row group {number} has {len(group.columns)} of {len(leaves)} columns")
+    found = []
+    for leaf, chunk in zip(leaves, group.columns, strict=True):
+        data = _metadata(chunk, leaf)
+        try:
+            first, stop = _pages_of(torn, data)
+        except FormatError as error:
+            raise FormatError(f"row group {number}, column {leaf.name}: {error}") from error
+        found.append((leaf, data, first, stop))
+    return found
+
+
+def _metadata(chunk: ColumnChunk, leaf: Leaf) -> ColumnMetaData:
+    data = chunk.meta_data
+    if data is None or chunk.crypto_metadata is not None or chunk.file_path:
+        raise FormatError(f"column {leaf.name} is encrypted, or in another file")
+    if data.type != leaf.element.type or tuple(data.path_in_schema) != leaf.path:
+        raise FormatError(f"the chunk of column {leaf.name} is of another column")
+    return data
+
+
+def _pages_of(torn: TornPages, data: ColumnMetaData) -> tuple[int, int]:
+    pages = torn.pages
+    offsets = [data.dictionary_page_offset or 0, data.data_page_offset]
+    start = min((offset for offset in offsets if offset > 0), default=0)
+    size = data.total_compressed_size
+    if not size and not data.num_values:
+        return 0, 0
+    first = int(np.searchsorted(pages.offset, start))
+    if first >= len(pages) or pages.offset[first] != start:
+        raise FormatError(f"no page begins at offset {start:,}")
+    stop = int(np.searchsorted(pages.stop, start + size))
+    if stop >= len(pages) or not 0 <= pages.stop[stop] - (start + size) <= _UNDERSTATED:
+        raise FormatError(f"no page ends at offset {start + size:,}")
+    stop += 1
+    values = int(pages.values[first:stop][pages.is_data[first:stop]].sum())
+    if values != data.num_values:
+        raise FormatError(f"{data.num_values:,} values where pages hold {values:,}")
+    if pages.is_dictionary[first + 1 : stop].any():
+        raise FormatError("a dictionary that is not its chunk's first page")
+    return first, stop
+
+
+def _verdict(
+    torn: TornPages, number: int, group: RowGroup, chunks: Sequence[_Chunk]
+) -> SavedGroup | LostGroup:
+    filled = [chunk for chunk in chunks if chunk[3] > chunk[2]]
+    start = min((int(torn.pages.offset[chunk[2]]) for chunk in filled), default=0)
+    stop = max((int(torn.pages.stop[chunk[3] - 1]) for chunk in filled), default=0)
+    for leaf, data, first, last in chunks:
+        reason = torn.chunk_problem(leaf, data, first, last)
+        if not reason:
+            reason = _rows_problem(torn, leaf, data, (first, last), group.num_rows)
+        if reason:
+            reason = f"column {leaf.name}: {reason}"
+            return LostGroup(number, group.num_rows, start, stop - start, reason)
+    unchecked = sum(torn.unchecked(first, last) for _, _, first, last in chunks)
+    return SavedGroup(encode(group), group.num_rows, start, stop, unchecked)
+
+
+def _rows_problem(
+    torn: TornPages, leaf: Leaf, data: ColumnMetaData, pages: tuple[int, int], rows: int
+) -> str:
+    try:
+        counts = [torn.rows(page, leaf, data.codec).count for page in torn.data_pages(*pages)]
+    except FormatError as error:
+        return str(error)
+    found = sum(counts)
+    return "" if found == rows else f"pages hold {found:,} rows, the footer says {rows:,}"

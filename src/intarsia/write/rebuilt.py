@@ -1,0 +1,329 @@
+"""Row groups of pages that no footer tells of.
+
+A row group is one chunk of each column after the other, all with the same number of rows. A chunk
+is its dictionary page, where it has one, and data pages. Where one ends is known by the next one's
+dictionary, by a page that can only be another column's, or because every other place would leave
+rows that do not come out even. Every reading of the pages that is possible is considered; a row
+group is taken only where all of them agree on it, so that no row is ever put together from pieces
+of several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from intarsia.errors import FormatError
+from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    Encoding,
+    PageType,
+    RowGroup,
+    Type,
+)
+from intarsia.format.schema import Leaf
+from intarsia.format.thrift import encode
+from intarsia.write.claimed import SavedGroup
+from intarsia.write.torn_pages import TornPages, needs_dictionary
+
+_ANY = frozenset(Type)
+_FIXED = frozenset({Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE, Type.FIXED_LEN_BYTE_ARRAY})
+_TYPES: Mapping[int, frozenset[Type]] = {
+    Encoding.PLAIN: _ANY,
+    Encoding.PLAIN_DICTIONARY: _ANY - {Type.BOOLEAN},
+    Encoding.RLE_DICTIONARY: _ANY - {Type.BOOLEAN},
+    Encoding.RLE: frozenset({Type.BOOLEAN}),
+    Encoding.BIT_PACKED: frozenset({Type.BOOLEAN}),
+    Encoding.DELTA_BINARY_PACKED: frozenset({Type.INT32, Type.INT64}),
+    Encoding.DELTA_LENGTH_BYTE_ARRAY: frozenset({Type.BYTE_ARRAY}),
+    Encoding.DELTA_BYTE_ARRAY: frozenset({Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY}),
+    Encoding.BYTE_STREAM_SPLIT: _FIXED,
+}
+"""Which physical types an encoding is for."""
+_DEPTH = 4
+"""How many row groups further on are looked at to see whether a reading leads anywhere."""
+_STEPS = 200_000
+"""Pages looked at for one row group; where there is more to consider, nothing is certain."""
+
+
+class _Uncertain(Exception):  # noqa: N818 # a signal, caught below
+    """Not all readings can be gone through: nothing is certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One possible row group: pages ``[stops[i - 1], stops[i])`` are column ``i``'s."""
+
+    rows: int
+    stops: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        return self.stops[-1]
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """Row groups found, the page behind them, and why there are no more."""
+
+    groups: list[SavedGroup] = field(default_factory=list)
+    next_page: int = 0
+    reason: str = ""
+    rows_begun: int = 0
+    """Rows of the first column in pages behind: at least as many were being written."""
+
+
+class Rebuilder:
+    """Finds row groups among pages ``[first, stop)`` of ``torn``.
+
+    ``codecs`` are those of the columns. ``breaks`` are numbers of pages that begin a row group, as
+    something stands between them and the page before, ``chunk_ends`` likewise of chunks; ``is_end``
+    tells whether the last row group was finished.
+    """
+
+    def __init__(
+        self,
+        torn: TornPages,
+        codecs: Sequence[int],
+        pages: tuple[int, int],
+        breaks: set[int],
+        chunk_ends: set[int],
+        is_end: bool,
+    ) -> None:
+        self._torn, self._codecs, self._breaks, self._is_end = torn, codecs, breaks, is_end
+        self._ends = breaks | chunk_ends
+        self._first, self._stop = pages
+        self._leaves = torn.schema.leaves
+        self._fits: dict[tuple[int, int, int], bool] = {}
+        self._steps = 0
+
+    def run(self) -> Rebuilt:
+        """All row groups that are certain, from the first page on, up to the first that is not."""
+        found = Rebuilt(next_page=self._first)
+        while found.next_page < self._stop:
+            self._steps = 0
+            try:
+                reading, reason = self._certain(found.next_page)
+            except _Uncertain as problem:
+                reading, reason = None, str(problem)
+            if reading is None:
+                found.reason = reason
+                found.rows_begun = self._rows_begun(found.next_page)
+                break
+            found.groups.append(self._group(found.next_page, reading))
+            found.next_page = reading.stop
+        return found
+
+    def _certain(self, at: int) -> tuple[_Reading | None, str]:
+        if len(self._leaves) == 1:
+            return self._only_column(at)
+        readings, unfinished = self._readings(at)
+        if unfinished:
+            if readings:
+                return None, "columns cannot be told apart: the row group may be unfinished"
+            return None, "the row group was not finished"
+        alive = [reading for reading in readings if self._leads_on(reading.stop, _DEPTH)]
+        if len(alive) == 1:
+            return alive[0], ""
+        if alive:
+            return None, f"columns cannot be told apart: there are {len(alive)} ways to"
+        return None, "pages do not come out as a row group of these columns"
+
+    def _only_column(self, at: int) -> tuple[_Reading | None, str]:
+        """All pages up to the next dictionary or break: rows are whole however they are divided."""
+        leaf, stop, rows = self._leaves[0], at, 0
+        for page in self._run_of(at):
+            if not self._is_of(leaf, page, at):
+                return None, "a page that cannot be decoded as the column's"
+            rows += self._rows(leaf, page) or 0
+            stop = page + 1
+        if stop == at or not rows:
+            return None, "a dictionary without data"
+        if stop == self._stop and not self._is_end and self._may_go_on(leaf, stop - 1):
+            return None, "the last row may go on in a page that is lost"
+        return _Reading(rows, (stop,)), ""
+
+    def _readings(self, at: int) -> tuple[list[_Reading], bool]:
+        """All row groups that may begin at page ``at``; might it be one that is not finished?"""
+        found: dict[int, _Reading] = {}
+        unfinished = False
+        rows, leaf = 0, self._leaves[0]
+        for page in self._run_of(at):
+            counted = self._rows(leaf, page) if self._is_of(leaf, page, at) else None
+            if counted is None:
+                break
+            rows += counted
+            if not self._torn.pages.is_data[page] or not rows:
+                continue
+            stops, is_cut = self._others(page + 1, rows)
+            unfinished |= is_cut
+            if stops is not None:
+                found[stops[-1]] = _Reading(rows, (page + 1, *stops))
+        else:
+            unfinished |= not self._is_end and self._reaches_end(at)
+        return list(found.values()), unfinished
+
+    def _reaches_end(self, at: int) -> bool:
+        """Do the pages from ``at`` on go on to the last one without a dictionary or break?"""
+        *_, last = self._run_of(at)
+        return last + 1 == self._stop
+
+    def _others(self, at: int, rows: int) -> tuple[tuple[int, ...] | None, bool]:
+        """Where the chunks of the other columns end, that have ``rows`` rows each; None where they
+        do not. The second: might pages that are lost make it come out?
+        """
+        stops = []
+        for leaf in self._leaves[1:]:
+            stop, is_cut = self._chunk(leaf, at, rows)
+            if stop is None:
+                return None, is_cut
+            at = stop
+            stops.append(stop)
+        at_end = at == self._stop and not self._is_end
+        return tuple(stops), at_end and self._may_go_on(self._leaves[-1], at - 1)
+
+    def _chunk(self, leaf: Leaf, at: int, rows: int) -> tuple[int | None, bool]:
+        """Where the chunk of ``leaf`` that begins at page ``at`` ends, if it has ``rows`` rows."""
+        if at >= self._stop:
+            return None, not self._is_end
+        if at in self._breaks:
+            return None, False
+        seen, page = 0, at
+        for page in self._run_of(at):
+            if seen == rows and not self._continues(leaf, page, at):
+                return page, False
+            counted = self._rows(leaf, page) if self._is_of(leaf, page, at) else None
+            if counted is None:
+                return None, False
+            seen += counted
+            if seen > rows:
+                return None, False
+        if seen == rows:
+            return page + 1, False
+        return None, page + 1 == self._stop and not self._is_end
+
+    def _run_of(self, at: int) -> Iterator[int]:
+        """Page ``at``, and those after it that a chunk beginning there could have."""
+        for page in range(at, self._stop):
+            if page > at and (page in self._ends or self._torn.pages.is_dictionary[page]):
+                return
+            self._steps += 1
+            if self._steps > _STEPS:
+                raise _Uncertain("there are too many ways to tell columns apart")
+            damage = self._torn.damage(page, page + 1)
+            if damage:
+                raise _Uncertain(damage)
+            yield page
+
+    def _continues(self, leaf: Leaf, page: int, start: int) -> bool:
+        """Does a page go on with the row before it, or hold no row at all?"""
+        pages = self._torn.pages
+        if not pages.is_data[page]:
+            return not pages.is_dictionary[page]
+        if not self._is_of(leaf, page, start):
+            return False
+        if not leaf.max_repetition_level:
+            return bool(pages.values[page] == 0)
+        try:
+            rows = self._torn.rows(page, leaf, self._codecs[leaf.index])
+        except FormatError:
+            return False
+        return not rows.begins_a_row or bool(pages.values[page] == 0)
+
+    def _may_go_on(self, leaf: Leaf, page: int) -> bool:
+        """May the last row of a page have values in a page after it? Not in pages of version 2."""
+        kind = self._torn.pages.kind[page]
+        return bool(leaf.max_repetition_level) and kind != PageType.DATA_PAGE_V2
+
+    def _leads_on(self, at: int, depth: int) -> bool:
+        """Can the pages from ``at`` on be read as row groups, finished or not?"""
+        if at >= self._stop or depth == 0:
+            return True
+        readings, unfinished = self._readings(at)
+        return unfinished or any(self._leads_on(reading.stop, depth - 1) for reading in readings)
+
+    def _rows(self, leaf: Leaf, page: int) -> int | None:
+        """Rows in a page of ``leaf``, 0 where it is none of data; None where it is another's."""
+        if not self._torn.pages.is_data[page]:
+            return 0
+        try:
+            return self._torn.rows(page, leaf, self._codecs[leaf.index]).count
+        except FormatError:
+            return None
+
+    def _is_of(self, leaf: Leaf, page: int, start: int) -> bool:
+        """Can ``page`` be one of ``leaf``, in a chunk that begins at page ``start``?"""
+        pages = self._torn.pages
+        if not pages.is_data[page]:
+            return True
+        encoding = int(pages.encoding[page])
+        if leaf.element.type not in _TYPES.get(encoding, _ANY):
+            return False
+        has_dictionary = bool(pages.is_dictionary[start])
+        if needs_dictionary(encoding) and not has_dictionary:
+            return False
+        if self._decodes(leaf, page, start):
+            return True
+        # Where it can be no column's, the right reading may be among those it seems to rule out.
+        if not any(self._decodes(other, page, start) for other in self._leaves):
+            at = int(pages.offset[page])
+            raise _Uncertain(f"the page at offset {at:,} cannot be decoded as any column's")
+        return False
+
+    def _decodes(self, leaf: Leaf, page: int, start: int) -> bool:
+        needed = needs_dictionary(int(self._torn.pages.encoding[page]))
+        key = (leaf.index, page, start if needed else -1)
+        known = self._fits.get(key)
+        if known is None:
+            numbers = [start, page] if needed else [page]
+            known = self._torn.is_decodable(leaf, self._metadata(leaf, numbers), numbers)
+            self._fits[key] = known
+        return known
+
+    def _rows_begun(self, at: int) -> int:
+        """Rows of the first column in the pages from ``at`` on, as far as they are surely its."""
+        leaf, rows = self._leaves[0], 0
+        self._steps = 0
+        if not self._torn.pages.is_dictionary[at]:
+            return 0
+        with contextlib.suppress(_Uncertain):
+            for page in self._run_of(at):
+                if not self._is_of(leaf, page, at):
+                    break
+                rows += self._rows(leaf, page) or 0
+        return rows
+
+    def _group(self, at: int, reading: _Reading) -> SavedGroup:
+        torn, start = self._torn, at
+        chunks = []
+        for leaf, stop in zip(self._leaves, reading.stops, strict=True):
+            metadata = self._metadata(leaf, range(start, stop))
+            chunks.append(ColumnChunk(file_offset=0, meta_data=metadata))
+            start = stop
+        sizes = [chunk.meta_data.total_uncompressed_size for chunk in chunks if chunk.meta_data]
+        group = RowGroup(columns=chunks, total_byte_size=sum(sizes), num_rows=reading.rows)
+        first, last = int(torn.pages.offset[at]), int(torn.pages.stop[reading.stop - 1])
+        unchecked = torn.unchecked(at, reading.stop)
+        return SavedGroup(encode(group), reading.rows, first, last, unchecked, is_rebuilt=True)
+
+    def _metadata(self, leaf: Leaf, numbers: Sequence[int]) -> ColumnMetaData:
+        """What a footer would say of a chunk of these pages."""
+        pages, where = self._torn.pages, list(numbers)
+        data = [page for page in where if pages.is_data[page]]
+        encodings = {int(pages.encoding[page]) for page in where if pages.encoding[page] >= 0}
+        if leaf.max_definition_level or leaf.max_repetition_level:
+            encodings.add(Encoding.RLE)
+        first = where[0]
+        return ColumnMetaData(
+            type=-1 if leaf.element.type is None else leaf.element.type,
+            encodings=sorted(encodings),
+            path_in_schema=list(leaf.path),
+            codec=self._codecs[leaf.index],
+            num_values=int(pages.values[data].sum()),
+            total_uncompressed_size=int((pages.header_size[where] + pages.whole[where]).sum()),
+            total_compressed_size=int((pages.header_size[where] + pages.stored[where]).sum()),
+            data_page_offset=int(pages.offset[data[0]]) if data else 0,
+            dictionary_page_offset=int(pages.offset[first]) if pages.is_dictionary[first] else None,
+        )

@@ -1,0 +1,370 @@
+"""What a file that may be torn is made of, found from its first byte on, without a footer.
+
+::
+
+    PAR1 │ page │ page │ … │ column index │ offset index │ footer │ page │ … │ page, cut short
+         └ each tile says how long it is, and the next one begins where it ends
+
+So nothing that lies *within* a page, such as another Parquet file stored as a value, is ever taken
+for a part of this one. The walk ends at the first bytes that are no whole tile. An index section
+begins with a magic of its own and ends it too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia.errors import FormatError, Where
+from intarsia.format.footer import MAGIC, TRAILER_BYTES, framed
+from intarsia.format.metadata import (
+    BloomFilterHeader,
+    ColumnChunk,
+    ColumnIndexStruct,
+    ColumnMetaData,
+    FileMetaData,
+    OffsetIndexStruct,
+    PageHeader,
+    PageType,
+)
+from intarsia.format.page_header import read_page_header
+from intarsia.format.partial import PartialFooter, read_partial_footer
+from intarsia.format.thrift import decode
+from intarsia.ranges import Int64Array
+from intarsia.source import Source
+
+T = TypeVar("T")
+BoolArray = NDArray[np.bool_]
+
+_WINDOW = 4096
+_LONGEST_HEADER = 16 * 1024 * 1024
+"""Statistics in it may be long values."""
+LONGEST_STRUCT = 256 * 1024 * 1024
+"""Of footers and page indexes; a longer one ends the walk."""
+_GROWTH = 16
+_BLOCK = 8 * 1024 * 1024
+_NAMES = (
+    "offset",
+    "header_size",
+    "stored",
+    "whole",
+    "kind",
+    "values",
+    "rows",
+    "encoding",
+    "checksum",
+    "is_compressed",
+)
+_KINDS = (PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2)
+
+
+class Checksum(IntEnum):
+    """What a page's checksum says."""
+
+    NONE = 0
+    RIGHT = 1
+    WRONG = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pages:
+    """All pages of a file in their order: arrays of shape ``(pages,)``, sizes in bytes."""
+
+    offset: Int64Array
+    header_size: Int64Array
+    stored: Int64Array
+    """Size of the body as stored."""
+    whole: Int64Array
+    """Size of the body, decompressed."""
+    kind: Int64Array
+    """A ``PageType``."""
+    values: Int64Array
+    """Of a data page, NULLs included, or of a dictionary; 0 for other pages."""
+    rows: Int64Array
+    """Of a V2 page, as its header says; −1 for others."""
+    encoding: Int64Array
+    """−1 for pages that have none."""
+    checksum: Int64Array
+    is_compressed: Int64Array
+    """0 for a V2 page that says it is not."""
+
+    stop: Int64Array
+    """Where each page ends."""
+    is_data: BoolArray
+    is_dictionary: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTile:
+    """A whole footer that stands where a tile begins."""
+
+    offset: int
+    stop: int
+    raw: bytes
+    metadata: FileMetaData
+    pages_before: int
+
+
+@dataclass(slots=True)
+class Tiles:
+    """The tiles of a file up to ``stop``, where the walk ended for this ``reason``."""
+
+    pages: Pages
+    footers: list[FooterTile] = field(default_factory=list)
+    breaks: set[int] = field(default_factory=set)
+    """Numbers of pages before which something stands that ends a row group."""
+    chunk_ends: set[int] = field(default_factory=set)
+    """Numbers of pages before which something stands that ends a chunk."""
+    stop: int = 0
+    reason: str = ""
+    is_end_of_pages: bool = False
+    """Does what stands at ``stop`` show that the row group before it was finished?"""
+    is_page_cut: bool = False
+    """Is what stands at ``stop`` the beginning of a page?"""
+    partial: PartialFooter | None = None
+    """What is left of a footer at ``stop``."""
+
+
+class _Walker:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.size = source.size
+        self.numbers = array("q")
+        self.count = 0
+        self.starts: set[int] = set()
+        self.tiles = Tiles(_pages(array("q")))
+        self._held_at, self._held = 0, memoryview(b"")
+
+    def walk(self) -> Tiles:
+        at = len(MAGIC)
+        if bytes(self.window(0, at)) != MAGIC:
+            raise FormatError("it does not begin with PAR1: this is no Parquet file", Where())
+        while at < self.size:
+            stop = self._tile(at)
+            if stop is None:
+                break
+            at = stop
+        else:
+            self.tiles.reason = "the file ends"
+        self.tiles.stop = at
+        self.tiles.pages = _pages(self.numbers)
+        return self.tiles
+
+    def window(self, at: int, length: int) -> memoryview:
+        """``length`` bytes from ``at`` on, fewer where the file ends before."""
+        length = min(length, self.size - at)
+        skip = at - self._held_at
+        if skip < 0 or skip + length > self._held.nbytes:
+            ahead = min(max(length, 16 * _WINDOW), self.size - at)
+            (self._held,), self._held_at, skip = self.source.read([(at, ahead)]), at, 0
+        return self._held[skip : skip + length]
+
+    def _tile(self, at: int) -> int | None:
+        """Where the tile at ``at`` ends; None where there is no whole one."""
+        head = bytes(self.window(at, 16))
+        if head[0] == 0:
+            return self._zeros(at)
+        if head.startswith(MAGIC):
+            self._end("an embedded index, or another file, begins", self.tiles.footers != [])
+            return None
+        if head[0] == 0x19:  # a list comes first: of structs, or of Booleans
+            return self._index(at)
+        if head[0] == 0x26:  # no field 1, and a long in field 2
+            found, stop = self._chunk_metadata(at, ColumnChunk)
+            if found:
+                return stop
+        for kind in (self._page, self._footer, self._column_metadata, self._bloom_filter):
+            found, stop = kind(at)
+            if found:
+                return stop
+        self._end("these bytes are no page, no index and no footer that is whole")
+        return None
+
+    def _end(self, reason: str, is_end_of_pages: bool = False) -> None:
+        self.tiles.reason, self.tiles.is_end_of_pages = reason, is_end_of_pages
+
+    def _zeros(self, at: int) -> int | None:
+        """Padding before a row group."""
+        start = at
+        while at < self.size:
+            data = self.source.read([(at, min(_BLOCK, self.size - at))])[0]
+            nonzero = np.flatnonzero(np.frombuffer(data, dtype=np.uint8))
+            if len(nonzero):
+                return at + int(nonzero[0])
+            at += data.nbytes
+        self._end(f"the last {self.size - start:,} bytes are zero")
+        return None
+
+    def _struct(self, at: int, read: Callable[[memoryview], tuple[T, int]], most: int) -> T | None:
+        """What ``read`` finds at ``at``, looking at more bytes while it fails, ``most`` at most."""
+        length = _WINDOW
+        while True:
+            data = self.window(at, length)
+            try:
+                return read(data)[0]
+            except FormatError:
+                if data.nbytes < length or length >= most:
+                    return None
+            length = min(length * _GROWTH, most)
+
+    def _page(self, at: int) -> tuple[bool, int | None]:
+        def read(data: memoryview) -> tuple[tuple[PageHeader, int], int]:
+            found = read_page_header(data)
+            return found, found[1]
+
+        found = self._struct(at, read, _LONGEST_HEADER)
+        if found is None:
+            return False, None
+        header, header_size = found
+        numbers = _numbers(header)
+        if numbers is None:
+            return False, None
+        stop = at + header_size + header.compressed_page_size
+        if stop > self.size:
+            self._end(f"a page of {stop - at:,} bytes has {self.size - at:,} left")
+            self.tiles.is_page_cut = True
+            return True, None
+        checksum = self._checksum(header, at + header_size)
+        self.starts.add(at)
+        self.numbers.extend(
+            (at, header_size, header.compressed_page_size, header.uncompressed_page_size)
+        )
+        kind, values, rows, encoding, is_compressed = numbers
+        self.numbers.extend((kind, values, rows, encoding, checksum, is_compressed))
+        self.count += 1
+        return True, stop
+
+    def _checksum(self, header: PageHeader, at: int) -> Checksum:
+        if header.crc is None:
+            return Checksum.NONE
+        computed, left = 0, header.compressed_page_size
+        while left:
+            data = self.window(at, min(left, _BLOCK))
+            computed = zlib.crc32(data, computed)
+            at, left = at + data.nbytes, left - data.nbytes
+        return Checksum.RIGHT if computed == header.crc & 0xFFFFFFFF else Checksum.WRONG
+
+    def _index(self, at: int) -> int | None:
+        for kind in (OffsetIndexStruct, ColumnIndexStruct):
+            found = self._struct(at, _sized(kind), LONGEST_STRUCT)
+            if found is None:
+                continue
+            index, length = found
+            places = getattr(index, "page_locations", None)
+            if places is not None and not all(place.offset in self.starts for place in places):
+                continue
+            self.tiles.breaks.add(self.count)
+            return at + length
+        self._end("a page index is cut short, or not of this file")
+        return None
+
+    def _footer(self, at: int) -> tuple[bool, int | None]:
+        found = self._struct(at, _sized(FileMetaData), LONGEST_STRUCT)
+        if found is None:
+            self.tiles.partial = read_partial_footer(self.window(at, LONGEST_STRUCT))
+            if self.tiles.partial is None:
+                return False, None
+            self._end("the footer is cut short", True)
+            return True, None
+        metadata, length = found
+        raw = bytes(self.window(at, length))
+        stop = at + length + TRAILER_BYTES
+        if bytes(self.window(at, length + TRAILER_BYTES)) != framed(raw):
+            self.tiles.partial = read_partial_footer(memoryview(raw))
+            self._end("the end of the footer is cut off or damaged", True)
+            return True, None
+        self.tiles.breaks.add(self.count)
+        self.tiles.footers.append(FooterTile(at, stop, raw, metadata, self.count))
+        return True, stop
+
+    def _column_metadata(self, at: int) -> tuple[bool, int | None]:
+        return self._chunk_metadata(at, ColumnMetaData)
+
+    def _chunk_metadata(
+        self, at: int, cls: type[ColumnChunk] | type[ColumnMetaData]
+    ) -> tuple[bool, int | None]:
+        """A chunk's metadata, which some writers repeat behind its pages."""
+        found = self._struct(at, _sized(cls), _LONGEST_HEADER)
+        if found is None:
+            return False, None
+        value, length = found
+        data = value.meta_data if isinstance(value, ColumnChunk) else value
+        if data is None:
+            return False, None
+        offsets = {data.data_page_offset, data.dictionary_page_offset}
+        if data.num_values and self.starts.isdisjoint(offsets):
+            return False, None
+        self.tiles.chunk_ends.add(self.count)
+        return True, at + length
+
+    def _bloom_filter(self, at: int) -> tuple[bool, int | None]:
+        found = self._struct(at, _sized(BloomFilterHeader), _WINDOW)
+        if found is None:
+            return False, None
+        header, length = found
+        known = (header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED)
+        if None in known or header.numBytes <= 0 or header.numBytes % 32:
+            return False, None
+        stop = at + length + header.numBytes
+        if stop > self.size:
+            self._end("a bloom filter is cut short")
+            return True, None
+        self.tiles.breaks.add(self.count)
+        return True, stop
+
+
+def walk_tiles(source: Source) -> Tiles:
+    """The tiles of a file. Reads all of it once, a block at a time; compares checksums.
+
+    Takes some 80 bytes of memory a page. Raises ``FormatError`` where it does not begin as Parquet.
+    """
+    return _Walker(source).walk()
+
+
+def _sized(cls: type[T]) -> Callable[[memoryview], tuple[tuple[T, int], int]]:
+    def read(data: memoryview) -> tuple[tuple[T, int], int]:
+        value, length = decode(cls, data)
+        return (value, length), length
+
+    return read
+
+
+def _numbers(header: PageHeader) -> tuple[int, int, int, int, int] | None:
+    """Type, values, rows, encoding and compression; None for what cannot be a page."""
+    if header.type == PageType.DATA_PAGE and header.data_page_header:
+        v1 = header.data_page_header
+        found = (header.type, v1.num_values, -1, v1.encoding, 1)
+    elif header.type == PageType.DATA_PAGE_V2 and header.data_page_header_v2:
+        v2 = header.data_page_header_v2
+        plain = int(v2.is_compressed is not False)
+        found = (header.type, v2.num_values, v2.num_rows, v2.encoding, plain)
+    elif header.type == PageType.DICTIONARY_PAGE and header.dictionary_page_header:
+        entries = header.dictionary_page_header
+        found = (header.type, entries.num_values, -1, entries.encoding, 1)
+    elif header.type in _KINDS or header.type < 0:
+        return None
+    else:
+        found = (header.type, 0, -1, -1, 1)  # skipped by its size, as the specification asks
+    return found if found[1] >= 0 else None
+
+
+def _pages(numbers: array[int]) -> Pages:
+    table = np.frombuffer(numbers, dtype=np.int64).reshape(-1, len(_NAMES))
+    columns = {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(_NAMES)}
+    kind = columns["kind"]
+    return Pages(
+        **columns,
+        stop=columns["offset"] + columns["header_size"] + columns["stored"],
+        is_data=(kind == PageType.DATA_PAGE) | (kind == PageType.DATA_PAGE_V2),
+        is_dictionary=kind == PageType.DICTIONARY_PAGE,
+    )

@@ -1,0 +1,192 @@
+"""Pages of a file that may be torn, looked into: rows by levels, values by decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia.decode.page_body import check_size, decompress, page_levels
+from intarsia.decode.splice import (
+    ChunkBytes,
+    RowGroupBytes,
+    SchemaTemplates,
+    decode_root,
+    leaf_values,
+)
+from intarsia.errors import FormatError, UnsupportedError
+from intarsia.format.levels import bit_packed_bytes
+from intarsia.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType, Type
+from intarsia.format.page_header import read_page_header
+from intarsia.format.schema import Leaf, Schema
+from intarsia.source import Source
+from intarsia.write.tiles import Checksum, Pages
+
+_WIDTHS = {
+    Type.BOOLEAN: 1,
+    Type.INT32: 32,
+    Type.INT64: 64,
+    Type.INT96: 96,
+    Type.FLOAT: 32,
+    Type.DOUBLE: 64,
+}
+"""Bits of a value in PLAIN encoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRows:
+    """Rows that begin in a page, and whether its first value begins one."""
+
+    count: int
+    begins_a_row: bool
+
+
+class TornPages:
+    """The pages of ``source``, by their numbers."""
+
+    def __init__(
+        self, source: Source, pages: Pages, schema: Schema, templates: SchemaTemplates
+    ) -> None:
+        self.source, self.pages, self.schema = source, pages, schema
+        self._templates = templates
+        self._rows: dict[tuple[int, int, int], PageRows] = {}
+
+    def read(self, page: int) -> tuple[PageHeader, memoryview]:
+        """A page's header and its body as stored."""
+        at, length = int(self.pages.offset[page]), int(self.pages.header_size[page])
+        data = self.source.read([(at, length + int(self.pages.stored[page]))])[0]
+        header, size = read_page_header(data)
+        return header, data[size:]
+
+    def rows(self, page: int, leaf: Leaf, codec: int) -> PageRows:
+        """The rows of a data page of ``leaf``. Raises ``FormatError`` where levels are damaged."""
+        values, said = int(self.pages.values[page]), int(self.pages.rows[page])
+        if not leaf.max_repetition_level:
+            if said not in (-1, values):
+                raise FormatError(f"a page of {values:,} values claims {said:,} rows")
+            return PageRows(values, True)
+        known = self._rows.get((page, leaf.index, codec))
+        if known is None:
+            header, body = self.read(page)
+            levels = page_levels(header, body, leaf, codec)
+            # Levels are what readers go by; some writers count values as rows in V2 headers.
+            known = PageRows(levels.num_rows(), levels.begins_a_row)
+            self._rows[page, leaf.index, codec] = known
+        return known
+
+    def data_pages(self, first: int, stop: int) -> list[int]:
+        """Numbers of the data pages of pages ``[first, stop)``."""
+        return [int(page) for page in first + np.flatnonzero(self.pages.is_data[first:stop])]
+
+    def damage(self, first: int, stop: int) -> str | None:
+        """What a checksum of pages ``[first, stop)`` says against them."""
+        wrong = np.flatnonzero(self.pages.checksum[first:stop] == Checksum.WRONG)
+        if not len(wrong):
+            return None
+        at = int(self.pages.offset[first + int(wrong[0])])
+        return f"the page at offset {at:,} does not match its checksum"
+
+    def unchecked(self, first: int, stop: int) -> int:
+        """How many of pages ``[first, stop)`` have no checksum."""
+        return int(np.count_nonzero(self.pages.checksum[first:stop] == Checksum.NONE))
+
+    def decode(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> int:
+        """Decode these pages, a dictionary first where they need it; gives how many values are
+        stored in them.
+
+        Raises ``FormatError`` where they cannot be decoded or hold other numbers of values than
+        their levels say, ``UnsupportedError`` where pyarrow is not up to it.
+        """
+        parts, rows, values, present = [], 0, 0, 0
+        for number in numbers:
+            header, body = self.read(number)
+            check_size(header, metadata.codec)
+            parts.append(self.source.read([self._place(number)])[0])
+            if header.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+                levels = page_levels(header, body, leaf, metadata.codec)
+                rows += levels.num_rows()
+                values += levels.num_values
+                present += levels.num_present(leaf.max_definition_level)
+        chunk = ChunkBytes(metadata, None, parts, values)
+        template = self._templates.physical(self.schema, leaf)
+        found = leaf_values(decode_root(template, [RowGroupBytes(rows, [chunk])]))
+        if len(found) != present:
+            raise FormatError(f"{len(found):,} values where levels say {present:,}")
+        return present
+
+    def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:
+        """Can these pages be decoded, to their last byte? No, where pyarrow is not up to it."""
+        try:
+            for number in numbers:
+                plain = self.pages.encoding[number] == Encoding.PLAIN
+                if plain or self.pages.is_dictionary[number]:
+                    _check_plain(leaf, metadata.codec, *self.read(number))
+            self.decode(leaf, metadata, numbers)
+        except FormatError:
+            return False
+        return True
+
+    def chunk_problem(self, leaf: Leaf, metadata: ColumnMetaData, first: int, stop: int) -> str:
+        """Why a chunk of pages ``[first, stop)`` cannot be kept; nothing where it can.
+
+        It is decoded as well: checksums are of pages' bodies and tell nothing of their headers.
+        """
+        damage = self.damage(first, stop)
+        if damage:
+            return damage
+        try:
+            self.decode(leaf, metadata, range(first, stop))
+        except UnsupportedError:
+            return ""
+        except FormatError as error:
+            return str(error)
+        return ""
+
+    def _place(self, page: int) -> tuple[int, int]:
+        at = int(self.pages.offset[page])
+        return at, int(self.pages.stop[page]) - at
+
+
+def needs_dictionary(encoding: int) -> bool:
+    """Are values of this encoding entries of a dictionary?"""
+    return encoding in (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
+
+
+def _check_plain(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> None:
+    """Raise ``FormatError`` unless PLAIN values of one size take exactly the bytes they have.
+
+    pyarrow does not mind more: to it, a page of text may as well be one of numbers.
+    """
+    kind = leaf.element.type
+    width = (leaf.element.type_length or 0) * 8
+    if kind != Type.FIXED_LEN_BYTE_ARRAY:
+        width = next((bits for known, bits in _WIDTHS.items() if known == kind), 0)
+    if not width:
+        return
+    if header.dictionary_page_header is not None:
+        present = header.dictionary_page_header.num_values
+    else:
+        levels = page_levels(header, body, leaf, codec)
+        present = levels.num_present(leaf.max_definition_level)
+    bits = header.uncompressed_page_size * 8 - _level_bytes(leaf, codec, header, body) * 8
+    if -(-present * width // 8) * 8 != bits:
+        raise FormatError(f"{present:,} values of {width} bits in {bits // 8:,} bytes")
+
+
+def _level_bytes(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> int:
+    v1, v2 = header.data_page_header, header.data_page_header_v2
+    if v2 is not None:
+        return v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+    highest = leaf.max_repetition_level, leaf.max_definition_level
+    if v1 is None or not any(highest):
+        return 0
+    check_size(header, codec)
+    data, at = decompress(codec, body, header.uncompressed_page_size), 0
+    encodings = v1.repetition_level_encoding, v1.definition_level_encoding
+    for encoding, level in zip(encodings, highest, strict=True):
+        if level and encoding == Encoding.BIT_PACKED:
+            at += bit_packed_bytes(level, v1.num_values)
+        elif level:
+            at += 4 + int.from_bytes(data[at : at + 4], "little")
+    return at

@@ -1,0 +1,53 @@
+"""Cutting files and seeing what comes back; the answer is always the rows that were written."""
+
+import io
+
+import pyarrow.parquet as pq
+
+import intarsia as ia
+from intarsia.format.footer import read_footer
+from intarsia.source import BufferSource
+from intarsia.write.salvage import Template, salvage
+
+
+def template(data):
+    footer = read_footer(BufferSource(data))
+    return Template(footer.raw, footer.metadata)
+
+
+def recovered(data, schema_from=None):
+    """Rows that pyarrow reads from what is recovered of ``data``; None where nothing is."""
+    source = BufferSource(data)
+    try:
+        found = salvage(source, schema_from)
+    except ia.FormatError:
+        return None, None
+    document = found.document(source)
+    table = pq.read_table(io.BytesIO(document))
+    assert table.num_rows == sum(group.rows for group in found.saved)
+    return table, found
+
+
+def rows_after(data, cut, whole, schema_from=None):
+    """Rows that come back of ``data[:cut]``, all of them the first ones of ``whole``."""
+    table, _ = recovered(data[:cut], schema_from)
+    if table is None:
+        return None
+    first = whole.slice(0, table.num_rows)
+    assert table.cast(whole.schema).equals(first), f"cut at {cut}"
+    return table.num_rows
+
+
+def group_ends(data):
+    """Of each row group of a file: rows up to its end, and the offset of its end."""
+    ends, rows = [], 0
+    for group in read_footer(BufferSource(data)).metadata.row_groups:
+        chunks = [chunk.meta_data for chunk in group.columns]
+        rows += group.num_rows
+        ends.append((rows, max(chunk.start + chunk.total_compressed_size for chunk in chunks)))
+    return ends
+
+
+def rows_within(ends, cut):
+    """Rows of the row groups that end at or before ``cut``."""
+    return max((rows for rows, end in ends if end <= cut), default=0)

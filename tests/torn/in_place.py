@@ -1,0 +1,23 @@
+"""A process that adds an index, with as much room for files as it is told."""
+
+import resource
+import sys
+
+import intarsia as ia
+
+
+def main():
+    path, spec, most_bytes = sys.argv[1:]
+    if int(most_bytes):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most_bytes), int(most_bytes)))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        ia.add_indexes(path, [spec])
+    except ia.PathError as error:
+        print(error)
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Indexes are added to a file as a whole or not at all, whoever else is there, whatever happens."""
+
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.write import embed
+
+WORKER = Path(__file__).with_name("in_place.py")
+TABLE = pa.table({"k": [f"k{n}" for n in range(20_000)], "n": range(20_000)})
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE, path)
+    return path
+
+
+def started(file, spec, most_bytes=0):
+    process = subprocess.Popen(
+        [sys.executable, str(WORKER), str(file), spec, str(most_bytes)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def go(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_a_killed_process_leaves_the_old_file_or_the_new_one(file):
+    old = file.read_bytes()
+    chance = random.Random(3)
+    for _ in range(int(os.environ.get("INTARSIA_KILLS", "20")) // 4):
+        file.write_bytes(old)
+        process = started(file, "k:lookup")
+        go(process)
+        time.sleep(chance.uniform(0, 0.15))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert pq.read_table(file).equals(TABLE)
+        if file.read_bytes() != old:
+            assert ia.verify(file) == []
+            assert ia.list_indexes(file)[0].indexes[0].name == "k:lookup"
+        assert ia.dataset(file.parent).count_rows() == TABLE.num_rows  # debris is passed over
+
+
+def test_of_two_processes_none_undoes_what_the_other_did(file):
+    old = file.read_bytes()
+    for _ in range(3):
+        file.write_bytes(old)
+        both = [started(file, spec) for spec in ("k:lookup", "n:lookup")]
+        for process in both:
+            go(process)
+        said = [process.communicate()[0] for process in both]
+        done = [process.returncode for process in both]
+        assert set(done) <= {0, 3}
+        assert all("another writer" in said[i] for i in (0, 1) if done[i] == 3)
+        names = {entry.name for entry in ia.list_indexes(file)[0].indexes}
+        specs = ("k:lookup", "n:lookup")
+        assert names == {spec for spec, code in zip(specs, done, strict=True) if not code}
+        assert names
+        assert os.listdir(file.parent) == [file.name]
+
+
+def test_a_disk_without_room_leaves_the_old_file_and_no_debris(file):
+    old = file.read_bytes()
+    process = started(file, "k:lookup", len(old) + 1000)
+    go(process)
+    said, _ = process.communicate()
+    assert process.returncode == 3
+    assert "cannot be written" in said
+    assert file.read_bytes() == old
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_nobody_reads_the_copy_who_could_not_read_the_file(file, monkeypatch):
+    file.chmod(0o600)
+    seen = []
+    copy = embed.copy_into
+
+    def look(source, out):
+        seen.append(stat.S_IMODE(os.stat(out.name).st_mode))
+        copy(source, out)
+
+    monkeypatch.setattr(embed, "copy_into", look)
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert seen == [0o600]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_owner_and_group_stay(file, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "chown", lambda path, user, group: asked.append((user, group)))
+    before = file.stat()
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert asked == [(before.st_uid, before.st_gid)]
+
+
+def test_other_names_of_a_file_keep_the_old_one(file):
+    other = file.with_name("other.parquet")
+    os.link(file, other)
+    old = file.read_bytes()
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert other.read_bytes() == old
+    assert len(ia.list_indexes(file)[0].indexes) == 1
+
+
+def test_a_folder_that_takes_no_file_is_said(file, monkeypatch):
+    opened = os.open
+
+    def refuse(path, flags, *mode, **options):
+        if flags & os.O_CREAT:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *mode, **options)
+
+    old = file.read_bytes()
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ia.PathError, match=r"t\.parquet: cannot be written.*Permission denied"):
+        ia.add_indexes(file, [ia.Lookup("k")])
+    monkeypatch.undo()
+    assert file.read_bytes() == old

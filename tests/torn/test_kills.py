@@ -1,0 +1,20 @@
+"""Real writers, killed. ``INTARSIA_KILLS`` says how many; the benchmark's own run is longer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "torn.py"
+
+
+def test_of_killed_writers_every_safe_row_comes_back_and_no_other():
+    kills = int(os.environ.get("INTARSIA_KILLS", "20"))
+    command = [sys.executable, str(BENCHMARK), "--kills", str(kills), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert sum(found["kills"] for found in counts.values()) == kills
+    assert all(found["rows recovered"] >= found["rows safe"] for found in counts.values())
+    assert counts["checkpoints 1"]["rows safe"] > 0

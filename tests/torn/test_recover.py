@@ -1,0 +1,134 @@
+"""``recover`` and the command: what is written, what is said, what is left alone."""
+
+import json
+import os
+import struct
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import intarsia as ia
+from intarsia.cli.main import cli
+
+TABLE = pa.table({"n": range(40), "s": [f"x{n % 7}" for n in range(40)]})
+
+
+@pytest.fixture
+def torn(tmp_path):
+    """Three row groups of ten rows, a footer after each, and half of a fourth."""
+    path = tmp_path / "t.parquet"
+    with ia.ParquetWriter(path, TABLE.schema, checkpoint_row_groups=1) as writer:
+        writer.write_table(TABLE, 10)
+    last = ia.ParquetFile(path).metadata.row_groups[3].columns[1].meta_data
+    os.truncate(path, last.data_page_offset + 3)
+    return path
+
+
+def test_the_report_counts_what_came_back_and_what_is_gone(torn, tmp_path):
+    before = torn.read_bytes()
+    out = tmp_path / "out.parquet"
+    report = ia.recover(torn, out)
+    assert pq.read_table(out).equals(TABLE.slice(0, 30))
+    assert torn.read_bytes() == before
+    assert before.startswith(out.read_bytes())
+    assert (report.rows, report.row_groups, report.checkpoint_rows) == (30, 3, 30)
+    assert report.bytes_kept + report.bytes_gone == report.bytes == len(before)
+    assert report.bytes_gone > 0
+    assert report.rows_gone == 10
+    assert not report.is_whole
+    assert "not finished" in report.reason
+    assert "30 rows in 3 row groups recovered" in str(report)
+    assert ia.verify(out) == []
+
+
+def test_the_command_says_the_same_and_exits_with_3(torn, tmp_path):
+    out = tmp_path / "out.parquet"
+    done = CliRunner().invoke(cli, ["recover", str(torn), str(out)])
+    assert done.exit_code == 3
+    assert "30 rows" in done.output
+    done = CliRunner().invoke(cli, ["recover", str(torn), str(out), "--json"])
+    assert json.loads(done.output)["rows"] == 30
+    again = CliRunner().invoke(cli, ["recover", str(out), str(tmp_path / "again.parquet")])
+    assert again.exit_code == 0
+    assert "nothing is missing" in again.output
+
+
+def test_a_file_without_a_footer_takes_its_schema_from_another(tmp_path):
+    path, other, out = (tmp_path / f"{name}.parquet" for name in ("t", "other", "out"))
+    ia.write_table(TABLE, path, row_group_size=10)
+    ia.write_table(TABLE.slice(0, 1), other)
+    group = ia.ParquetFile(path).metadata.row_groups[1]
+    stop = max(c.meta_data.start + c.meta_data.total_compressed_size for c in group.columns)
+    os.truncate(path, stop + 30)
+    with pytest.raises(ia.FormatError, match="schema_from"):
+        ia.recover(path, out)
+    assert not out.exists()
+    for source in (other, TABLE.schema):
+        report = ia.recover(path, out, schema_from=source)
+        assert (report.rows, report.rebuilt_rows, report.rebuilt_row_groups) == (20, 20, 2)
+        assert pq.read_table(out).equals(TABLE.slice(0, 20))
+        assert ia.verify(out) == []
+    command = ["recover", str(path), str(out), "--schema-from", str(other)]
+    assert CliRunner().invoke(cli, command).exit_code == 3
+
+
+def test_a_schema_of_other_columns_recovers_nothing(tmp_path):
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    ia.write_table(TABLE, path, row_group_size=10)
+    os.truncate(path, 900)
+    for schema in (
+        pa.schema([("s", pa.string()), ("n", pa.int64())]),
+        pa.schema([("n", pa.int32()), ("s", pa.string())]),
+        pa.schema([*TABLE.schema, ("more", pa.int64())]),
+    ):
+        with pytest.raises(ia.FormatError, match="not one whole row group"):
+            ia.recover(path, out, schema_from=schema)
+    assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+def test_paths_that_are_no_use(torn, tmp_path):
+    with pytest.raises(ia.PathError, match="not to be changed"):
+        ia.recover(torn, torn)
+    link = tmp_path / "link.parquet"
+    link.symlink_to(torn)
+    with pytest.raises(ia.PathError, match="not to be changed"):
+        ia.recover(torn, link)
+    with pytest.raises(ia.PathError, match="no such file"):
+        ia.recover(tmp_path / "none.parquet", tmp_path / "out.parquet")
+    with pytest.raises(ia.PathError, match="no such folder"):
+        ia.recover(torn, tmp_path / "none" / "out.parquet")
+    (tmp_path / "text").write_text("no Parquet at all")
+    with pytest.raises(ia.FormatError, match="does not begin with PAR1"):
+        ia.recover(tmp_path / "text", tmp_path / "out.parquet")
+
+
+def test_what_unfinished_writes_are_called_is_said_where_the_file_is_not_there(tmp_path):
+    path = tmp_path / "t.parquet"
+
+    def stop():
+        with ia.ParquetWriter(
+            path, TABLE.schema, checkpoint_row_groups=1, keep_unfinished=True
+        ) as writer:
+            writer.write_table(TABLE, 10)
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError) as raised:
+        stop()
+    (left,) = os.listdir(tmp_path)
+    assert left in raised.value.__notes__[0]
+    with pytest.raises(ia.PathError, match="unfinished writes of it") as missing:
+        ia.recover(path, tmp_path / "out.parquet")
+    assert left in str(missing.value)
+    assert ia.recover(tmp_path / left, path).rows == 40
+
+
+@pytest.mark.parametrize("claim", [1 << 31, 0xFFFFFFFF, 1000])
+def test_lengths_that_are_made_up_cost_nothing(tmp_path, claim):
+    """A trailer that claims any length; a page header that claims 2 GiB."""
+    data = b"PAR1" + b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\xfe\xff\xff\xff\x0f" + bytes(64)
+    path = tmp_path / "t.parquet"
+    path.write_bytes(data + struct.pack("<I", claim) + b"PAR1")
+    with pytest.raises(ia.FormatError):
+        ia.recover(path, tmp_path / "out.parquet", schema_from=TABLE.schema)
