@@ -137,8 +137,10 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
 
     def partitions(self) -> list[InputPartition]:
         """A list, as Spark insists on, of tasks."""
-        tasks, self._tasks = self._tasks, []  # tasks are sent without each other's plans
-        return tasks
+        return list(self._tasks)
+
+    def __getstate__(self) -> dict[str, Query]:
+        return {"_query": self._query}  # tasks need not know of each other's files
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; Spark asks for those of no task where there is none."""
