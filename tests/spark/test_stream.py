@@ -101,8 +101,9 @@ def test_new_files_are_read_though_older_ones_are_beyond_the_greatest_age(spark,
     publish(spark, paths[0], 30, 40)
     assert run(spark, *paths, maxFileAge="1h") == [10]
     assert ids(spark, paths[1]) == list(range(40))
-    offsets = sorted(os.listdir(os.path.join(paths[2], "offsets")), key=lambda name: name.isdigit())
-    with open(os.path.join(paths[2], "offsets", offsets[-1])) as file:
+    folder = os.path.join(paths[2], "offsets")
+    last = max((name for name in os.listdir(folder) if name.isdigit()), key=int)
+    with open(os.path.join(folder, last)) as file:
         offset = json.loads(file.read().splitlines()[-1])
     assert len(offset["files"]) == 4  # those of 1970 count as read without being listed
 
