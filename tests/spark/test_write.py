@@ -331,7 +331,7 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
             "folders fix",
         ),
         ({"indexes": [ia.Lookup("id"), ia.Lookup("id")]}, ia.IndexSpecError, "asked for twice"),
-        ({"mode": "overwrite"}, ValueError, "mode must be one of"),
+        ({"mode": "replace"}, ValueError, "mode must be one of"),
         ({"rows_per_page": 0}, ValueError, "rows_per_page"),
         ({"partition_by": ["part", "part"]}, ia.PredicateError, "part"),
     ],

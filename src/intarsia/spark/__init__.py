@@ -3,8 +3,11 @@
 The only part that imports pyspark. The driver plans, tasks carry plans out; there is no JVM code.
 """
 
+from intarsia.spark.commit import recover
+from intarsia.spark.order import cluster
 from intarsia.spark.read import read
-from intarsia.spark.session import session
-from intarsia.spark.write import WrittenFile, write
+from intarsia.spark.session import register, session
+from intarsia.spark.task import WrittenFile
+from intarsia.spark.write import write
 
-__all__ = ["WrittenFile", "read", "session", "write"]
+__all__ = ["WrittenFile", "cluster", "read", "recover", "register", "session", "write"]

@@ -14,18 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, Where
+from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
-from intarsia.plan.plan import FilePlan
+from intarsia.plan.plan import FilePlan, Plan
 from intarsia.predicate.sql import parse_where
+from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
+from intarsia.spark.commit import visible
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.storage import PathLike, list_files
+from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,14 +37,24 @@ TASK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class Query:
     """What every task needs to know besides its files."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
     where: pc.Expression | None
     output: pa.Schema
+    """As Spark takes it."""
     filesystem: pafs.FileSystem
+
+    @property
+    def found(self) -> pa.Schema:
+        """The columns as the data set has them."""
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    def plan(self, source: Dataset) -> Plan:
+        """Which rows of which files there are to read."""
+        return source.plan(self.columns, self.where)
 
 
 def read(
@@ -62,23 +74,38 @@ def read(
     condition that does not fit it.
     """
     require_pyspark()
-    found, files = list_files(path, filesystem)
-    base = folder_of(path)
-    source = open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
-        first = source.schema.names[:1]
+        first = opened(path, filesystem).schema.names[:1]
         return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
-    names = tuple(source.schema.names if columns is None else columns)
-    if isinstance(where, str):
-        where = parse_where(where, source.schema)
-    plan = source.plan(names, where)
-    schema = spark_schema(pa.schema([source.schema.field(name) for name in names]))
-    query = _Query(source.schema, names, where, arrow_schema(schema), source.filesystem)
-    tasks = pack(plan.files, spark.sparkContext.defaultParallelism)
+    source = opened(path, filesystem)
+    query = query_of(source, columns, where)
+    tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
+    schema = spark_schema(query.found)
     if not tasks:
         return spark.createDataFrame([], schema)
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     return ids.mapInArrow(_runner(tasks, query), schema)
+
+
+def opened(path: PathLike | Sequence[PathLike], filesystem: Any = None) -> Dataset:
+    """The data set at ``path``, as far as it is published; folders of dates are dates."""
+    found, files = visible(path, filesystem)
+    base = folder_of(path)
+    return open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
+
+
+def query_of(
+    source: Dataset, columns: Sequence[str] | None, where: pc.Expression | str | None
+) -> Query:
+    """``columns`` and a condition of a data set. Raises ``PredicateError`` as ``read`` does."""
+    names = tuple(source.schema.names if columns is None else columns)
+    for name in names:
+        if name not in source.schema.names:
+            raise unknown_column(name, source.schema.names)
+    if isinstance(where, str):
+        where = parse_where(where, source.schema)
+    output = arrow_schema(spark_schema(pa.schema([source.schema.field(name) for name in names])))
+    return Query(source.schema, names, where, output, source.filesystem)
 
 
 def pack(files: Sequence[FilePlan], parallelism: int) -> list[tuple[FilePlan, ...]]:
@@ -100,18 +127,18 @@ def pack(files: Sequence[FilePlan], parallelism: int) -> list[tuple[FilePlan, ..
 
 
 def _runner(
-    tasks: list[tuple[FilePlan, ...]], query: _Query
+    tasks: list[tuple[FilePlan, ...]], query: Query
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for file in tasks[task]:
-                    yield from _execute(file, query)
+                    yield from execute(file, query)
 
     return run
 
 
-def _execute(plan: FilePlan, query: _Query) -> Iterator[pa.RecordBatch]:
+def execute(plan: FilePlan, query: Query) -> Iterator[pa.RecordBatch]:
     """The batches of one file's part of a plan, in the types Spark expects."""
     file = open_file(plan.path, query.filesystem)
     if binding_of(file.metadata) != plan.binding:

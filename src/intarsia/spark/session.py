@@ -70,6 +70,17 @@ def session(
     return builder.getOrCreate()
 
 
+def register(spark: SparkSession) -> None:
+    """Make ``format("intarsia")`` known to a session, where it does not find it by itself.
+
+    Spark finds it in its driver's Python path, by the module ``pyspark_intarsia``.
+    """
+    require_pyspark()
+    from intarsia.spark.source import IntarsiaSource
+
+    spark.dataSource.register(IntarsiaSource)
+
+
 def require_pyspark() -> type[SparkSession]:
     """pyspark's ``SparkSession``. Raises ``MissingDependencyError`` where it is not installed."""
     try:

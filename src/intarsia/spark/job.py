@@ -1,0 +1,130 @@
+"""What is to be written, checked before a job starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
+from intarsia.index.registry import IndexSpec, kinds_of, spec_name
+from intarsia.index.standard import PageIndex
+from intarsia.spark.curve import check_curve
+from intarsia.spark.place import Place
+from intarsia.spark.types import arrow_schema, nullable
+from intarsia.write.writer import PAGE_ROWS, check_fit
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are laid out in files, as ``write`` is asked for it."""
+
+    indexes: Sequence[IndexSpec | str] = ()
+    partition_by: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    curve: str | None = None
+    sort_within: Sequence[str] = ()
+    rows_per_page: int = PAGE_ROWS
+    target_file_size: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task needs to know; picklable."""
+
+    place: Place
+    name: str
+    """Of the job: its files lie in ``_temporary-<name>`` until they are published."""
+    schema: pa.Schema
+    """Of the files: without the columns that folders fix."""
+    indexes: tuple[IndexSpec, ...]
+    partition_by: tuple[str, ...]
+    sorted_by: tuple[str, ...]
+    """Columns by which the rows of a file are sorted."""
+    rows_per_page: int
+    target_bytes: int | None
+    time_zone: str
+    """In which folders name timestamps."""
+    sorts: bool = False
+    """Do tasks sort rows themselves? Else they come sorted, by folders as well."""
+
+
+def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zone: str) -> Job:
+    """The job of writing rows of ``schema``.
+
+    Raises ``IndexSpecError`` or ``PredicateError`` for columns that are not there or cannot be
+    used so, ``ValueError`` for numbers out of range.
+    """
+    if layout.rows_per_page < 1:
+        raise ValueError(f"rows_per_page must be at least 1, not {layout.rows_per_page}")
+    folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
+    within = names_of(layout.sort_within)
+    known = schema.names
+    for column in (*folders, *clusters, *within):
+        if column not in known:
+            raise unknown_column(column, known)
+        if [*folders, *clusters].count(column) > 1:
+            raise PredicateError(f"column {column!r} is named twice in partition_by and cluster_by")
+        if within.count(column) > 1 or (column in folders and column in within):
+            raise PredicateError(f"column {column!r} is named twice in sort_within or folders")
+    files = [nullable(field) for field in arrow_schema(schema) if field.name not in folders]
+    if not files:
+        raise PredicateError("every column is in partition_by; nothing is left to write")
+    if layout.curve is not None:
+        check_curve(layout.curve, schema, clusters)
+    kinds = kinds_of(layout.indexes)
+    for index in kinds:
+        columns = index.columns or () if isinstance(index, PageIndex) else (index.on,)
+        if not set(columns).isdisjoint(folders):
+            named = spec_name(index)
+            raise IndexSpecError(f"{place.root}: no index {named}: folders fix its column already")
+    check_fit(pa.schema(files), kinds, place.root)
+    return Job(
+        place=place,
+        name=name,
+        schema=pa.schema(files),
+        indexes=tuple(kinds),
+        partition_by=folders,
+        sorted_by=within or (() if layout.curve else clusters),
+        rows_per_page=layout.rows_per_page,
+        target_bytes=bytes_of(layout.target_file_size),
+        time_zone=time_zone,
+    )
+
+
+def names_of(columns: Sequence[str]) -> tuple[str, ...]:
+    """Column names; one name may stand alone."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def bytes_of(size: int | str | None) -> int | None:
+    """A size in bytes, of a number or of text such as ``128 MB``: units are powers of 1,024.
+
+    Raises ``ValueError`` for anything else, or less than one byte.
+    """
+    if size is None:
+        return None
+    found = _SIZE.fullmatch(str(size))
+    unit = found.group(2).lower().rstrip("b").rstrip("i") if found else ""
+    if not found or isinstance(size, bool) or unit not in _UNITS:
+        raise ValueError(f"target_file_size is bytes, or text such as '128 MB', not {size!r}")
+    count = int(float(found.group(1)) * _UNITS[unit])
+    if count < 1:
+        raise ValueError(f"target_file_size must be at least 1 byte, not {size!r}")
+    return count
+
+
+def check_place(place: Place) -> None:
+    """Raise ``PathError`` where there is a file instead of a folder."""
+    if place.kind() == pafs.FileType.File:
+        raise PathError(f"{place.root}: there is a file where the data set is to be")

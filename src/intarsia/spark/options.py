@@ -1,0 +1,112 @@
+"""The options of ``format("intarsia")``, which are text, as what they stand for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from intarsia.errors import PathError
+from intarsia.spark.job import Layout
+from intarsia.write.writer import PAGE_ROWS
+
+_LISTS = ("partition_by", "cluster_by", "sort_within")
+_WRITES = ("indexes", *_LISTS, "rows_per_page", "target_file_size", "partition_overwrite")
+_READS = ("where", "columns", "parallelism")
+_STREAMS = ("max_files_per_trigger", "max_file_age")
+_SPARKS = {
+    "partitionoverwritemode": "partition_overwrite",
+    "maxfilespertrigger": "max_files_per_trigger",
+    "maxfileage": "max_file_age",
+    "timezone": "time_zone",
+}
+"""Spark's own names of options, in small letters."""
+_PASSED = ("path", "paths", "checkpointlocation")
+_AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+Options = Mapping[str, str]
+
+
+def path_of(options: Options) -> str | list[str]:
+    """The path, or the paths, to read from or write to. Raises ``PathError`` without one."""
+    if "paths" in options:
+        found: list[str] = json.loads(options["paths"])
+        return found
+    if not options.get("path"):
+        raise PathError("no path was given")
+    return options["path"]
+
+
+def check_writes(options: Options) -> None:
+    """Raise ``ValueError`` for options that writing does not have."""
+    if "curve" in options:
+        raise ValueError(
+            "option 'curve': rows are written as they come; put them on a curve before, by "
+            "intarsia.spark.cluster(df, cluster_by, curve=…), or use intarsia.spark.write"
+        )
+    _check(options, (*_WRITES, "time_zone"), "writes")
+
+
+def check_reads(options: Options, *, streams: bool) -> None:
+    """Raise ``ValueError`` for options that reading does not have."""
+    _check(options, (*_READS, *_STREAMS) if streams else _READS, "reads")
+
+
+def _check(options: Options, known: Sequence[str], does: str) -> None:
+    for name in options:
+        ours = _SPARKS.get(name.lower(), name.lower())
+        if ours not in known and ours not in _PASSED:
+            raise ValueError(f"option {name!r} is unknown where one {does}: {', '.join(known)}")
+
+
+def get(options: Options, name: str) -> str | None:
+    """An option by our name of it, be it given by that or Spark's."""
+    for theirs, ours in _SPARKS.items():
+        if ours == name and theirs in options:
+            return options[theirs]
+    return options.get(name)
+
+
+def layout_of(options: Options) -> Layout:
+    """How files are to be laid out."""
+    return Layout(
+        indexes=split(options.get("indexes", "")),
+        partition_by=names(options.get("partition_by", "")),
+        cluster_by=names(options.get("cluster_by", "")),
+        sort_within=names(options.get("sort_within", "")),
+        rows_per_page=count_of(options, "rows_per_page") or PAGE_ROWS,
+        target_file_size=options.get("target_file_size"),
+    )
+
+
+def count_of(options: Options, name: str) -> int | None:
+    """A whole number from 1 on; None where it is not given. Raises ``ValueError`` for others."""
+    text = get(options, name)
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ValueError(f"option {name!r} is a number from 1 on, not {text!r}")
+    return int(text)
+
+
+def age_of(options: Options, default: str) -> int:
+    """The greatest age of files in ms. Raises ``ValueError`` for what is not like ``7d``."""
+    text = get(options, "max_file_age") or default
+    found = _AGE.fullmatch(text)
+    if not found:
+        raise ValueError(f"option 'max_file_age' is a time such as 7d, 12h or 30m, not {text!r}")
+    return int(float(found.group(1)) * _MILLISECONDS[found.group(2)])
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between them; JSON for names that have commas in them."""
+    if text.strip().startswith("["):
+        return [str(name) for name in json.loads(text)]
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def split(text: str) -> list[str]:
+    """``lookup(a, granule_rows=9), page_index`` at the commas that are not in parentheses."""
+    parts = re.split(r",(?![^(]*\))", text)
+    return [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,134 @@
+"""Rows as they come to a task: cut into row groups, put in order, told apart by folder."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.read.folders import NULL_FOLDER
+
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
+
+
+class Rows:
+    """A run of rows, of which tables of a wanted size are taken."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables = tables
+        self._held: list[pa.Table] = []
+        self._is_ended = False
+
+    @property
+    def num_held(self) -> int:
+        """Rows at hand."""
+        return sum(table.num_rows for table in self._held)
+
+    def peek(self, num_rows: int) -> pa.Table | None:
+        """The next rows, up to ``num_rows``, which stay; None at the end."""
+        self._pull(num_rows, None)
+        return pa.concat_tables(self._held).slice(0, num_rows) if self._held else None
+
+    def take(self, num_rows: int, num_bytes: int, slack: int = 0) -> pa.Table | None:
+        """The next ``num_rows`` rows, or as many as take ``num_bytes`` of Arrow memory.
+
+        All that are left, where these are no more than ``slack`` more; None at the end.
+        """
+        self._pull(num_rows + slack + 1, num_bytes)
+        if not self._held:
+            return None
+        table = pa.concat_tables(self._held)
+        size = table.nbytes
+        if size > num_bytes:
+            num_rows = min(num_rows, max(1, len(table) * num_bytes // size))
+        elif self._is_ended and len(table) <= num_rows + slack:
+            num_rows = len(table)
+        rest = table.slice(num_rows)
+        self._held = [rest] if rest.num_rows else []
+        return table.slice(0, num_rows)
+
+    def _pull(self, num_rows: int, num_bytes: int | None) -> None:
+        rows, size = self.num_held, sum(table.nbytes for table in self._held)
+        while rows < num_rows and (num_bytes is None or size < num_bytes) and not self._is_ended:
+            table = next(self._tables, None)
+            if table is None:
+                self._is_ended = True
+            elif table.num_rows:
+                self._held.append(table)
+                rows, size = rows + table.num_rows, size + table.nbytes
+
+
+def in_order(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], num_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """The same rows, sorted by ``columns`` in runs of ``num_bytes`` of Arrow memory; NULL first."""
+    rows = Rows(pa.Table.from_batches([batch]) for batch in batches)
+    while (run := rows.take(2**62, num_bytes)) is not None:
+        yield from run.take(order_of(run, columns)).combine_chunks().to_batches()
+
+
+def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
+    """The row numbers of ``table`` in the order of ``columns``, NULL first."""
+    keys = [(name, "ascending", "at_start") for name in columns]
+    return pc.sort_indices(table.select(columns), sort_keys=keys)
+
+
+def by_folder(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
+) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Runs of rows that belong in one folder, and the folder's name."""
+    runs = _runs(batches, columns, time_zone)
+    current = next(runs, None)
+    while current is not None:
+        folder = current[0]
+
+        def tables() -> Iterator[pa.Table]:
+            nonlocal current
+            while current is not None and current[0] == folder:  # noqa: B023 # used at once
+                yield current[1]
+                current = next(runs, None)
+
+        yield folder, tables()
+
+
+def _runs(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
+) -> Iterator[tuple[str, pa.Table]]:
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        ends = {batch.num_rows}
+        for name in columns:
+            encoded = pc.run_end_encode(batch.column(name), run_end_type=pa.int32())
+            ends.update(encoded.run_ends.to_pylist())
+        edges = np.array([0, *sorted(ends)])
+        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            part = pa.Table.from_batches([batch.slice(start, stop - start)])
+            yield folder_name(part, columns, time_zone), part
+
+
+def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
+    """``day=1/city=New York`` of rows that agree in these columns; ``""`` without any."""
+    pairs = ((name, _text(rows.column(name)[0], time_zone)) for name in columns)
+    return "/".join(f"{_escaped(name)}={_escaped(text) or NULL_FOLDER}" for name, text in pairs)
+
+
+def _text(value: pa.Scalar, time_zone: str) -> str:
+    """A partition's value as Spark names its folder; NULL and empty text have one name."""
+    if not value.is_valid:
+        return ""
+    if not pa.types.is_timestamp(value.type):
+        return str(value.cast(pa.string()).as_py())
+    moment = value.as_py()
+    if value.type.tz is not None:
+        moment = moment.astimezone(zoneinfo.ZoneInfo(time_zone))
+    text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
+    return text.rstrip("0") if moment.microsecond else text
+
+
+def _escaped(text: str) -> str:
+    """``text`` with the characters that Spark escapes in the names of folders as ``%XX``."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED or c < " " else c for c in text)

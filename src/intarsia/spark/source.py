@@ -1,0 +1,227 @@
+"""``format("intarsia")``, by Spark's Python data sources: reading, writing, and both as streams.
+
+Imports pyspark, so it is imported only once that is known to be there. Filters are not pushed by
+Spark (see ``read``): the options ``where`` and ``columns`` say what is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from intarsia.errors import PredicateError
+from intarsia.plan.plan import FilePlan
+from intarsia.spark import options as opts
+from intarsia.spark.commit import TEMPORARY, StreamBatch, publish, publish_batch, settle
+from intarsia.spark.job import Job, check_place, job_of
+from intarsia.spark.place import Place
+from intarsia.spark.read import Query, execute, opened, pack, query_of
+from intarsia.spark.stream import StreamReader
+from intarsia.spark.task import WrittenFile, write_task
+from intarsia.spark.types import arrow_schema, spark_schema
+from intarsia.spark.write import empty_file, make_job_folder, replaced_files
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
+    """Data sets of Parquet files with indexes.
+
+    Options of reading are ``where``, ``columns`` and ``parallelism``, of streams
+    ``maxFilesPerTrigger`` and ``maxFileAge`` as well; of writing ``indexes``, ``partition_by``,
+    ``cluster_by``, ``sort_within``, ``rows_per_page``, ``target_file_size``,
+    ``partitionOverwriteMode`` and ``timeZone``. Lists have commas between their parts.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What the format is called."""
+        return "intarsia"
+
+    def schema(self) -> StructType:
+        """The columns that are asked for, in the first file's types."""
+        return spark_schema(_query(self.options).found)
+
+    def reader(self, schema: StructType) -> Reader:
+        """A reader of one query, planned now."""
+        opts.check_reads(self.options, streams=False)
+        return Reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        """A writer of one job."""
+        job = _job(self.options, schema)
+        is_dynamic = _is_dynamic(self.options, job, overwrite)
+        check_place(job.place)
+        settle(job.place)
+        return Writer(job, overwrite, is_dynamic, tuple(make_job_folder(job)))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 # Spark's name
+        """A reader of files as they are published."""
+        opts.check_reads(self.options, streams=True)
+        return StreamReader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """A writer of one batch after the other."""
+        job = _job(self.options, schema)
+        check_place(job.place)
+        return StreamWriter(job, overwrite, _is_dynamic(self.options, job, overwrite))
+
+
+def _query(options: opts.Options) -> Query:
+    columns = opts.names(options.get("columns", "")) or None
+    return query_of(opened(opts.path_of(options)), columns, options.get("where"))
+
+
+def _job(options: opts.Options, schema: StructType) -> Job:
+    opts.check_writes(options)
+    path, zone = opts.path_of(options), opts.get(options, "time_zone")
+    if not isinstance(path, str):
+        raise ValueError("one path is written to, not several")
+    job = job_of(
+        Place.of(path), secrets.token_hex(8), schema, opts.layout_of(options), zone or "UTC"
+    )
+    for name in job.partition_by:
+        if zone is None and schema[name].dataType.simpleString() == "timestamp":
+            raise PredicateError(
+                f"column {name!r}: folders of timestamps are in some time zone; "
+                "option 'timeZone' says in which"
+            )
+    return replace(job, sorts=True)
+
+
+def _is_dynamic(options: opts.Options, job: Job, overwrite: bool) -> bool:
+    mode = (opts.get(options, "partition_overwrite") or "static").lower()
+    if mode not in ("static", "dynamic"):
+        raise ValueError(f"option 'partitionOverwriteMode' is static or dynamic, not {mode!r}")
+    if mode == "dynamic" and not (overwrite and job.partition_by):
+        raise ValueError(
+            "partitionOverwriteMode 'dynamic' goes with mode 'overwrite', partition_by"
+        )
+    return mode == "dynamic"
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class _Task(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
+    """The files that a task reads."""
+
+    def __init__(self, files: tuple[FilePlan, ...]) -> None:
+        super().__init__(None)
+        self.files = files
+
+
+class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed here
+    """Plans when it is made; tasks read pages."""
+
+    def __init__(self, options: opts.Options, schema: StructType) -> None:
+        source = opened(opts.path_of(options))
+        query = query_of(source, schema.names, options.get("where"))
+        self._query = replace(query, output=arrow_schema(schema))
+        count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
+        self._tasks = [_Task(files) for files in pack(query.plan(source).files, count)]
+
+    def partitions(self) -> list[InputPartition]:
+        """A list, as Spark insists on, of tasks."""
+        return list(self._tasks)
+
+    def __getstate__(self) -> dict[str, Query]:
+        return {"_query": self._query}  # tasks need not know of each other's files
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; Spark asks for those of no task where there is none."""
+        for file in getattr(partition, "files", ()):
+            yield from execute(file, self._query)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed here
+    """The files that a task has written; of which batch, where it is one of a stream."""
+
+    files: list[WrittenFile]
+    batch: StreamBatch | None = None
+
+
+@dataclass
+class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed here
+    """One job, as ``write`` runs it, of rows as they come."""
+
+    job: Job
+    overwrites: bool
+    only_touched: bool
+    made: tuple[str, ...]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: write its rows under temporary names."""
+        return Written(write_task(iterator, self.job))
+
+    def commit(self, messages: Sequence[Written | None]) -> None:
+        """On the driver: publish what the tasks have written."""
+        files = [file for message in messages if message for file in message.files]
+        files = files or empty_file(self.job)
+        old = replaced_files(self.job, files, self.overwrites, self.only_touched)
+        publish(self.job.place, self.job.name, [file.path for file in files], old)
+        self.job.place.remove_tree(TEMPORARY + self.job.name)
+
+    def abort(self, messages: Sequence[Written | None]) -> None:
+        """On the driver: leave nothing behind."""
+        self.job.place.remove_tree(TEMPORARY + self.job.name)
+        self.job.place.remove_empty(self.made)
+
+
+@dataclass
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not typed here
+    """The batches of a query: each is published once, however often it is run.
+
+    Spark makes a writer for the tasks of each batch and another one for its commit. What both know
+    of each other is in the messages: the query's id, which outlives restarts, and the batch's.
+    """
+
+    job: Job
+    overwrites: bool
+    only_touched: bool
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: write its rows under temporary names."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = StreamBatch(query, int(context.getLocalProperty("streaming.sql.batchId")))
+        job = self._job_of(batch)
+        make_job_folder(job)
+        return Written(write_task(iterator, job), batch)
+
+    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803
+        """On the driver: publish the batch, unless it has been."""
+        written = [message for message in messages if message]
+        for batch in {message.batch for message in written if message.batch}:
+            job = self._job_of(batch)
+            files = [file for message in written for file in message.files]
+            old = replaced_files(job, files, self.overwrites, self.only_touched)
+            publish_batch(job.place, job.name, [file.path for file in files], old, batch)
+
+    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803
+        """On the driver: leave nothing behind; what failed tasks left goes with the next batch."""
+        for batch in {message.batch for message in messages if message and message.batch}:
+            self.job.place.remove_tree(TEMPORARY + self._job_of(batch).name)
+
+    def _job_of(self, batch: StreamBatch) -> Job:
+        return replace(self.job, name=f"{batch.query}-{batch.batch}")

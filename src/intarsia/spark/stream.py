@@ -1,0 +1,147 @@
+"""Reading a data set as a stream: each file once, as it is published.
+
+An offset is what has been read so far: the files by name, with their sizes and times of change,
+and a time ``since`` which they are listed; older ones all count as read. That time lies
+``maxFileAge`` before the youngest file, or before the oldest one that is yet to be read, so that
+offsets stay small. A file that is replaced under its name, as when it is given indexes, is not
+read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from intarsia.errors import PathError
+from intarsia.predicate.sql import parse_where
+from intarsia.read.discover import open_dataset
+from intarsia.read.folders import hive_types
+from intarsia.spark import options as opts
+from intarsia.spark.commit import visible
+from intarsia.spark.place import Place
+from intarsia.spark.read import opened
+from intarsia.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_MOST_AGE = "7d"
+Offset = dict[str, Any]
+"""``{"since": ms, "files": {path: [bytes, ms]}}``, paths below the data set's folder."""
+
+
+class _Files(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
+    """The files that a task reads."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(None)
+        self.paths = paths
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Files that are new since an offset; a task reads some of them, by page where it can."""
+
+    def __init__(self, options: opts.Options, schema: StructType) -> None:
+        path = opts.path_of(options)
+        if not isinstance(path, str):
+            raise ValueError("a stream is read from one folder, not from several paths")
+        self._place = Place.of(path)
+        self._columns = schema.names
+        self._output = arrow_schema(schema)
+        self._schema = self._known_schema(path)
+        where = options.get("where")
+        self._where = None if where is None else parse_where(where, self._schema)
+        self._most_files = opts.count_of(options, "max_files_per_trigger")
+        self._most_age = opts.age_of(options, _MOST_AGE)
+        self._parallelism = opts.count_of(options, "parallelism") or os.cpu_count() or 1
+        self._target: set[str] | None = None
+
+    def _known_schema(self, path: str) -> pa.Schema:
+        """Of the files there are: the condition may need columns that are not asked for."""
+        try:
+            return opened(path).schema
+        except PathError:
+            return self._output
+
+    def initialOffset(self) -> Offset:  # noqa: N802 # Spark's name
+        """Nothing has been read."""
+        return {"since": 0, "files": {}}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 # Spark's name
+        """``maxFilesPerTrigger``, or all there is."""
+        return ReadMaxFiles(self._most_files) if self._most_files else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 # Spark's name
+        """From now on, files that come later are not read."""
+        self._target = set(self._listing())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 # Spark's name
+        """``start`` and the oldest new files, as many as ``limit`` allows."""
+        listing = self._listing()
+        new = [name for name in listing if self._is_new(name, listing[name], start)]
+        new.sort(key=lambda name: (listing[name][1], name))
+        count = limit.max_files if isinstance(limit, ReadMaxFiles) else len(new)
+        taken, left = new[:count], new[count:]
+        if not taken:
+            return start
+        since = max(changed for _, changed in listing.values()) - self._most_age
+        if left:
+            since = min(since, listing[left[0]][1] - 1)
+        since = max(since, start["since"])
+        files = {name: known for name, known in start["files"].items() if known[1] > since}
+        return {"since": since, "files": files | {name: listing[name] for name in taken}}
+
+    def _is_new(self, name: str, known: list[int], start: Offset) -> bool:
+        is_wanted = self._target is None or name in self._target
+        return is_wanted and known[1] > start["since"] and name not in start["files"]
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Tasks for the files that ``end`` has and ``start`` has not, about even by bytes."""
+        new = {name: known for name, known in end["files"].items() if name not in start["files"]}
+        count = min(len(new), self._parallelism)
+        tasks: list[list[str]] = [[] for _ in range(count)]
+        loads = [0] * count
+        for name in sorted(new, key=lambda name: -new[name][0]):
+            lightest = min(range(count), key=loads.__getitem__)
+            loads[lightest] += new[name][0]
+            tasks[lightest].append(name)
+        return [_Files(paths) for paths in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task's files for which the condition holds."""
+        paths = [self._place.path(name) for name in partition.paths]
+        keys = hive_types(paths, self._place.root).names
+        fields = [field for field in self._schema if field.name in keys]
+        folders = pads.partitioning(pa.schema(fields), flavor="hive") if fields else None
+        found, root = self._place.filesystem, self._place.root
+        source = open_dataset(found, paths, root, folders, self._schema)
+        for batch in source.to_batches(self._columns, filter=self._where):
+            table = pa.Table.from_batches([batch])
+            yield from table.cast(self._output, safe=False).to_batches()
+
+    def _listing(self) -> dict[str, list[int]]:
+        """All files that readers see: their sizes in bytes, and times of change in ms."""
+        root = self._place.root
+        try:
+            _, files = visible(root, self._place.filesystem)
+        except PathError:  # nothing has been published yet
+            return {}
+        selector = pafs.FileSelector(root, recursive=True)
+        infos = {info.path: info for info in self._place.filesystem.get_file_info(selector)}
+        known = [infos[file] for file in files if file in infos]
+        return {
+            info.path.removeprefix(f"{root}/"): [int(info.size), (info.mtime_ns or 0) // 1_000_000]
+            for info in known
+        }

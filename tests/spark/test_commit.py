@@ -1,0 +1,196 @@
+"""Publishing, cut short at every step: readers see old rows or new ones, and what was begun is
+finished or undone. No Spark is needed for that.
+
+::
+
+    old.parquet, day=1/old.parquet      what there is
+    a.parquet, day=1/b.parquet          what is published in its place
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.spark.commit import StreamBatch, journals, publish, publish_batch, recover, visible
+from intarsia.spark.place import LocalPlace, Place
+
+OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
+NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
+STEPS = ("make", "move", "remove", "remove_empty", "write_text")
+
+
+class Died(BaseException):
+    """The driver was killed."""
+
+
+class DyingPlace(LocalPlace):
+    """Does so many steps, and then nothing more."""
+
+    def __init__(self, place: Place, steps: int) -> None:
+        super().__init__(place.filesystem, place.root)
+        steps_left = itertools.count(steps, -1)
+
+        def mortal(step):
+            def take(*arguments):
+                if next(steps_left) <= 0:
+                    raise Died
+                return getattr(LocalPlace, step)(self, *arguments)
+
+            return take
+
+        for step in STEPS:
+            object.__setattr__(self, step, mortal(step))
+
+
+def put(folder, files):
+    for name, value in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"v": [value]}), folder / name)
+
+
+def values(folder, path=""):
+    _, files = visible(folder / path)
+    return sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
+
+
+def published_until(folder, steps, *, old, **arguments):
+    """Does a driver that dies after ``steps`` get to the end?"""
+    put(folder, old)
+    put(folder / "_temporary-job", NEW)
+    try:
+        publish(DyingPlace(Place.of(folder), steps), "job", list(NEW), **arguments)
+    except Died:
+        return False
+    return True
+
+
+def every_death(tmp_path, **arguments):
+    """The folders of drivers that died after 0, 1, 2, … steps, and of the first that did not."""
+    for steps in itertools.count():
+        folder = tmp_path / str(steps)
+        is_done = published_until(folder, steps, **arguments)
+        yield folder
+        if is_done:
+            return
+
+
+@pytest.mark.parametrize("old", [OLD, {"x.parquet": 9}], ids=["in_its_folders", "elsewhere"])
+def test_a_driver_that_dies_while_it_overwrites_leaves_old_rows_or_new_ones(old, tmp_path):
+    seen = []
+    for folder in every_death(tmp_path, old=old, remove=list(old)):
+        found = values(folder)
+        assert found in (sorted(old.values()), [3, 4, 5])
+        seen.append(found)
+        recover(folder)
+        assert values(folder) == found
+        assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
+        names = {path.name for path in folder.iterdir()}
+        assert not [n for n in names if n.startswith(("_temporary", "_commit", "."))]
+    assert len(seen) > 8
+    assert seen == sorted(seen, key=lambda found: found == [3, 4, 5])
+    assert seen[0] == sorted(old.values())
+    assert seen[-1] == [3, 4, 5]
+
+
+def test_a_driver_that_dies_while_it_appends_leaves_all_files_or_none(tmp_path):
+    seen = []
+    for folder in every_death(tmp_path, old=OLD):
+        found = values(folder)
+        assert found in ([1, 2], [1, 2, 3, 4, 5])
+        seen.append(found)
+        recover(folder)
+        assert values(folder) == found
+        assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
+    assert seen[0] != seen[-1]
+
+
+def test_a_batch_that_is_run_again_after_any_death_is_there_once(tmp_path):
+    batch = StreamBatch("query", 7)
+    for folder in every_death(tmp_path, old=OLD, stream=batch):
+        again = {f"again-{i}.parquet": value for i, value in enumerate(NEW.values())}
+        for _ in range(2):
+            put(folder / "_temporary-query-7", again)
+            publish_batch(Place.of(folder), "query-7", list(again), [], batch)
+            assert values(folder) == [1, 2, 3, 4, 5]
+        assert values(folder) == sorted(ia.dataset(folder).to_table(["v"])["v"].to_pylist())
+        assert journals(Place.of(folder)) == []
+        assert not list(folder.glob("_temporary-query-*"))
+
+
+def test_the_next_batch_and_other_queries_are_published(tmp_path):
+    place = Place.of(tmp_path)
+    for query, batch in (("one", 0), ("two", 0), ("one", 1), ("one", 0), ("two", 1)):
+        name = f"{query}-{batch}"
+        put(tmp_path / f"_temporary-{name}", {f"{name}.parquet": batch})
+        publish_batch(place, name, [f"{name}.parquet"], [], StreamBatch(query, batch))
+    assert values(tmp_path) == [0, 0, 1, 1]
+
+
+def test_a_file_that_cannot_be_moved_leaves_the_old_rows(tmp_path):
+    put(tmp_path, OLD)
+    (tmp_path / "day=2").write_text("a file where a folder has to be")
+    put(tmp_path / "_temporary-job", NEW)
+    with pytest.raises(ia.PathError, match="cannot be written to"):
+        publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
+    assert values(tmp_path / "day=1") == [2]
+    assert not list(tmp_path.glob("_commit*"))
+
+
+def test_one_file_is_published_by_its_rename_alone(tmp_path):
+    put(tmp_path / "_temporary-job", {"a.parquet": 3})
+    publish(DyingPlace(Place.of(tmp_path), 4), "job", ["a.parquet"])
+    assert (tmp_path / "_SUCCESS").exists()
+    assert not list(tmp_path.glob("_commit*"))
+
+
+def half_published(folder):
+    """A commit that died with some of its files moved."""
+    steps = next(
+        steps
+        for steps in range(1, 20)
+        if not published_until(folder / str(steps), steps, old=OLD, remove=list(OLD))
+        and (folder / str(steps) / "day=1" / "b.parquet").exists()
+    )
+    return folder / str(steps)
+
+
+def test_readers_of_part_of_a_data_set_go_by_its_journal_too(tmp_path):
+    folder = half_published(tmp_path)
+    assert values(folder, "day=1") == [2]
+    assert values(folder, "day=1/*.parquet") == [2]
+    assert values(folder, "day=1/old.parquet") == [2]
+    _, files = visible([folder / "day=1", folder / "old.parquet"])
+    assert len(files) == 2
+
+
+def test_a_journal_says_what_it_is_about(tmp_path):
+    (name,) = half_published(tmp_path).glob("_commit-*.json")
+    assert json.loads(name.read_text()) == {
+        "job": "job",
+        "phase": "publishing",
+        "publish": list(NEW),
+        "remove": list(OLD),
+        "stream": None,
+    }
+
+
+def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
+    put(tmp_path, OLD)
+    put(tmp_path / "_temporary-job", NEW)
+    from intarsia.spark import commit
+
+    def listed(*arguments, done=[], list_files=commit.list_files):  # noqa: B006 # kept on purpose
+        found = list_files(*arguments)
+        if not done:  # what was listed is gone by the time it is looked at
+            done.append(True)
+            publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
+        return found
+
+    monkeypatch.setattr(commit, "list_files", listed)
+    assert values(tmp_path) == [3, 4, 5]

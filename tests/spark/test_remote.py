@@ -1,0 +1,96 @@
+"""Data sets on S3, by moto's server: tasks upload, the driver renames."""
+
+from __future__ import annotations
+
+import pyarrow.fs as pafs
+import pytest
+from moto.server import ThreadedMotoServer
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    yield "{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def s3(server):
+    found = pafs.S3FileSystem(
+        access_key="a",
+        secret_key="b",
+        region="us-east-1",
+        endpoint_override=server,
+        scheme="http",
+        allow_bucket_creation=True,
+    )
+    found.create_dir("lake")
+    return found
+
+
+def keys(s3, folder):
+    """What there is below a folder, without the empty objects that stand for folders."""
+    found = s3.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
+    files = [info for info in found if info.type == pafs.FileType.File]
+    return sorted(info.path.removeprefix(f"{folder}/") for info in files)
+
+
+def data(spark, start, stop):
+    return spark.range(start, stop, 1, 2).selectExpr(
+        "id", "md5(CAST(id AS STRING)) AS hash", "id % 2 AS p"
+    )
+
+
+def ids(frame):
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def test_what_is_written_is_read(spark, s3):
+    options = {"filesystem": s3, "indexes": "hash:lookup", "partition_by": "p"}
+    written = ias.write(data(spark, 0, 100), "lake/one", cluster_by="id", **options)
+    assert keys(s3, "lake/one") == sorted(["_SUCCESS", *(file.path for file in written)])
+    for file in written:
+        assert s3.get_file_info(f"lake/one/{file.path}").size == file.bytes
+    assert ids(ias.read(spark, "lake/one", filesystem=s3)) == list(range(100))
+    where = "hash = 'c4ca4238a0b923820dcc509a6f75849b'"
+    assert ids(ias.read(spark, "lake/one", where=where, filesystem=s3)) == [1]
+    assert ia.dataset("lake/one", filesystem=s3).count_rows() == 100
+
+
+def test_overwrite_replaces_and_append_adds(spark, s3):
+    for stop, mode in ((10, "error"), (7, "overwrite"), (3, "append")):
+        ias.write(data(spark, 0, stop), "lake/two", mode=mode, filesystem=s3)
+    assert ids(ias.read(spark, "lake/two", filesystem=s3)) == sorted([*range(7), *range(3)])
+    assert not [key for key in keys(s3, "lake/two") if key.startswith(("_temp", "_commit"))]
+    with pytest.raises(ia.PathError, match="there is data already"):
+        ias.write(data(spark, 0, 1), "lake/two", filesystem=s3)
+    options = {"mode": "overwrite", "partition_overwrite": "dynamic", "partition_by": "p"}
+    ias.write(data(spark, 0, 10), "lake/three", partition_by="p", filesystem=s3)
+    ias.write(data(spark, 10, 20).where("p = 1"), "lake/three", filesystem=s3, **options)
+    found = ids(ias.read(spark, "lake/three", filesystem=s3))
+    assert found == [0, 2, 4, 6, 8, 11, 13, 15, 17, 19]
+
+
+def test_a_failed_job_leaves_nothing(spark, s3):
+    failing = spark.range(0, 400, 1, 4).selectExpr(
+        "CAST(IF(id < 390, id, raise_error('stop here')) AS BIGINT) AS id"
+    )
+    with pytest.raises(Exception, match="stop here"):
+        ias.write(failing, "lake/four", filesystem=s3)
+    ias.recover("lake/four", filesystem=s3)  # tasks that outlived the job may have uploaded since
+    assert keys(s3, "lake/four") == []
+
+
+def test_the_format_writes_and_reads_by_uri(spark, s3, server):
+    uri = f"s3://a:b@lake/five?endpoint_override={server}&scheme=http&region=us-east-1"
+    writer = data(spark, 0, 50).write.format("intarsia").mode("append")
+    writer.option("indexes", "hash:lookup").save(uri)
+    found = spark.read.format("intarsia").option("where", "id < 20").load(uri)
+    assert ids(found) == list(range(20))
+    assert len([key for key in keys(s3, "lake/five") if key.endswith(".parquet")]) == 2

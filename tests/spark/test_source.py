@@ -1,0 +1,290 @@
+"""``format("intarsia")``: batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = pytest.mark.spark
+
+INDEXES = "lookup(hash, granule_rows=100), key:lookup, page_index(id, text)"
+
+
+@pytest.fixture(scope="module")
+def lake(all_types, tmp_path_factory):
+    """Rows of all types, written by the format."""
+    folder = tmp_path_factory.mktemp("format") / "lake"
+    writer = all_types.write.format("intarsia").mode("append").option("indexes", INDEXES)
+    writer.options(partition_by="part", cluster_by="key, id", rows_per_page=200).save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(spark, all_types, tmp_path_factory):
+    """The same rows without folders, which have two columns less."""
+    folder = tmp_path_factory.mktemp("format") / "plain"
+    all_types.write.format("intarsia").mode("append").save(str(folder))
+    return folder
+
+
+def rows(frame):
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda r: r["id"])
+
+
+def load(spark, folder, **options):
+    return spark.read.format("intarsia").options(**options).load(str(folder))
+
+
+def everything_under(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_all_types_come_back_as_they_were(spark, all_types, plain):
+    found = load(spark, plain)
+    assert found.schema.simpleString() == all_types.schema.simpleString()
+    assert rows(found) == rows(all_types)
+
+
+def test_rows_are_those_spark_reads(spark, lake):
+    found = load(spark, lake)
+    expected = spark.read.parquet(str(lake))
+    assert found.schema.simpleString() == expected.select(found.columns).schema.simpleString()
+    assert rows(found) == rows(expected)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "key = 3919 OR key = 12",
+        "part = 'a' AND id < 100",
+        "part IS NULL AND text LIKE 'né 1%'",
+        "day = '2013-06-01'",
+        "id < 0",
+    ],
+)
+def test_a_condition_as_an_option_finds_what_where_finds(where, spark, lake, all_types):
+    found = load(spark, lake, where=where, columns="id, hash, part")
+    assert found.columns == ["id", "hash", "part"]
+    assert rows(found) == rows(all_types.where(where).select("id", "hash", "part"))
+
+
+def test_a_schema_picks_columns(spark, lake, all_types):
+    reader = spark.read.format("intarsia").schema("part string, id long").option("where", "id < 9")
+    assert rows(reader.load(str(lake))) == rows(all_types.where("id < 9").select("part", "id"))
+
+
+def test_uses_of_one_dataframe_do_not_disturb_each_other(spark, lake):
+    found = load(spark, lake, where="id < 100")
+    assert [found.count(), found.where("id > 50").count(), found.count()] == [100, 49, 100]
+    both = found.where("id < 10").union(found.where("id >= 95"))
+    assert sorted(row.id for row in both.collect()) == [*range(10), *range(95, 100)]
+
+
+def test_a_view_answers_sql(spark, lake):
+    spark.sql(
+        "CREATE OR REPLACE TEMP VIEW few USING intarsia "
+        f"""OPTIONS (path '{lake}', where "id < 60", columns 'id,part')"""
+    )
+    found = spark.sql("SELECT part, count(*) AS n FROM few WHERE id >= 30 GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in found.collect()] == [(None, 10), ("a", 10), ("b & c", 10)]
+
+
+def test_several_paths_are_read(spark, lake):
+    paths = [str(lake / "part=a"), str(lake / "part=b & c")]
+    found = spark.read.format("intarsia").option("columns", "id").load(paths)
+    assert found.count() == 2667
+
+
+def test_types_spark_lacks_are_read_as_its_nearest(spark, tmp_path):
+    table = pa.table(
+        {
+            "u32": pa.array([2**32 - 1, None], pa.uint32()),
+            "ns": pa.array([1_500, None], pa.timestamp("ns", "UTC")),
+            "word": pa.array(["a", None]).dictionary_encode(),
+            "long": pa.array(["b", None], pa.large_string()),
+            "must": pa.array([1, 2], pa.int32()),
+            "list": pa.array([[1, None], None], pa.large_list(pa.uint8())),
+        },
+    )
+    schema = table.schema.set(4, table.schema.field(4).with_nullable(False))
+    pq.write_table(table.cast(schema), tmp_path / "a.parquet")
+    first, second = load(spark, tmp_path).collect()
+    assert (first.u32, first.word, first.long, first.must) == (2**32 - 1, "a", "b", 1)
+    assert first.list == [1, None]
+    assert (second.u32, second.must) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"where": "nowhere = 1"}, "'nowhere' is not there"),
+        ({"columns": "id,nowhere"}, "'nowhere' is not there"),
+        ({"where": "id = 'x'"}, "'x' cannot be read as int64"),
+        ({"wher": "id = 1"}, "option 'wher' is unknown"),
+        ({"parallelism": "many"}, "'parallelism' is a number from 1 on"),
+    ],
+)
+def test_what_does_not_fit_is_said(options, message, spark, lake):
+    with pytest.raises(PySparkException, match=message):
+        load(spark, lake, **options).collect()
+
+
+def test_no_path_is_said(spark, tmp_path):
+    with pytest.raises(PySparkException, match="no path was given"):
+        spark.read.format("intarsia").load()
+    with pytest.raises(PySparkException, match="no such file or folder"):
+        load(spark, tmp_path / "nowhere")
+
+
+def test_a_session_can_be_told_of_the_format(spark, lake):
+    ias.register(spark)
+    assert load(spark, lake, where="id = 5").count() == 1
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def test_files_are_as_write_makes_them(lake):
+    folders = {path.name for path in lake.iterdir() if path.is_dir()}
+    assert len(folders) == 3
+    assert not [name for name in everything_under(lake) if "_temporary" in name]
+    assert (lake / "_SUCCESS").exists()
+    for report in ia.list_indexes(lake):
+        assert [index.name for index in report.indexes] == ["hash:lookup", "key:lookup"]
+    assert not ia.verify(lake)
+
+
+def test_tasks_sort_their_rows(spark, lake):
+    for file in lake.rglob("*.parquet"):
+        table = pq.read_table(file, columns=["key", "id"], partitioning=None)
+        keys = [
+            (key is not None, key or 0, i)
+            for key, i in zip(*table.to_pydict().values(), strict=True)
+        ]
+        assert keys == sorted(keys)
+    assert ia.dataset(lake).explain(filter="key = 12").planned.rows.selected < 1000
+
+
+def test_rows_on_a_curve_stay_in_their_order(spark, tmp_path):
+    points = spark.range(0, 20_000, 1, 2).selectExpr(
+        "id", "abs(hash(id)) % 1000 AS a", "abs(hash(id, 1)) % 1000 AS b"
+    )
+    ordered = ias.cluster(points, ["a", "b"], curve="hilbert")
+    for name, frame in (("as-it-comes", points), ("curve", ordered)):
+        writer = frame.write.format("intarsia").mode("append").option("rows_per_page", 100)
+        writer.save(str(tmp_path / name))
+    box = "a < 100 AND b < 100"
+    came, curve = (
+        ia.dataset(tmp_path / name).explain(filter=box).planned.rows.selected
+        for name in ("as-it-comes", "curve")
+    )
+    assert curve < 0.2 * came
+    assert load(spark, tmp_path / "curve", where=box).count() == points.where(box).count()
+
+
+def test_append_and_overwrite(spark, tmp_path):
+    def write(frame, mode):
+        return frame.write.format("intarsia").mode(mode).save(str(tmp_path / "l"))
+
+    write(spark.range(10), "overwrite")
+    write(spark.range(10, 15), "append")
+    assert [row["id"] for row in rows(load(spark, tmp_path / "l"))] == list(range(15))
+    write(spark.range(3), "overwrite")
+    assert [row["id"] for row in rows(load(spark, tmp_path / "l"))] == [0, 1, 2]
+
+
+def test_dynamic_overwrite(spark, tmp_path):
+    frame = spark.range(9).selectExpr("id", "id % 3 AS p")
+    path = str(tmp_path / "lake")
+    frame.write.format("intarsia").mode("append").option("partition_by", "p").save(path)
+    writer = frame.where("p = 1").selectExpr("id + 100 AS id", "p").write.format("intarsia")
+    options = {"partition_by": "p", "partitionOverwriteMode": "dynamic"}
+    writer.mode("overwrite").options(**options).save(path)
+    assert [r["id"] for r in rows(load(spark, path))] == [0, 2, 3, 5, 6, 8, 101, 104, 107]
+
+
+def test_inserting_into_a_view_appends(spark, tmp_path):
+    path = str(tmp_path / "lake")
+    spark.range(3).write.format("intarsia").mode("append").save(path)
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW sink USING intarsia OPTIONS (path '{path}')")
+    spark.sql("INSERT INTO sink SELECT id + 10 FROM range(2)")
+    assert [row["id"] for row in rows(load(spark, path))] == [0, 1, 2, 10, 11]
+
+
+def test_an_empty_dataframe_leaves_its_schema(spark, all_types, tmp_path):
+    all_types.where("id < 0").write.format("intarsia").mode("append").save(str(tmp_path / "l"))
+    found = load(spark, tmp_path / "l")
+    assert found.schema.simpleString() == all_types.schema.simpleString()
+    assert found.count() == 0
+
+
+def test_the_sizes_of_files(spark, tmp_path):
+    frame = spark.range(0, 20_000, 1, 1).selectExpr("id", "md5(CAST(id AS STRING)) AS h")
+    writer = frame.write.format("intarsia").mode("append").option("target_file_size", "100 KB")
+    writer.save(str(tmp_path / "lake"))
+    sizes = [file.stat().st_size for file in (tmp_path / "lake").glob("*.parquet")]
+    assert len(sizes) > 3
+    assert max(sizes) < 1.5 * 100 * 1024
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_failed_job_leaves_nothing(mode, spark, tmp_path):
+    failing = spark.range(0, 400, 1, 4).selectExpr(
+        "CAST(IF(id < 390, id, raise_error('stop here')) AS BIGINT) AS id"
+    )
+    with pytest.raises(PySparkException, match="stop here"):
+        failing.write.format("intarsia").mode(mode).save(str(tmp_path / "new" / "lake"))
+    time.sleep(0.5)
+    assert everything_under(tmp_path) == []
+    spark.range(3).write.format("intarsia").mode("append").save(str(tmp_path))
+    before = everything_under(tmp_path)
+    with pytest.raises(PySparkException, match="stop here"):
+        failing.write.format("intarsia").mode(mode).save(str(tmp_path))
+    time.sleep(0.5)
+    assert everything_under(tmp_path) == before
+
+
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_modes_that_spark_refuses(mode, spark, tmp_path):
+    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        spark.range(3).write.format("intarsia").mode(mode).save(str(tmp_path / "lake"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"curve": "hilbert"}, "intarsia.spark.cluster"),
+        ({"cluster": "id"}, "option 'cluster' is unknown"),
+        ({"indexes": "lookup(nowhere)"}, "no column 'nowhere'"),
+        ({"cluster_by": "nowhere"}, "'nowhere' is not there"),
+        ({"partition_by": "ts"}, "timeZone"),
+        ({"partitionOverwriteMode": "dynamic"}, "goes with mode 'overwrite'"),
+        ({"target_file_size": "much"}, "target_file_size"),
+    ],
+)
+def test_what_cannot_be_is_said_and_leaves_nothing(options, message, spark, all_types, tmp_path):
+    writer = all_types.select("id", "ts").write.format("intarsia").mode("append")
+    with pytest.raises(PySparkException, match=message):
+        writer.options(**options).save(str(tmp_path / "lake"))
+    assert everything_under(tmp_path) == []
+
+
+def test_folders_of_timestamps_are_in_the_zone_asked_for(spark, tmp_path):
+    frame = spark.createDataFrame([(1, dt.datetime(2013, 6, 1, 12))], "id long, at timestamp")
+    options = {"partition_by": "at", "timeZone": "Asia/Tokyo"}
+    writer = frame.write.format("intarsia").mode("append").options(**options)
+    writer.save(str(tmp_path / "lake"))
+    (folder,) = (path.name for path in (tmp_path / "lake").iterdir() if path.is_dir())
+    moment = frame.selectExpr("date_format(from_utc_timestamp(at, 'Asia/Tokyo'), 'HH') AS h")
+    assert folder == f"at=2013-06-01 {moment.first().h}%3A00%3A00"

@@ -1,0 +1,199 @@
+"""``format("intarsia")``: streams. Each file is read once, and each batch is there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def paths(tmp_path):
+    """Where a stream reads from, writes to, and keeps its checkpoint."""
+    return [str(tmp_path / name) for name in ("in", "out", "checkpoint")]
+
+
+def publish(spark, folder, start, stop, **options):
+    data = spark.range(start, stop, 1, 2).selectExpr("id", "id % 2 AS p", "CAST(id AS STRING) AS t")
+    ias.write(data, folder, mode="append", indexes="t:lookup", **options)
+
+
+def run(spark, source, sink, checkpoint, *, form="intarsia", mode="append", shape=None, **options):
+    """Run a stream over all there is; returns the number of rows of each of its batches."""
+    frame = spark.readStream.format("intarsia").options(**options).load(source)
+    frame = frame if shape is None else shape(frame)
+    writer = frame.writeStream.format(form).outputMode(mode)
+    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    if form == "intarsia":
+        writer = writer.option("indexes", "lookup(t)") if shape is None else writer
+    query = writer.start(sink)
+    try:
+        query.awaitTermination()
+        return [found.numInputRows for found in query.recentProgress if found.numInputRows]
+    finally:
+        query.stop()
+
+
+def ids(spark, folder):
+    return sorted(row.id for row in ias.read(spark, folder, columns=["id"]).collect())
+
+
+def test_files_are_read_once_as_they_are_published(spark, paths):
+    source, sink, _ = paths
+    publish(spark, source, 0, 100)
+    assert run(spark, *paths) == [100]
+    assert ids(spark, sink) == list(range(100))
+    publish(spark, source, 100, 130)
+    assert run(spark, *paths) == [30]
+    assert run(spark, *paths) == []
+    assert ids(spark, sink) == list(range(130))
+    reports = ia.list_indexes(sink)
+    assert all([index.name for index in report.indexes] == ["t:lookup"] for report in reports)
+    left = {name.split("-")[0] for name in os.listdir(sink)}
+    assert left == {"part", "_SUCCESS", "_stream"}
+
+
+def test_folders_conditions_and_columns(spark, paths):
+    publish(spark, paths[0], 0, 100, partition_by="p")
+    run(spark, *paths, where="p = 1 AND t <> '7'", columns="id, t")
+    found = ias.read(spark, paths[1])
+    assert found.columns == ["id", "t"]
+    assert ids(spark, paths[1]) == [i for i in range(100) if i % 2 == 1 and i != 7]
+
+
+def test_the_parquet_sink_gets_the_same_rows(spark, paths):
+    publish(spark, paths[0], 0, 50)
+    run(spark, *paths, form="parquet")
+    assert sorted(row.id for row in spark.read.parquet(paths[1]).collect()) == list(range(50))
+
+
+def test_a_trigger_reads_no_more_files_than_allowed(spark, paths):
+    for start in range(0, 50, 10):
+        publish(spark, paths[0], start, start + 10)
+    assert run(spark, *paths, maxFilesPerTrigger="4") == [20, 20, 10]
+    assert ids(spark, paths[1]) == list(range(50))
+
+
+def test_files_that_are_given_indexes_are_not_read_again(spark, paths):
+    publish(spark, paths[0], 0, 20)
+    run(spark, *paths)
+    ia.add_indexes(paths[0], ["id:lookup"])
+    publish(spark, paths[0], 20, 25)
+    assert run(spark, *paths) == [5]
+    assert ids(spark, paths[1]) == list(range(25))
+
+
+def test_new_files_are_read_though_older_ones_are_beyond_the_greatest_age(spark, paths):
+    publish(spark, paths[0], 0, 20)
+    for name in os.listdir(paths[0]):
+        os.utime(os.path.join(paths[0], name), (1_000_000_000, 1_000_000_000))
+    assert run(spark, *paths, maxFileAge="1h", maxFilesPerTrigger="1") == [10, 10]
+    publish(spark, paths[0], 20, 30)
+    assert run(spark, *paths, maxFileAge="1h") == [10]
+    publish(spark, paths[0], 30, 40)
+    assert run(spark, *paths, maxFileAge="1h") == [10]
+    assert ids(spark, paths[1]) == list(range(40))
+    folder = os.path.join(paths[2], "offsets")
+    last = max((name for name in os.listdir(folder) if name.isdigit()), key=int)
+    with open(os.path.join(folder, last)) as file:
+        offset = json.loads(file.read().splitlines()[-1])
+    assert len(offset["files"]) == 4  # those of 1970 count as read without being listed
+
+
+def forget_commit(checkpoint):
+    """As if Spark had died after the sink's commit, before its own of the last batch."""
+    folder = os.path.join(checkpoint, "commits")
+    last = max((name for name in os.listdir(folder) if name.isdigit()), key=int)
+    os.remove(os.path.join(folder, last))
+    os.remove(os.path.join(folder, f".{last}.crc"))
+
+
+def test_a_batch_that_is_run_again_leaves_its_rows_once(spark, paths):
+    publish(spark, paths[0], 0, 30)
+    run(spark, *paths)
+    before = sorted(os.listdir(paths[1]))
+    forget_commit(paths[2])
+    assert run(spark, *paths) == [30]
+    assert sorted(os.listdir(paths[1])) == before
+    publish(spark, paths[0], 30, 40)
+    assert run(spark, *paths) == [10]
+    assert ids(spark, paths[1]) == list(range(40))
+
+
+def test_a_new_query_into_the_same_folder_adds_its_rows(spark, paths):
+    publish(spark, paths[0], 0, 30)
+    run(spark, *paths)
+    shutil.rmtree(paths[2])
+    run(spark, *paths)
+    assert ids(spark, paths[1]) == sorted([*range(30), *range(30)])
+
+
+def test_a_batch_that_fails_is_run_again(spark, paths, tmp_path):
+    publish(spark, paths[0], 0, 30)
+    fuse = tmp_path / "fuse"
+
+    def fails(batches):
+        for batch in batches:
+            yield batch
+            if not fuse.exists():
+                raise RuntimeError("boom")
+
+    def shape(frame):
+        return frame.mapInArrow(fails, "id long, p long, t string")
+
+    with pytest.raises(StreamingQueryException, match="boom"):
+        run(spark, *paths, shape=shape)
+    assert not [name for name in os.listdir(paths[1]) if name.endswith(".parquet")]
+    fuse.touch()
+    run(spark, *paths, shape=shape)
+    assert ids(spark, paths[1]) == list(range(30))
+    assert not [name for name in os.listdir(paths[1]) if name.startswith("_temporary")]
+
+
+def test_complete_mode_replaces_what_is_there(spark, paths):
+    def shape(frame):
+        return frame.groupBy("p").count()
+
+    for start in (0, 10):
+        publish(spark, paths[0], start, start + 10)
+        run(spark, *paths, mode="complete", shape=shape)
+        found = sorted(map(tuple, ias.read(spark, paths[1]).collect()))
+        assert found == [(0, (start + 10) // 2), (1, (start + 10) // 2)]
+
+
+def test_a_stream_waits_for_files_where_its_schema_is_given(spark, paths):
+    os.makedirs(paths[0])
+    frame = spark.readStream.format("intarsia").schema("id long, t string").load(paths[0])
+    writer = frame.writeStream.format("intarsia").option("checkpointLocation", paths[2])
+    query = writer.trigger(processingTime="200 milliseconds").start(paths[1])
+    try:
+        publish(spark, paths[0], 0, 10)
+        query.processAllAvailable()
+        assert ids(spark, paths[1]) == list(range(10))
+        publish(spark, paths[0], 10, 15)
+        query.processAllAvailable()
+        assert ids(spark, paths[1]) == list(range(15))
+    finally:
+        query.stop()
+
+
+def test_what_streams_cannot_do_is_said(spark, paths):
+    reader = spark.readStream.format("intarsia")
+    with pytest.raises(PySparkException, match="no such file or folder"):
+        reader.load(paths[0])
+    publish(spark, paths[0], 0, 10)
+    for options, message in (
+        ({"where": "nowhere = 1"}, "'nowhere' is not there"),
+        ({"maxFileAge": "long"}, "a time such as 7d"),
+        ({"latestFirst": "true"}, "option 'latestfirst' is unknown"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            run(spark, *paths, **options)
