@@ -17,6 +17,7 @@ from intarsia.errors import (
     UnsupportedError,
 )
 from intarsia.index.distinct import Distinct
+from intarsia.index.elements import Elements
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
 from intarsia.index.registry import register_index_kind
@@ -42,6 +43,7 @@ __all__ = [
     "Bloom",
     "Dataset",
     "Distinct",
+    "Elements",
     "Finding",
     "FormatError",
     "IndexSpecError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,7 +19,9 @@ import intarsia as ia
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import Call, FieldRef, calls_replaced, read_expression
 from intarsia.predicate.functions import FUNCTIONS, LIST_CONTAINS
-from intarsia.predicate.pruning import Maybe, escapes_of, pruning_of
+from intarsia.predicate.leaves import How, Match
+from intarsia.predicate.pruning import escapes_of, pruning_of
+from intarsia.predicate.term import field_term
 
 L = pc.field("l")
 NAN = float("nan")
@@ -36,7 +39,9 @@ def test_a_call_is_an_expression_as_any_other():
     assert isinstance(node, Call)
     assert node.function == LIST_CONTAINS
     assert node.arguments[0] == FieldRef(("s", "l"))
-    assert pruning_of(node) == escapes_of(node) == Maybe()
+    match = Match(field_term("s", "l"), How.LIST_ANY, values=pa.array([2]))
+    assert pruning_of(node) == match
+    assert escapes_of(node) == replace(match, negated=True, nulls=True)
 
 
 LISTS = [[1, 2], [], None, [None], [2], [3, None], [2, 2]]
