@@ -80,6 +80,7 @@ def test_the_public_names_are_these():
             "Bloom",
             "Dataset",
             "Distinct",
+            "DistinctIDX1",
             "Elements",
             "Finding",
             "FormatError",

@@ -15,6 +15,7 @@ from intarsia.index.formula import (
     granules_of,
     leaves_of,
 )
+from intarsia.index.idx1 import DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
 from intarsia.index.section import Section
@@ -203,8 +204,10 @@ class SummarySection(Section):
 def open_section(
     kind: Inverted | Summary, source: Source, meta_length: int, meta_crc32: int, file_id: str,
     num_rows: int,
-) -> InvertedSection | SummarySection:  # fmt: skip
+) -> InvertedSection | SummarySection | IDX1Section:  # fmt: skip
     """The section of an index, of its shape. Raises ``FormatError`` as ``Section`` does."""
+    if isinstance(kind, DistinctIDX1):
+        return IDX1Section.listed_at(source, meta_length, meta_crc32)
     place = source, meta_length, meta_crc32, file_id, num_rows
     if isinstance(kind, Inverted):
         return InvertedSection(*place, exact=kind.exact)
