@@ -192,8 +192,11 @@ _FEW = 4
 
 
 def _is_hashable(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
-    return any(check(kind) for check in checks)
+    try:
+        pc.index_in(pa.nulls(0, kind), pa.nulls(0, kind).unique())
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _found_at_once(
@@ -203,6 +206,9 @@ def _found_at_once(
     num_rows: int,
     all_needed: bool,
 ) -> NDArray[np.bool_]:
+    if pa.types.is_floating(elements.type):  # there are two zeros, which are equal
+        zero = pa.scalar(0, elements.type)
+        elements, known = pc.add(elements, zero), pc.add(known, zero)
     known = known.unique()
     codes = pc.index_in(elements, known)
     places = _places(codes.is_valid())
