@@ -304,3 +304,25 @@ def test_stages_evaluate_them(tmp_path):
     wanted = ia.list_contains("l", 1) & (pc.field("row") < count - 1) & (pc.field("x") == "x")
     assert data.count_rows(filter=wanted) == sum(n % 3 == 1 for n in range(count - 1))
     assert math.isclose(len(data.to_table(filter=wanted)), count / 3, rel_tol=0.01)
+
+
+def test_constants_that_are_views_or_from_dictionaries():
+    lists = pa.array([["a", "b"], ["c"], None])
+    for kind in (pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
+        values = pa.array(["a", "x", None], kind)
+        assert values_of(ia.list_contains("l", values[0]), lists) == [True, False, None]
+        assert values_of(ia.list_contains_any("l", values), lists) == [True, False, None]
+
+
+def test_lists_that_are_views():
+    cells = [["a", None], [], None, ["b", "a"]]
+    for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.string_view())):
+        lists = pa.array([["z"], *cells], kind)[1:]
+        found = FUNCTIONS[LIST_CONTAINS].values(lists, pa.scalar("a"))
+        assert found.to_pylist() == [True, False, None, True]
+
+
+def test_integers_are_found_among_decimals():
+    lists = pa.array([[Decimal("1.00")], [Decimal("1.50")]], pa.list_(pa.decimal128(10, 2)))
+    assert values_of(ia.list_contains("l", 1), lists) == [True, False]
+    assert values_of(ia.list_contains("l", 10**15), lists) == [False, False]

@@ -100,9 +100,12 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
     Of dictionaries that is their values', of views the type of as many characters or bytes.
     """
-    found = kind.key_type if pa.types.is_map(kind) else kind.value_type
-    found = found.value_type if pa.types.is_dictionary(found) else found
-    return _VIEWED.get(found, found)
+    return _plain_type(kind.key_type if pa.types.is_map(kind) else kind.value_type)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return _VIEWED.get(kind, kind)
 
 
 _VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -135,7 +138,7 @@ def _check_alike(kind: pa.DataType, other: pa.DataType) -> None:
 def compares(kind: pa.DataType, other: pa.DataType) -> bool:
     """Can values of ``kind`` be equal to constants of type ``other``?"""
     try:
-        pc.equal(pa.nulls(0, kind), pa.nulls(0, other))
+        pc.equal(pa.nulls(0, kind), pa.nulls(0, _plain_type(other)))
     except pa.ArrowException:
         return False
     return True
@@ -230,7 +233,7 @@ def held_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bo
     NULLs do not count. Nothing holds what changes when it is made ``kind``, nor NaN, which equals
     nothing.
     """
-    constants = _plain(constants.drop_null())
+    constants = plain_values(constants).drop_null()
     cast = _cast(constants, kind)
     try:
         equal = pc.equal(cast, constants).fill_null(False)
@@ -265,11 +268,11 @@ def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64
     if pa.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         elements = lists.values.slice(lists.offset * size, len(lists) * size)
-        return _plain(elements), lambda places: places // max(size, 1)
+        return plain_values(elements), lambda places: places // max(size, 1)
     if _is_list_view(lists.type):
         lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
         rows = np.repeat(np.arange(len(lists)), lengths)
-        return _plain(lists.flatten()), lambda places: rows[places]
+        return plain_values(lists.flatten()), lambda places: rows[places]
     held = lists.keys if pa.types.is_map(lists.type) else lists.values
     offsets = np.asarray(lists.offsets).astype(np.int64)
     start, stop = (int(offsets[0]), int(offsets[-1])) if len(lists) else (0, 0)
@@ -277,10 +280,9 @@ def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64
     def rows_of(places: Int64Array) -> Int64Array:
         return np.searchsorted(offsets, places + start, side="right") - 1
 
-    return _plain(held.slice(start, stop - start)), rows_of
+    return plain_values(held.slice(start, stop - start)), rows_of
 
 
-def _plain(elements: pa.Array) -> pa.Array:
-    kind = elements.type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return elements.cast(_VIEWED.get(kind, kind))
+def plain_values(values: pa.Array) -> pa.Array:
+    """Values without Arrow's dictionary, and not as views."""
+    return values.cast(_plain_type(values.type))
