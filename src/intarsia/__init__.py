@@ -17,6 +17,8 @@ from intarsia.errors import (
     UnsupportedError,
 )
 from intarsia.index.distinct import Distinct
+from intarsia.index.elements import Elements
+from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
 from intarsia.index.registry import register_index_kind
@@ -43,6 +45,8 @@ __all__ = [
     "Bloom",
     "Dataset",
     "Distinct",
+    "DistinctIDX1",
+    "Elements",
     "Finding",
     "FormatError",
     "IndexSpecError",

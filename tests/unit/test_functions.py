@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ import intarsia as ia
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import Call, FieldRef, calls_replaced, read_expression
 from intarsia.predicate.functions import FUNCTIONS, LIST_CONTAINS
-from intarsia.predicate.leaves import How
+from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import escapes_of, pruning_of
+from intarsia.predicate.term import field_term
 
 L = pc.field("l")
 NAN = float("nan")
@@ -37,8 +39,9 @@ def test_a_call_is_an_expression_as_any_other():
     assert isinstance(node, Call)
     assert node.function == LIST_CONTAINS
     assert node.arguments[0] == FieldRef(("s", "l"))
-    assert (pruning_of(node).how, pruning_of(node).negated) == (How.LIST_ANY, False)
-    assert (escapes_of(node).how, escapes_of(node).negated) == (How.LIST_ANY, True)
+    match = Match(field_term("s", "l"), How.LIST_ANY, values=pa.array([2]))
+    assert pruning_of(node) == match
+    assert escapes_of(node) == replace(match, negated=True, nulls=True)
 
 
 LISTS = [[1, 2], [], None, [None], [2], [3, None], [2, 2]]
@@ -301,3 +304,25 @@ def test_stages_evaluate_them(tmp_path):
     wanted = ia.list_contains("l", 1) & (pc.field("row") < count - 1) & (pc.field("x") == "x")
     assert data.count_rows(filter=wanted) == sum(n % 3 == 1 for n in range(count - 1))
     assert math.isclose(len(data.to_table(filter=wanted)), count / 3, rel_tol=0.01)
+
+
+def test_constants_that_are_views_or_from_dictionaries():
+    lists = pa.array([["a", "b"], ["c"], None])
+    for kind in (pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
+        values = pa.array(["a", "x", None], kind)
+        assert values_of(ia.list_contains("l", values[0]), lists) == [True, False, None]
+        assert values_of(ia.list_contains_any("l", values), lists) == [True, False, None]
+
+
+def test_lists_that_are_views():
+    cells = [["a", None], [], None, ["b", "a"]]
+    for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.string_view())):
+        lists = pa.array([["z"], *cells], kind)[1:]
+        found = FUNCTIONS[LIST_CONTAINS].values(lists, pa.scalar("a"))
+        assert found.to_pylist() == [True, False, None, True]
+
+
+def test_integers_are_found_among_decimals():
+    lists = pa.array([[Decimal("1.00")], [Decimal("1.50")]], pa.list_(pa.decimal128(10, 2)))
+    assert values_of(ia.list_contains("l", 1), lists) == [True, False]
+    assert values_of(ia.list_contains("l", 10**15), lists) == [False, False]

@@ -80,6 +80,8 @@ def test_the_public_names_are_these():
             "Bloom",
             "Dataset",
             "Distinct",
+            "DistinctIDX1",
+            "Elements",
             "Finding",
             "FormatError",
             "IndexSpecError",

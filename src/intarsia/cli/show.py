@@ -35,7 +35,8 @@ def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:
 
 def own(report: StandardReport) -> str:
     """The format's own indexes of one name."""
-    return f"{clean(report.name)}: on {plural(report.chunks, 'chunk')}, {report.bytes:,} bytes"
+    on = plural(report.chunks, "chunk") if report.chunks else "a column that it does not name"
+    return f"{clean(report.name)}: on {on}, {report.bytes:,} bytes"
 
 
 def rows(table: pa.Table, more: bool) -> None:

@@ -28,7 +28,7 @@ from intarsia.format.metadata import RowGroup
 from intarsia.index.kind import index_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.opened import OpenedFile
-from intarsia.write.embed import StandardReport
+from intarsia.write.embed import StandardReport, strays
 
 _COLUMNS = 40
 _ROW_GROUPS = 10
@@ -207,7 +207,7 @@ def _key_values(file: OpenedFile, everything: bool) -> None:
 
 def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> None:
     entries = file.directory.indexes if file.directory else ()
-    standard = list(_standard(summaries))
+    standard = [*_standard(summaries), *strays(file)]
     if entries or standard:
         say()
     for entry in entries:

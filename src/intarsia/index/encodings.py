@@ -29,6 +29,8 @@ def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
     """
     if test.op not in (Op.EQ, Op.IN) or test.nulls or (test.nans and order.has_nan):
         return None
+    if order.domain is Domain.BYTES and _is_text_or_bytes(test.values.type):
+        return test.values.cast(pa.large_binary())
     brackets = order.brackets(test.values)
     if brackets is None:
         return None
@@ -38,6 +40,11 @@ def exact_values(test: Test, order: ValueOrder) -> pa.Array | None:
         # comparison as narrower floats may yet find it equal to one of them.
         return None
     return _physical(order, low)
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    known = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in known
 
 
 def _physical(order: ValueOrder, keys: Keys) -> pa.Array:

@@ -38,4 +38,4 @@ class Lookup(Inverted):
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         assert isinstance(predicate, Test)
         values = exact_values(predicate, of.order)
-        return None if values is None else Keys(np.unique(fingerprints(values)))
+        return None if values is None else Keys(fingerprints(values))

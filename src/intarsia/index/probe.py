@@ -15,10 +15,11 @@ from intarsia.index.formula import (
     granules_of,
     leaves_of,
 )
+from intarsia.index.idx1 import DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
 from intarsia.index.section import Section
-from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, packed
+from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, distinct, packed
 from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
@@ -61,21 +62,20 @@ class InvertedSection(Section):
 
     def _by_fingerprint(self, formula: Formula) -> Int64Array:
         wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
-        pages = self._pages_of(np.unique(np.concatenate([np.empty(0, np.uint32), *wanted])))
+        pages = self._pages_of(distinct(np.concatenate([np.empty(0, np.uint32), *wanted])))
         keys, granules = self._entries(pages)
 
         if (keys[1:] < keys[:-1]).any():
             raise FormatError("the keys are not sorted")
 
         def held(leaf: Keys) -> Granules:
-            wanted = np.unique(leaf.keys)
+            wanted = distinct(leaf.keys)
             first = np.searchsorted(keys, wanted, side="left")
-            last = np.searchsorted(keys, wanted, side="right")
-            edges = np.zeros(len(keys) + 1, dtype=np.int64)
-            hit = first < last
-            np.add.at(edges, first[hit], 1)
-            np.add.at(edges, last[hit], -1)
-            return self._numbered(granules[np.cumsum(edges[:-1]) > 0])
+            counts = np.searchsorted(keys, wanted, side="right") - first
+            before = np.cumsum(counts) - counts
+            return self._numbered(
+                granules[np.repeat(first - before, counts) + np.arange(counts.sum())]
+            )
 
         return granules_of(formula, held).astype(np.int64)
 
@@ -203,8 +203,10 @@ class SummarySection(Section):
 def open_section(
     kind: Inverted | Summary, source: Source, meta_length: int, meta_crc32: int, file_id: str,
     num_rows: int,
-) -> InvertedSection | SummarySection:  # fmt: skip
+) -> InvertedSection | SummarySection | IDX1Section:  # fmt: skip
     """The section of an index, of its shape. Raises ``FormatError`` as ``Section`` does."""
+    if isinstance(kind, DistinctIDX1):
+        return IDX1Section.listed_at(source, meta_length, meta_crc32)
     place = source, meta_length, meta_crc32, file_id, num_rows
     if isinstance(kind, Inverted):
         return InvertedSection(*place, exact=kind.exact)

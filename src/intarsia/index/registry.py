@@ -14,6 +14,8 @@ from typing import Any
 
 from intarsia.errors import IndexSpecError, IntarsiaWarning
 from intarsia.index.distinct import Distinct
+from intarsia.index.elements import Elements
+from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
@@ -27,6 +29,8 @@ IndexSpec = EmbeddedIndex | Standard
 _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
     Lookup.kind: Lookup,
     Distinct.kind: Distinct,
+    Elements.kind: Elements,
+    DistinctIDX1.kind: DistinctIDX1,
     MinMax.kind: MinMax,
 }
 _STANDARD = (Bloom.kind, PageIndex.kind)

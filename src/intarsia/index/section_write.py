@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from intarsia.index.formula import FingerprintArray
 from intarsia.ranges import Int64Array
 
 UInt64Array = NDArray[np.uint64]
+N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192
 """Entries a page: few enough that a probe reads little, many enough to compress well."""
@@ -109,7 +110,7 @@ def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt
     return distinct(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
-def distinct(values: UInt64Array) -> UInt64Array:
+def distinct(values: NDArray[N]) -> NDArray[N]:
     """Sorted and without repeats; ``np.unique`` hashes first, which is far slower here."""
     values = np.sort(values)
     return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values

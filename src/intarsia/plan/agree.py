@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from intarsia.predicate.functions import is_list
+
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
@@ -18,6 +20,8 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
         return True
     if pa.types.is_dictionary(stored) or pa.types.is_dictionary(seen):
         return types_agree(_decoded(stored), _decoded(seen))
+    if is_list(stored) and is_list(seen):
+        return types_agree(stored.value_type, seen.value_type)
     if pa.types.is_integer(stored) and pa.types.is_integer(seen):
         return True
     if pa.types.is_floating(stored) and pa.types.is_floating(seen):

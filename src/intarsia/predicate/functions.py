@@ -88,13 +88,28 @@ def _list_of(values: Iterable[Any]) -> pa.Scalar:
 def is_list(kind: pa.DataType) -> bool:
     """Is it a type of lists, whatever their offsets?"""
     checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(check(kind) for check in checks)
+    return any(check(kind) for check in checks) or _is_list_view(kind)
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def element_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a list's elements or a map's keys; of dictionaries, their values'."""
-    found = kind.key_type if pa.types.is_map(kind) else kind.value_type
-    return found.value_type if pa.types.is_dictionary(found) else found
+    """The type of a list's elements or a map's keys as ``elements_of`` gives them.
+
+    Of dictionaries that is their values', of views the type of as many characters or bytes.
+    """
+    return _plain_type(kind.key_type if pa.types.is_map(kind) else kind.value_type)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return _VIEWED.get(kind, kind)
+
+
+_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""Types that few of pyarrow's functions take, and those that are as good."""
 
 
 def _check_element(kind: pa.DataType, value: pa.DataType) -> None:
@@ -116,17 +131,26 @@ def _check_key(kind: pa.DataType, key: pa.DataType) -> None:
 
 
 def _check_alike(kind: pa.DataType, other: pa.DataType) -> None:
+    if not compares(kind, other):
+        raise PredicateError(f"{kind} does not compare with {other}")
+
+
+def compares(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Can values of ``kind`` be equal to constants of type ``other``?"""
     try:
-        pc.equal(pa.nulls(0, kind), pa.nulls(0, other))
-    except pa.ArrowException as error:
-        raise PredicateError(f"{kind} does not compare with {other}") from error
+        pc.equal(pa.nulls(0, kind), pa.nulls(0, _plain_type(other)))
+    except pa.ArrowException:
+        return False
+    return True
 
 
 # --- values -------------------------------------------------------------------------------------
 
 
 def _contains(lists: pa.Array, value: pa.Scalar) -> pa.Array:
-    return _found(lists, [value], all_needed=True) if value.is_valid else _no_values(lists)
+    return (
+        _found(lists, pa.repeat(value, 1), all_needed=True) if value.is_valid else _no_values(lists)
+    )
 
 
 def _contains_any(lists: pa.Array, values: pa.Scalar) -> pa.Array:
@@ -149,18 +173,17 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def _found(lists: pa.Array, wanted: Iterable[pa.Scalar], all_needed: bool) -> pa.Array:
+def _found(lists: pa.Array, wanted: pa.Array, all_needed: bool) -> pa.Array:
     """For each list, whether all of ``wanted`` is in it, or any; NULL where the list is."""
-    elements, rows_of = _elements(lists)
-    values = {value: _exactly(value, elements.type) for value in wanted if value.is_valid}
-    known = list(dict.fromkeys(value for value in values.values() if value is not None))
-    if all_needed and None in values.values():
+    elements, rows_of = elements_of(lists)
+    known, all_held = held_constants(wanted, elements.type)
+    if all_needed and not all_held:
         found = np.zeros(len(lists), dtype=bool)
     elif len(known) > _FEW and _is_hashable(elements.type):
         found = _found_at_once(elements, known, rows_of, len(lists), all_needed)
     else:
         found = np.full(len(lists), all_needed)
-        for value in known:
+        for value in dict.fromkeys(known):
             here = np.zeros(len(lists), dtype=bool)
             here[rows_of(_places(pc.equal(elements, value)))] = True
             found = found & here if all_needed else found | here
@@ -172,18 +195,25 @@ _FEW = 4
 
 
 def _is_hashable(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
-    return any(check(kind) for check in checks)
+    try:
+        pc.index_in(pa.nulls(0, kind), pa.nulls(0, kind).unique())
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _found_at_once(
     elements: pa.Array,
-    known: list[pa.Scalar],
+    known: pa.Array,
     rows_of: Callable[[Int64Array], Int64Array],
     num_rows: int,
     all_needed: bool,
 ) -> NDArray[np.bool_]:
-    codes = pc.index_in(elements, pa.array([value.as_py() for value in known], elements.type))
+    if pa.types.is_floating(elements.type):  # there are two zeros, which are equal
+        zero = pa.scalar(0, elements.type)
+        elements, known = pc.add(elements, zero), pc.add(known, zero)
+    known = known.unique()
+    codes = pc.index_in(elements, known)
     places = _places(codes.is_valid())
     rows = rows_of(places)
     which = codes.take(pa.array(places)).to_numpy()
@@ -197,24 +227,52 @@ def _places(where: pa.Array) -> Int64Array:
     return np.flatnonzero(where.fill_null(False).to_numpy(zero_copy_only=False))
 
 
-def _exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
-    """``value`` as ``kind``; None where that changes it, and for NaN, which equals nothing."""
+def held_constants(constants: pa.Array, kind: pa.DataType) -> tuple[pa.Array, bool]:
+    """Those of ``constants`` that lists of ``kind`` can hold, as ``kind``; and whether all are.
+
+    NULLs do not count. Nothing holds what changes when it is made ``kind``, nor NaN, which equals
+    nothing.
+    """
+    constants = plain_values(constants).drop_null()
+    cast = _cast(constants, kind)
     try:
-        found = value.cast(kind)
-        return found if pc.equal(found, value).as_py() else None
+        equal = pc.equal(cast, constants).fill_null(False)
     except pa.ArrowException:
-        return None
+        return pa.array([], kind), not len(constants)
+    return cast.filter(equal), bool(pc.all(equal, min_count=0).as_py())
 
 
-def _elements(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64Array]]:
-    """What lists hold, one after the other, and a function from places in it to rows.
+def _cast(constants: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Constants as ``kind``; NULL for those that cannot be."""
+    try:
+        if pa.types.is_integer(constants.type) and pa.types.is_decimal(kind):
+            constants = constants.cast(pa.decimal256(_DIGITS, kind.scale))
+        return constants.cast(kind)
+    except pa.ArrowException:
+        if len(constants) < 2:
+            return pa.nulls(len(constants), kind)
+    half = len(constants) // 2
+    return pa.concat_arrays([_cast(constants[:half], kind), _cast(constants[half:], kind)])
 
-    Lists that are NULL may hold something all the same.
+
+_DIGITS = 76
+"""The most a decimal has in Arrow, which wants room for all digits of an integer's type."""
+
+
+def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64Array]]:
+    """What ``n`` lists or maps hold, one after the other, and which positions have which lists.
+
+    The function takes places among what they hold and gives positions, 0 to ``n - 1``. Lists that
+    are NULL may hold something all the same.
     """
     if pa.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         elements = lists.values.slice(lists.offset * size, len(lists) * size)
-        return _plain(elements), lambda places: places // max(size, 1)
+        return plain_values(elements), lambda places: places // max(size, 1)
+    if _is_list_view(lists.type):
+        lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
+        rows = np.repeat(np.arange(len(lists)), lengths)
+        return plain_values(lists.flatten()), lambda places: rows[places]
     held = lists.keys if pa.types.is_map(lists.type) else lists.values
     offsets = np.asarray(lists.offsets).astype(np.int64)
     start, stop = (int(offsets[0]), int(offsets[-1])) if len(lists) else (0, 0)
@@ -222,9 +280,9 @@ def _elements(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64Ar
     def rows_of(places: Int64Array) -> Int64Array:
         return np.searchsorted(offsets, places + start, side="right") - 1
 
-    return _plain(held.slice(start, stop - start)), rows_of
+    return plain_values(held.slice(start, stop - start)), rows_of
 
 
-def _plain(elements: pa.Array) -> pa.Array:
-    kind = elements.type
-    return elements.cast(kind.value_type) if pa.types.is_dictionary(kind) else elements
+def plain_values(values: pa.Array) -> pa.Array:
+    """Values without Arrow's dictionary, and not as views."""
+    return values.cast(_plain_type(values.type))

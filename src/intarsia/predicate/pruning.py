@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.functions import plain_values
 from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
 from intarsia.predicate.term import Term, field_term, term_of
 
@@ -317,7 +318,7 @@ def _own_match(how: How, argument: Node, value: pa.Scalar, outcome: bool) -> Pru
         words = value.as_py()
         return _about([term_of(argument)], lambda t: Match(t, how, words, negated=not outcome))
     values = value.values if isinstance(value, pa.ListScalar) else pa.repeat(value, 1)
-    kept = values.drop_null()
+    kept = plain_values(values).drop_null()
     return _about([term_of(argument)], lambda t: Match(t, how, values=kept, negated=not outcome))
 
 

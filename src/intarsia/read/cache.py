@@ -57,11 +57,16 @@ class FileCache:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, filesystem: pafs.FileSystem, form: pads.ParquetFileFormat) -> FileCache:
+    def of(
+        cls,
+        filesystem: pafs.FileSystem,
+        form: pads.ParquetFileFormat,
+        distinct_index_column: str | None = None,
+    ) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
         scan = form.default_fragment_scan_options
         columns = tuple(sorted(form.read_options.dictionary_columns))
-        options = ReadOptions(scan.page_checksum_verification, columns)
+        options = ReadOptions(scan.page_checksum_verification, columns, distinct_index_column)
         is_told = scan.cache_options != pa.CacheOptions()
         return cls(filesystem, options, scan.cache_options.hole_size_limit if is_told else None)
 

@@ -68,6 +68,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _files: list[File]
     _cache: FileCache
     _partitioning: Any
+    _distinct_index_column: str | None = None
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._partitioning = None
 
     def _new_cache(self) -> FileCache:
-        return FileCache.of(self.filesystem, self.format)
+        return FileCache.of(self.filesystem, self.format, self._distinct_index_column)
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -94,7 +95,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
-            made._cache = base._cache
+            made._cache, made._distinct_index_column = base._cache, base._distinct_index_column
+        return made
+
+    def with_distinct_index(self, column: str | None) -> Dataset:
+        """The same data set, with the lists that other writers left taken to be of ``column``."""
+        if column == self._distinct_index_column:
+            return self
+        made = self.wrap(self)
+        made._distinct_index_column = column
+        made._cache = made._new_cache()
         return made
 
     @classmethod
@@ -105,7 +115,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def __reduce__(self) -> tuple[Any, ...]:
         fragments = list(self._get_fragments(None))
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
-        return _rebuild, (type(self), parts, self._scan_options, self._partitioning)
+        state = self._scan_options, self._partitioning, self._distinct_index_column
+        return _rebuild, (type(self), parts, *state)
 
     @property
     def partitioning(self) -> Any:
@@ -143,7 +154,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._cache = self._cache
+        made._cache, made._distinct_index_column = self._cache, self._distinct_index_column
         return made
 
     def get_fragments(
@@ -396,9 +407,13 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
 
 
 def _rebuild(
-    cls: type[Dataset], parts: tuple[Any, ...], options: dict[str, Any], partitioning: Any
+    cls: type[Dataset],
+    parts: tuple[Any, ...],
+    options: dict[str, Any],
+    partitioning: Any,
+    distinct_index_column: str | None,
 ) -> Dataset:
     made = cls(*parts)
     made._scan_options = dict(options)
     made._partitioning = partitioning
-    return made
+    return made.with_distinct_index(distinct_index_column)

@@ -30,6 +30,7 @@ def dataset(
     page_checksum_verification: bool = False,
     read_dictionary: Sequence[str] = (),
     cache_options: pa.CacheOptions | None = None,
+    distinct_index_column: str | None = None,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -40,6 +41,9 @@ def dataset(
     storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
     bytes took as long to read as one more request takes to be answered, which is how
     ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth.
+    ``distinct_index_column`` names the column of text that ``IDX1`` lists of other writers are of,
+    which the files do not say; = and IN on it pass over files that list no such value. A list that
+    is not where the footer says, or contradicts statistics, is ignored.
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
@@ -54,10 +58,12 @@ def dataset(
     if not isinstance(found, pafs.LocalFileSystem):
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
-            return _open_remote(found, files, base, form, cache, schema, folders)
+            made = _open_remote(found, files, base, form, cache, schema, folders)
+            return made.with_distinct_index(distinct_index_column)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
-    return open_dataset(found, files, base, partitioning, schema, form)
+    made = open_dataset(found, files, base, partitioning, schema, form)
+    return made.with_distinct_index(distinct_index_column)
 
 
 def _located(

@@ -41,7 +41,8 @@ class ParquetFile:
     ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
     system. ``page_checksum_verification`` compares the pages that are read with their checksums,
     where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
-    columns of text that are to come as Arrow dictionaries.
+    columns of text that are to come as Arrow dictionaries. ``distinct_index_column`` is as for
+    ``intarsia.dataset``.
 
     Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
@@ -53,8 +54,11 @@ class ParquetFile:
         filesystem: Any = None,
         page_checksum_verification: bool = False,
         read_dictionary: Sequence[str] = (),
+        distinct_index_column: str | None = None,
     ) -> None:
-        options = ReadOptions(page_checksum_verification, tuple(read_dictionary))
+        options = ReadOptions(
+            page_checksum_verification, tuple(read_dictionary), distinct_index_column
+        )
         self._opened = open_file(where, filesystem, options)
 
     @property

@@ -52,11 +52,13 @@ class ReadOptions:
     """How a file is read, with pyarrow's names for it.
 
     ``page_checksum_verification`` compares pages with their checksums, where they have some.
-    ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths.
+    ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
+    ``distinct_index_column`` is the column that lists of other writers are of.
     """
 
     page_checksum_verification: bool = False
     read_dictionary: tuple[str, ...] = ()
+    distinct_index_column: str | None = None
 
 
 DEFAULTS = ReadOptions()

@@ -13,19 +13,21 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.index.directory import Directory, IndexEntry, read_directory
+from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import EmbeddedIndex, known_version, make
 from intarsia.predicate.leaves import How, Match, Op, Predicate
 from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
+from intarsia.read.strays import doubt, entry_of, stray_list
 from intarsia.read.subjects import subject_of
 from intarsia.source import WindowSource
 
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile
 
-AnySection = InvertedSection | SummarySection
+AnySection = InvertedSection | SummarySection | IDX1Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,30 @@ class Sections:
             for entry in self.entries
             if (entry.on == column if column else bool(entry.meaning))
         ]
+        if column is not None and column == self._file.options.distinct_index_column:
+            found.append(self._stray)
         known = [index for index in found if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: index.entry.length)
+
+    @functools.cached_property
+    def _stray(self) -> Embedded | None:
+        """The list of another writer, where the file is read with a column that it is of."""
+        column = self._file.options.distinct_index_column
+        assert column is not None
+        try:
+            found = stray_list(self._file)
+            if found is None:
+                return None
+            reason = doubt(self._file, found, column)
+            if reason:
+                raise FormatError(reason)
+            entry, kind = entry_of(found, column), DistinctIDX1(column)
+            embedded = Embedded(entry, kind, subject_of(self._file, kind, ""))
+        except (FormatError, IndexSpecError) as error:
+            self._file.warn(f"the list at {KEY} is ignored: {error}")
+            return None
+        self._opened[entry] = IDX1Section(found.values, is_ours=False)
+        return embedded
 
     def resolved(self, entry: IndexEntry) -> Embedded | None:
         """What an entry means in this file; None where it is not of a kind known here."""
@@ -158,7 +182,7 @@ class Sections:
             section = None if formula is None else self.section(index)
             if formula is None or section is None:
                 return None
-            assert isinstance(section, InvertedSection)
+            assert not isinstance(section, SummarySection)
             return section.rows_of(formula, of)
         section = self.section(index)
         if section is None:

@@ -14,6 +14,7 @@ from intarsia.format.schema import Leaf
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
+from intarsia.predicate.functions import element_type, is_list
 from intarsia.predicate.term import Term, field_term, parse_term
 
 if TYPE_CHECKING:  # it asks for these
@@ -42,7 +43,7 @@ def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = Non
 def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Subject:
     on, schema = index.on, file.schema
     if not meaning:
-        if index.reads is Reads.ELEMENTS and schema.root(on) is not None:
+        if index.reads is Reads.ELEMENTS:
             return _of_elements(file, on)
         leaf = schema.leaf(on)
         if leaf is not None:
@@ -52,7 +53,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
         if meaning is not None:
             raise IndexSpecError(f"there is no column {on!r}")
     if index.reads is Reads.ELEMENTS:
-        raise IndexSpecError(f"there is no column {on!r} of lists, which it would need")
+        raise IndexSpecError("it is of lists and maps, not of functions")
     try:
         term, kind = _function(on, file.schema_arrow)
     except PredicateError as error:
@@ -79,22 +80,23 @@ def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
     return Subject(field_term(*leaf.path), kind, order)
 
 
-def _of_elements(file: OpenedFile, name: str) -> Subject:
-    root = file.schema.root(name)
-    assert root is not None
-    kind = element_type(file.arrow_type(root))
-    if kind is None:
+def _of_elements(file: OpenedFile, on: str) -> Subject:
+    """A list, or a map, by its name or its path within structs."""
+    path = (on,) if file.schema.root(on) is not None else tuple(on.split("."))
+    root = file.schema.root(path[0])
+    if root is None or not root.all_leaves:
+        raise IndexSpecError(f"there is no column {on!r}")
+    kind = file.arrow_type(root)
+    for name in path[1:]:
+        if not pa.types.is_struct(kind):
+            raise IndexSpecError("the column is nested in lists")
+        if kind.get_field_index(name) < 0:
+            raise IndexSpecError(f"there is no column {on!r}")
+        kind = kind.field(name).type
+    if not is_list(kind) and not pa.types.is_map(kind):
         raise IndexSpecError("the column is no list")
-    kind = decoded(kind)
-    return Subject(field_term(name), kind, order_of_type(kind))
-
-
-def element_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type of a list's elements, or of a map's keys; None for any other type."""
-    if pa.types.is_map(kind):
-        return kind.key_type
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return kind.value_type if any(is_list(kind) for is_list in lists) else None
+    kind = element_type(kind)
+    return Subject(field_term(*path), kind, order_of_type(kind))
 
 
 def decoded(kind: pa.DataType) -> pa.DataType:

@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, UnsupportedError, Where
+from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry, read_directory
+from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import UInt64Array, packed
 from intarsia.read.opened import OpenedFile
+from intarsia.read.strays import stray_list
 from intarsia.read.subjects import subject_of
 from intarsia.source import WindowSource
 from intarsia.verify.findings import Finding, error, warning
@@ -24,6 +27,7 @@ from intarsia.write.spill import Workspace
 def check_sections(file: OpenedFile) -> Iterator[Finding]:
     """The directory, its binding to the file, and every section it lists."""
     where = Where(file.name)
+    yield from _check_stray(file, where)
     try:
         directory = read_directory(file.metadata, file.source)
     except FormatError as problem:
@@ -54,13 +58,19 @@ def _check_section(
     section = open_section(
         kind, window, entry.meta_length, entry.meta_crc32, file_id, file.num_rows
     )
+    starts = np.array([0, file.num_rows])
+    if not isinstance(section, IDX1Section):
+        starts = section.granule_starts
     with Workspace() as work:
-        (gathered,) = gather(file, [Due(kind, of, section.granule_starts)], work)
+        (gathered,) = gather(file, [Due(kind, of, starts)], work)
         due = pa.concat_tables(list(gathered.blocks())).combine_chunks()
     if isinstance(section, SummarySection):
         wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
         if wrong:
             yield error(where, f"index {entry.name}: {wrong:,} of {len(due):,} summaries are wrong")
+        return
+    if isinstance(section, IDX1Section):
+        yield from _check_list(section, due["key"], entry, where)
         return
     wanted, held = _entries(section, due)
     missing = len(np.setdiff1d(wanted, held, assume_unique=True))
@@ -70,6 +80,44 @@ def _check_section(
     beyond = len(np.setdiff1d(held, wanted, assume_unique=True))
     if beyond:
         yield warning(where, f"index {entry.name}: {beyond:,} entries that no value asks for")
+
+
+def _check_stray(file: OpenedFile, where: Where) -> Iterator[Finding]:
+    """A list that another writer left: is there a column of which it holds all values?"""
+    try:
+        found = stray_list(file)
+        held = set(found.values.to_pylist()) if found else set()
+        if found and not any(_distinct_texts(file, leaf) <= held for leaf in file.schema.leaves):
+            yield warning(where, f"the list at {KEY} is not of all values of any column of text")
+    except (FormatError, IndexSpecError) as problem:
+        yield warning(where, f"the list at {KEY} cannot be used: {problem}")
+
+
+def _distinct_texts(file: OpenedFile, leaf: Leaf) -> set[str | object]:
+    """A column's values, in lines; what no list holds where they are no texts."""
+    index = DistinctIDX1(leaf.name)
+    try:
+        of = subject_of(file, index)
+    except IndexSpecError:
+        return {None}
+    with Workspace() as work:
+        (gathered,) = gather(file, [Due(index, of, np.array([0, file.num_rows]))], work)
+        values = pa.concat_tables(list(gathered.blocks()))["key"].to_pylist()
+    return {line for value in values for line in value.split("\n")}
+
+
+def _check_list(
+    section: IDX1Section, values: pa.ChunkedArray, entry: IndexEntry, where: Where
+) -> Iterator[Finding]:
+    held, wanted = (set(found.to_pylist()) for found in (section.listed, values))
+    if wanted - held:
+        message = (
+            f"index {entry.name}: {len(wanted - held):,} of {len(wanted):,} values are missing"
+        )
+        yield error(where, message)
+    if held - wanted - {""}:
+        message = f"index {entry.name}: {len(held - wanted):,} values that no row has"
+        yield warning(where, message)
 
 
 def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt64Array]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from intarsia.errors import IndexSpecError
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
+from intarsia.index.idx1 import DistinctIDX1, encoded
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section_write import BuiltSection, write_section
@@ -106,12 +107,10 @@ def build(
     due = []
     for index in indexes:
         of = check_index(file, index)
-        leaves = leaves_of(file, index, of)
-        leaf = leaves[0] if of.term.path else None
-        due.append(Due(index, of, granule_starts(file, leaf, index.granule_rows)))
+        due.append(Due(index, of, starts_of(file, index, of)))
     gathered = gather(file, due, work)
     return [
-        Built(one.index, _section(found, one.starts, file_id, work), one.of.term)
+        Built(one.index, _section(found, one, file_id, work), one.of.term)
         for one, found in zip(due, gathered, strict=True)
     ]
 
@@ -125,6 +124,14 @@ def gather(file: OpenedFile, due: Sequence[Due], work: Workspace) -> list[Gather
             for values in piece.values(one.index, one.of):
                 gatherer.add(values)
     return found
+
+
+def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject) -> Int64Array:
+    """First rows of an index's granules, and the number of rows."""
+    if isinstance(index, DistinctIDX1):
+        return np.array([0, file.num_rows], dtype=np.int64)
+    leaf = leaves_of(file, index, of)[0] if of.term.path else None
+    return granule_starts(file, leaf, index.granule_rows)
 
 
 def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> Int64Array:
@@ -148,10 +155,13 @@ def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> In
     return np.concatenate(parts)
 
 
-def _section(gathered: Gatherer, starts: Int64Array, file_id: str, work: Workspace) -> BuiltSection:
+def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> BuiltSection:
     """A section on disk: it is mapped into memory, and read as it is copied."""
+    if isinstance(due.index, DistinctIDX1):
+        data = encoded(pa.concat_tables(list(gathered.blocks()))["key"], due.index.on)
+        return BuiltSection(memoryview(data), len(data))
     path = str(work.new_path())
     with pa.OSFile(path, "wb") as sink:
-        write_section(sink, gathered.schema, gathered.blocks(), starts, file_id)
+        write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
     with pa.memory_map(path) as mapped:
         return BuiltSection.of(memoryview(mapped.read_buffer()))

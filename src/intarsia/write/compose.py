@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from intarsia.errors import FormatError, Where
+from intarsia.errors import FormatError, IndexSpecError, Where
 from intarsia.format.footer import (
     Footer,
     framed,
@@ -31,6 +31,7 @@ from intarsia.index.directory import (
     binding_of,
     encode_directory,
 )
+from intarsia.index.idx1 import KEY, DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
@@ -143,6 +144,8 @@ def compose(
         entries.append(entry)
     if kept < file.source.size and not entries and not out.changes:
         return Composed(kept, ())
+    if sum(entry.kind == DistinctIDX1.kind for entry in entries) > 1:
+        raise IndexSpecError(f"{file.name}: a file has room for one index {DistinctIDX1.kind}")
     directory = Directory(
         file_id, binding_of(file.metadata), old.base_length if old else kept, tuple(entries)
     )
@@ -173,7 +176,11 @@ class _Parts:
     def closed(self, footer: bytes, directory: Directory) -> Composed:
         """All parts, the directory and the new footer."""
         document, pointer = encode_directory(directory, self.end)
+        keys = {FOOTER_KEY: pointer}
+        for entry in directory.indexes:
+            if entry.kind == DistinctIDX1.kind:
+                keys[KEY] = str(entry.offset)
         if self.changes:
             footer = with_chunks(with_column_orders(footer), self.changes)
-        ends = (document, framed(with_key_values(footer, {FOOTER_KEY: pointer})))
+        ends = (document, framed(with_key_values(footer, keys)))
         return Composed(self._kept, (*self._parts, *ends))

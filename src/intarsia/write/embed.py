@@ -17,11 +17,13 @@ from intarsia.errors import FormatError, IndexSpecError, Where
 from intarsia.format.footer import check_editable
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import IndexEntry
+from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
+from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, copy_into, list_files, replacing
 from intarsia.write.build import check_indexes
@@ -34,7 +36,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StandardReport:
-    """The format's own indexes of a name: on how many chunks, and their length in bytes."""
+    """The format's own indexes of a name: on how many chunks, and their length in bytes.
+
+    ``distinct_idx1`` is the list of distinct values that another writer left, of a column that the
+    file does not name: on no chunk.
+    """
 
     name: str
     chunks: int
@@ -149,4 +155,14 @@ def _standard(file: OpenedFile) -> tuple[StandardReport, ...]:
             if chunk.meta_data and chunk.meta_data.bloom_filter_offset is not None:
                 name = index_name(leaf.name, Bloom.kind)
                 found.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
-    return tuple(StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items())
+    own = [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items()]
+    return (*own, *strays(file))
+
+
+def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
+    """The list of distinct values that another writer left, where there is one to be read."""
+    try:
+        found = stray_list(file)
+    except FormatError:
+        return ()  # ``verify`` says what is wrong
+    return (StandardReport(DistinctIDX1.kind, 0, found.place[1]),) if found else ()

@@ -14,6 +14,7 @@ from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
+from intarsia.predicate.functions import elements_of
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import PageIndexMistrust, read_rows
@@ -53,7 +54,13 @@ class Piece:
     def _values(self, index: EmbeddedIndex, of: Subject) -> pa.ChunkedArray:
         term, schema = of.term, self.file.schema
         if index.reads is Reads.ELEMENTS:
-            return self._read(schema.root(term.path[0]))
+            root = schema.root(term.path[0])
+            assert root is not None
+            leaves = [leaf.index for leaf in leaves_of(self.file, index, of)]
+            found = self._read(root.pruned(leaves))
+            for name in term.path[1:]:
+                found = pc.struct_field(found, name)
+            return found
         if not term.path:
             found = _plain(self._computed(of))
             return _as_stored(found) if index.reads is Reads.PHYSICAL else found
@@ -140,19 +147,8 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _elements(lists: pa.Array, rows: Int64Array) -> Values:
     """The elements of lists, or the keys of maps, at the rows of their lists."""
-    if not pa.types.is_map(lists.type):
-        parents = pc.list_parent_indices(lists).to_numpy()
-        return Values(_decoded(pc.list_flatten(lists)), rows[parents])
-    offsets = lists.offsets.to_numpy()
-    parents = np.repeat(np.arange(len(lists)), np.diff(offsets))
-    keys = lists.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    held = lists.is_valid().to_numpy(zero_copy_only=False)[parents]
-    return Values(_decoded(keys.filter(pa.array(held))), rows[parents[held]])
-
-
-def _decoded(values: pa.Array) -> pa.Array:
-    kind = values.type
-    return values.dictionary_decode() if pa.types.is_dictionary(kind) else values
+    elements, positions_of = elements_of(lists)
+    return Values(elements, rows[positions_of(np.arange(len(elements), dtype=np.int64))])
 
 
 def _as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
