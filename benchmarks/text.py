@@ -28,8 +28,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.index import grams, words
+from intarsia.index import grams
+from intarsia.index.formula import granules_of
 from intarsia.index.required import of_literal
+from intarsia.text import words
 
 SEED = 5
 PAGE_ROWS = 8192
@@ -115,7 +117,7 @@ def grams_left(pairs: Pairs, text: str, granules: int) -> int:
     formula = grams.keys_needed(of_literal(text))
     if formula is None:
         return granules
-    return int(grams.rows_needed(formula, lambda keys: _having(pairs, keys, granules)).sum())
+    return len(granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules).nonzero()[0]))
 
 
 def _having(pairs: Pairs, keys: np.ndarray, granules: int) -> np.ndarray:

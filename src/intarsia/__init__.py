@@ -19,9 +19,12 @@ from intarsia.errors import (
 from intarsia.index.distinct import Distinct
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
+from intarsia.index.ngram import NGram
 from intarsia.index.registry import register_index_kind
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.words import Words
 from intarsia.predicate.functions import (
+    contains_words,
     list_contains,
     list_contains_all,
     list_contains_any,
@@ -50,6 +53,7 @@ __all__ = [
     "Lookup",
     "MinMax",
     "MissingDependencyError",
+    "NGram",
     "PageIndex",
     "ParquetFile",
     "PathError",
@@ -57,8 +61,10 @@ __all__ = [
     "RowRanges",
     "Severity",
     "UnsupportedError",
+    "Words",
     "__version__",
     "add_indexes",
+    "contains_words",
     "dataset",
     "drop_indexes",
     "list_contains",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
 from intarsia.index.formula import (
@@ -18,7 +19,13 @@ from intarsia.index.formula import (
 from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
 from intarsia.index.section import Section
-from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, packed
+from intarsia.index.section_write import (
+    ENTRY_SCHEMA,
+    STEP_SCHEMA,
+    UInt64Array,
+    granules_of_steps,
+    packed,
+)
 from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
@@ -38,7 +45,8 @@ class InvertedSection(Section):
         """
         super().__init__(source, meta_length, meta_crc32, file_id, num_rows)
         self.exact = exact
-        if list(self.columns) != ENTRY_SCHEMA.names:
+        self._has_steps = list(self.columns) == STEP_SCHEMA.names and not exact
+        if not self._has_steps and list(self.columns) != ENTRY_SCHEMA.names:
             raise FormatError("the section does not have the columns of an inverted index")
         if exact or not self.num_pages:
             return
@@ -95,18 +103,28 @@ class InvertedSection(Section):
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
         if not len(pages):
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
-        keys, granules = self.read(("key", "granule"), pages)
+        keys, granules = self.read(tuple(self.columns), pages)
         if keys.type != pa.uint32() or keys.null_count:
             raise FormatError("a section's keys are no fingerprints")
-        return keys.to_numpy(), self._checked(granules)
+        known = keys.to_numpy()
+        if not self._has_steps:
+            return known, self._checked(granules)
+        steps = self._numbers(granules)
+        return known, self._existing(granules_of_steps(known, steps, self.starts_of(pages)))
 
     def _checked(self, granules: pa.ChunkedArray) -> Granules:
+        return self._existing(self._numbers(granules))
+
+    def _numbers(self, granules: pa.ChunkedArray) -> Granules:
         if granules.type != pa.uint32() or granules.null_count:
             raise FormatError("a section's granules are no numbers")
         found: Granules = granules.to_numpy()
-        if len(found) and found.max() >= self.num_granules:
-            raise FormatError(f"granule {found.max()} does not exist")
         return found
+
+    def _existing(self, granules: NDArray[np.uint32] | UInt64Array) -> Granules:
+        if len(granules) and granules.max() >= self.num_granules:
+            raise FormatError(f"granule {granules.max()} does not exist")
+        return granules.astype(np.uint32, copy=False)
 
     def _numbered(self, granules: Granules) -> Granules:
         """Granules, sorted and distinct."""
@@ -156,7 +174,11 @@ class InvertedSection(Section):
 
     def table(self) -> pa.Table:
         """All entries. Raises ``FormatError`` where a page is damaged."""
-        keys, granules = self.read(("key", "granule"), np.arange(self.num_pages))
+        pages = np.arange(self.num_pages)
+        if not self.exact:
+            known, numbers = self._entries(pages)
+            return pa.table({"key": known, "granule": numbers})
+        keys, granules = self.read(("key", "granule"), pages)
         self._checked(granules)
         return pa.table({"key": keys, "granule": granules})
 

@@ -12,7 +12,7 @@ from intarsia.errors import FormatError, IndexSpecError, UnsupportedError, Where
 from intarsia.index.directory import IndexEntry, read_directory
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
-from intarsia.index.section_write import UInt64Array, packed
+from intarsia.index.section_write import UInt64Array, entries_of, packed
 from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of
 from intarsia.source import WindowSource
@@ -56,13 +56,17 @@ def _check_section(
     )
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, section.granule_starts)], work)
-        due = pa.concat_tables(list(gathered.blocks())).combine_chunks()
+        blocks = list(gathered.blocks())
+    due = pa.concat_tables(blocks).combine_chunks()
     if isinstance(section, SummarySection):
         wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
         if wrong:
             yield error(where, f"index {entry.name}: {wrong:,} of {len(due):,} summaries are wrong")
         return
-    wanted, held = _entries(section, due)
+    if section.exact:
+        wanted, held = _entries(section, due)
+    else:
+        wanted, held = np.concatenate([entries_of(block) for block in blocks]), section.entries()
     missing = len(np.setdiff1d(wanted, held, assume_unique=True))
     if missing:
         message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"
@@ -73,7 +77,7 @@ def _check_section(
 
 
 def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt64Array]:
-    """The entries that are due and those that are held, as numbers that compare."""
+    """The entries of values that are due and those that are held, as numbers that compare."""
     held = section.table()
     if held.schema.types != due.schema.types:
         raise FormatError(f"keys are {held.schema.field(0).type}, not {due.schema.field(0).type}")
@@ -81,9 +85,7 @@ def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt
     known = keys.unique()
     found = []
     for table in (due, held):
-        numbers = table["key"]
-        if section.exact:
-            numbers = pc.index_in(numbers, value_set=known)
+        numbers = pc.index_in(table["key"], value_set=known)
         found.append(packed([(numbers.to_numpy(), table["granule"].to_numpy())]))
     return found[0], found[1]
 
