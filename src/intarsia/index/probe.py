@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
+from intarsia.index.affordable import Costs, affordable
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
@@ -30,6 +31,9 @@ from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import Source
+
+_FEW = 64
+"""So many keys are gone through one by one."""
 
 
 class InvertedSection(Section):
@@ -57,11 +61,19 @@ class InvertedSection(Section):
             raise FormatError("the keys are not sorted")
         self._low, self._high = bounds.low, bounds.high
 
-    def rows_of(self, formula: Formula, of: Subject) -> RowRanges | None:
+    def rows_of(
+        self, formula: Formula, of: Subject, most_bytes: int | None = None
+    ) -> RowRanges | None:
         """The rows of all granules that pass ``formula``; None where it cannot be told.
 
-        Raises ``FormatError`` where a page that has to be read is damaged.
+        Where reading that takes more than ``most_bytes``, or is unlikely to help, others may be
+        among them. Raises ``FormatError`` where a page that has to be read is damaged.
         """
+        if most_bytes is not None and not self.exact:
+            kept = affordable(formula, self._costs(), most_bytes)
+            if kept is None:
+                return None
+            formula = kept
         found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
         if found is None:
             return None
@@ -79,6 +91,10 @@ class InvertedSection(Section):
             wanted = np.unique(leaf.keys)
             first = np.searchsorted(keys, wanted, side="left")
             last = np.searchsorted(keys, wanted, side="right")
+            if len(wanted) <= _FEW:
+                return self._numbered(
+                    np.concatenate([granules[i:j] for i, j in zip(first, last, strict=True)])
+                )
             edges = np.zeros(len(keys) + 1, dtype=np.int64)
             hit = first < last
             np.add.at(edges, first[hit], 1)
@@ -86,6 +102,21 @@ class InvertedSection(Section):
             return self._numbered(granules[np.cumsum(edges[:-1]) > 0])
 
         return granules_of(formula, held).astype(np.int64)
+
+    def _costs(self) -> Costs:
+        sizes = np.sum([column.pages[:, 1] for column in self.columns.values()], axis=0)
+        return Costs(self._costs_of, sizes)
+
+    def _costs_of(self, leaf: Keys) -> tuple[Int64Array, float]:
+        """As of ``Costs``, as if all keys between a page's bounds were on it, and equally often."""
+        wanted = np.unique(leaf.keys)
+        pages = self._pages_of(wanted)
+        if not len(pages):
+            return pages, 0.0
+        low, high = (bound[pages].astype(np.int64) for bound in (self._low, self._high))
+        held = np.searchsorted(wanted, high, side="right") - np.searchsorted(wanted, low)
+        expected = float((held * self.rows_per_page[pages] / (high - low + 1)).sum())
+        return pages, min(expected / self.num_granules, 1.0)
 
     def _pages_of(self, keys: FingerprintArray) -> Int64Array:
         """The pages that any of ``keys``, distinct and sorted, might be on."""

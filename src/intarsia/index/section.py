@@ -158,6 +158,11 @@ class Section:
             + [np.arange(stops[p] - self._page_rows[p], stops[p]) for p in pages]
         )
 
+    @property
+    def rows_per_page(self) -> Int64Array:
+        """How many rows each page holds."""
+        return self._page_rows
+
     def starts_of(self, pages: Int64Array) -> Int64Array:
         """Where each of ``pages`` begins among the rows that ``read`` gives of them."""
         counts: Int64Array = self._page_rows[pages]

@@ -119,7 +119,8 @@ def entries_of(table: pa.Table) -> UInt64Array:
     """The ``packed`` entries of which ``entry_table`` made ``table``."""
     keys, steps = (column.to_numpy() for column in table.columns)
     granules = granules_of_steps(keys, steps, np.arange(0, len(keys), PAGE_ROWS))
-    return keys.astype(np.uint64) << np.uint64(32) | granules
+    merged: UInt64Array = keys.astype(np.uint64) << np.uint64(32) | granules
+    return merged
 
 
 def starts_anew(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
