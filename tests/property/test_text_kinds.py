@@ -25,8 +25,8 @@ TEXTS = [
 ]  # fmt: skip
 PATTERNS = [
     "disk", "DISK", "%disk%full%", "d_sk%", "full$", "^disk.*full", "(disk|trace) [f9]",
-    "[0-9a-f]{8}", r"\bfull\b", "(?i)istanbul", "ſtr", "kk", "\u212a", "語 テ", "b*c", r"50\% \_", "École", "zzz",
-    "sk f",
+    "[0-9a-f]{8}", r"\bfull\b", "(?i)istanbul", "ſtr", "kk", "\u212a", "語 テ", "b*c", r"50\% \_",
+    "École", "zzz", "sk f",
 ]  # fmt: skip
 WORDS = ["disk", "FULL disk", "kk", "日", "istanbul", "e\u0301cole", "", ".", "disks full", "zzz"]
 TYPES = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.index.affordable import Costs, affordable
+from intarsia.index.affordable import Costs, Purse
 from intarsia.index.formula import Every, Keys, Some, granules_of, leaves_of
 
 PAGES = {
@@ -39,6 +39,14 @@ FORMULAS = st.recursive(
 
 def key(*keys):
     return Keys(np.array(keys, np.uint32))
+
+
+def affordable(formula, costs, most):
+    """All that is looked for: at first, and then."""
+    purse = Purse(costs, most)
+    first, rest = purse.first(formula)
+    more = purse.more(rest) if rest is not None else None
+    return first if more is None else Every((first, more)) if first is not None else more
 
 
 def keys_of(formula):
@@ -81,7 +89,10 @@ def test_nothing_is_looked_for_where_it_costs_too_much(formula):
     assert affordable(formula, COSTS, 10) is None
 
 
-def test_after_enough_rare_keys_no_more_are_looked_for():
+def test_after_enough_rare_keys_the_others_wait():
     costs = Costs(lambda leaf: (leaf.keys.astype(np.int64), 1e-5), np.full(30, 10))
     formula = Every(tuple(key(i) for i in range(24)))
-    assert len(leaves_of(affordable(formula, costs, 1000))) == 3
+    purse = Purse(costs, 100)
+    first, rest = purse.first(formula)
+    assert len(leaves_of(first)) == 2
+    assert len(leaves_of(purse.more(rest))) == 8

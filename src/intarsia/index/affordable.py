@@ -1,8 +1,8 @@
 """Which keys of a formula are looked for, where all of them would cost more than they save.
 
 What a text must contain are many keys, some of which are in every other granule. Fewer keys only
-let more granules through, so the frequent ones of a conjunction are left out first: those beyond
-what may be read, and those that come after enough others.
+let more granules through, so the rare ones of a conjunction are looked for first. The others follow
+where these have left more than a few granules, as far as they may be read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from intarsia.index.formula import Every, Formula, Keys, KeysWhere, Some
 from intarsia.ranges import Int64Array
 
-_ENOUGH = 1e-12
-"""Of this part of the granules, were keys independent of each other, no more are ruled out."""
+_ENOUGH = 1e-6
+"""Keys that leave this part of the granules, were they independent, are looked for first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +31,40 @@ class Costs:
     sizes: Int64Array
 
 
-def affordable(formula: Formula, costs: Costs, most_bytes: int) -> Formula | None:
-    """What can be told of ``formula`` by reading ``most_bytes``: it holds wherever that one does.
+class Purse:
+    """What may be spent on looking for the keys of one formula."""
 
-    None where that is nothing.
-    """
-    found, _ = _Purse(costs, most_bytes).taken(formula)
-    return found
-
-
-class _Purse:
     def __init__(self, costs: Costs, most_bytes: int) -> None:
         self._costs, self._left = costs, most_bytes
         self._read: frozenset[int] = frozenset()
         self._known: dict[int, tuple[Int64Array, float]] = {}
 
-    def taken(self, formula: Formula) -> tuple[Formula | None, float]:
-        """What is looked for of ``formula``, and the part of granules that are then left."""
+    def first(self, formula: Formula) -> tuple[Formula | None, Every | None]:
+        """What is to be looked for first, and what besides if that leaves more than a few granules.
+
+        Both hold wherever ``formula`` does; the first is ``None`` where nothing is affordable.
+        """
+        if not isinstance(formula, Every):
+            return self._taken(formula)[0], None
+        parts = sorted(_flat(formula), key=self._expected)
+        found, used = self._parts(parts, _ENOUGH)
+        return _every(found), Every(tuple(parts[used:])) if used < len(parts) else None
+
+    def more(self, rest: Every) -> Formula | None:
+        """What is affordable of the second of ``first``; None where that is nothing."""
+        self._read = frozenset()
+        return self._taken(rest)[0]
+
+    def _taken(self, formula: Formula) -> tuple[Formula | None, float]:
+        """What is looked for of a formula, and the part of granules that are then left."""
         match formula:
             case Keys():
                 return self._leaf(formula)
             case Every():
-                return self._every(formula)
+                parts = sorted(_flat(formula), key=self._expected)
+                found, _ = self._parts(parts, 0.0)
+                left = float(np.prod([self._expected(part) for part in found]))
+                return _every(found), left
             case Some(parts):
                 return self._some(parts)
             case KeysWhere():
@@ -73,27 +85,25 @@ class _Purse:
             self._known[id(leaf)] = self._costs.of(leaf)
         return self._known[id(leaf)]
 
-    def _every(self, formula: Every) -> tuple[Formula | None, float]:
-        parts = sorted(_flat(formula), key=self._expected)
+    def _parts(self, parts: Sequence[Formula], enough: float) -> tuple[list[Formula], int]:
+        """Those of parts that are affordable, until enough are; and how many were gone through."""
         found: list[Formula] = []
         left = 1.0
-        for part in parts:
-            kept, share = self.taken(part)
+        for used, part in enumerate(parts, 1):
+            kept, share = self._taken(part)
             if kept is not None:
                 found.append(kept)
                 left *= share
-            if left < _ENOUGH:
-                break
-        if not found:
-            return None, 1.0
-        return (Every(tuple(found)) if len(found) > 1 else found[0]), left
+            if left < enough:
+                return found, used
+        return found, len(parts)
 
     def _some(self, parts: Sequence[Formula]) -> tuple[Formula | None, float]:
         before = self._left, self._read
         found: list[Formula] = []
         left = 0.0
         for part in parts:
-            kept, share = self.taken(part)
+            kept, share = self._taken(part)
             if kept is None:
                 self._left, self._read = before
                 return None, 1.0
@@ -112,6 +122,10 @@ class _Purse:
                 return min(sum(self._expected(part) for part in parts), 1.0)
             case KeysWhere():
                 return 1.0
+
+
+def _every(parts: Sequence[Formula]) -> Formula | None:
+    return Every(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None
 
 
 def _flat(formula: Every) -> list[Formula]:

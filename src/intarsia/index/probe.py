@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.index.affordable import Costs, affordable
+from intarsia.index.affordable import Costs, Purse
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
@@ -32,6 +32,8 @@ from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import Source
 
+_FEW_GRANULES = 2
+"""So many are read rather than more keys looked for."""
 _FEW = 64
 """So many keys are gone through one by one."""
 
@@ -70,14 +72,25 @@ class InvertedSection(Section):
         among them. Raises ``FormatError`` where a page that has to be read is damaged.
         """
         if most_bytes is not None and not self.exact:
-            kept = affordable(formula, self._costs(), most_bytes)
-            if kept is None:
-                return None
-            formula = kept
-        found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
+            found = self._for_bytes(formula, most_bytes)
+        else:
+            found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
         if found is None:
             return None
         return RowRanges(self.granule_starts[found], self.granule_starts[found + 1])
+
+    def _for_bytes(self, formula: Formula, most_bytes: int) -> Int64Array | None:
+        """The granules that pass as much of ``formula`` as is worth reading; None for nothing."""
+        purse = Purse(self._costs(), most_bytes)
+        first, rest = purse.first(formula)
+        if first is None:
+            return None
+        found = self._by_fingerprint(first)
+        if rest is not None and len(found) > _FEW_GRANULES:
+            more = purse.more(rest)
+            if more is not None:
+                found = np.intersect1d(found, self._by_fingerprint(more))
+        return found
 
     def _by_fingerprint(self, formula: Formula) -> Int64Array:
         wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
