@@ -1,177 +1,215 @@
-"""Indexes on real text: what they take, what they leave, how fast they are built.
+"""Questions asked of real text, beside the peers: ``python benchmarks/text.py``.
 
-``python benchmarks/text.py`` reads the changelogs that Debian packages install (or the gzipped
-texts of ``--glob``), a row a line, and prints for each kind of keys the pairs of key and granule,
-what they take of the stored column, and how many granules are left of each text looked for. Nothing
-is stored but the table of lines.
+The changelogs that Debian packages install (or the gzipped texts of ``--glob``), a row a line, are
+written once, zstd, with a page index; ``NGram`` and ``Words`` are added to a copy. Peers read the
+file without them. Each question is put to all in alternating rounds, from the page cache, every
+engine having opened the file before; all answers have the same lines, or nothing is printed.
 
 ::
 
-    pairs     sorted, distinct (key, granule)
-    columns   the share of the zstd column that two columns take, DELTA_BINARY_PACKED
-    stepwise  the same, but granules as steps from one to the next of a key, BYTE_STREAM_SPLIT
-    one       one column, the steps of key * granules + granule, BYTE_STREAM_SPLIT
+    times   the best peer's time over ours: the median of the rounds' ratios
+    CPU     the same of the process's CPU seconds, of all threads: they do not change much where
+            other processes want the machine as well
 """
 
 from __future__ import annotations
 
 import argparse
-import glob
-import gzip
-import random
+import shutil
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
+import datafusion
+import duckdb
+import polars as pl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from text_keys import table_of
 
-from intarsia.index import grams, words
-from intarsia.index.required import of_literal
+import intarsia as ia
 
-SEED = 5
-PAGE_ROWS = 8192
-_RANDOM = random.Random(SEED)
-
-
-def _hexadecimal(digits: int) -> str:
-    return "".join(_RANDOM.choice("0123456789abcdef") for _ in range(digits))
+OURS = "Intarsia"
+T = pc.field("text")
 
 
-WANTED = {
-    "frequent": ["closes:", "debian"],
-    "rare": ["zlib1g-dev", "hurd-i386"],
-    "3 characters": ["x11", "zq9", "qxj"],
-    "4 characters": ["curl", "zzzz", "9f3a"],
-    "absent words": ["xylophone", "quagmires", "zebrafishes", "flibbertig", "wombatic"],
-    "absent hex, 8": [_hexadecimal(8) for _ in range(10)],
-    "absent hex, 32": [_hexadecimal(32) for _ in range(10)],
-    "long": ["drop unnecessary build-dependency on", "the quick brown fox jumps over"],
-}
-Pairs = tuple[np.ndarray, np.ndarray]
-Keys = Callable[[pa.Array, np.ndarray], Pairs]
+@dataclass(frozen=True)
+class Question:
+    """One question in everyone's words, and how many times as quick as the best peer to be."""
+
+    name: str
+    ours: pc.Expression
+    sql: str
+    datafusion: str
+    polars: pl.Expr
+    times: float | None = None
 
 
-def lines(pattern: str) -> Iterator[str]:
-    """The lines of all files, in the order of their names."""
-    for name in sorted(glob.glob(pattern)):
-        with gzip.open(name, "rt", encoding="utf-8", errors="replace") as file:
-            yield from file.read().splitlines()
+def _like(name: str, piece: str, times: float | None) -> Question:
+    sql = f"text LIKE '%{piece}%'"
+    found = pl.col("text").str.contains(piece, literal=True)
+    return Question(name, pc.match_substring(T, piece), sql, sql, found, times)
 
 
-def table_of(pattern: str, rows: int | None, folder: Path) -> Path:
-    """The lines as a Parquet file, made once."""
-    path = folder / f"text-{rows or 'all'}.parquet"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        values = pa.array(lines(pattern), pa.string())[:rows]
-        pq.write_table(
-            pa.table({"text": values}),
-            path,
-            compression="zstd",
-            use_dictionary=False,
-            max_rows_per_page=PAGE_ROWS,
-            write_page_index=True,
-        )
-    return path
-
-
-def fixed(length: int, bits: int) -> Keys:
-    """Keys of all grams of ``length`` bytes, ASCII without its case, hashed to ``bits``."""
-    factor = np.uint64(0x9E3779B97F4A7C15)
-    mask = np.uint64((1 << 8 * length) - 1)
-
-    def keys(values: pa.Array, positions: np.ndarray) -> Pairs:
-        found = []
-        for granule in np.unique(positions):
-            first, stop = np.searchsorted(positions, [granule, granule + 1]).tolist()
-            part = pc.ascii_lower(values[first:stop])
-            text = "\0".join(part.to_pylist()).encode() + bytes(8)
-            data = np.frombuffer(text, np.uint8)
-            grams = np.ndarray((len(data) - 7,), "<u8", text, strides=(1,)) & mask
-            whole = np.ones(len(grams), dtype=bool)
-            for i in range(length):
-                whole &= data[i : i + len(grams)] != 0
-            mine = np.unique((grams[whole] * factor) >> np.uint64(64 - bits))
-            found.append((mine.astype(np.uint32), np.full(len(mine), granule)))
-        return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore
-
-    return keys
-
-
-def fixed_left(keys: Keys, pairs: Pairs, text: str, granules: int) -> int:
-    """How many granules have all keys of ``text``."""
-    mine, _ = keys(pa.array([text]), np.zeros(1, np.int64))
-    left = np.ones(granules, dtype=bool)
-    for key in mine:
-        left &= _having(pairs, np.array([key]), granules)
-    return int(left.sum())
-
-
-def grams_left(pairs: Pairs, text: str, granules: int) -> int:
-    """How many granules a search for ``text`` has to look at."""
-    formula = grams.keys_needed(of_literal(text))
-    if formula is None:
-        return granules
-    return int(grams.rows_needed(formula, lambda keys: _having(pairs, keys, granules)).sum())
-
-
-def _having(pairs: Pairs, keys: np.ndarray, granules: int) -> np.ndarray:
-    found = np.zeros(granules, dtype=bool)
-    bounds = np.searchsorted(pairs[0], keys), np.searchsorted(pairs[0], keys, side="right")
-    for first, stop in zip(*bounds, strict=True):
-        found[pairs[1][first:stop]] = True
-    return found
-
-
-def ordered(pairs: Pairs) -> Pairs:
-    """Sorted by key, distinct."""
-    packed = np.unique(pairs[0].astype(np.uint64) << np.uint64(32) | pairs[1].astype(np.uint64))
-    return (packed >> np.uint64(32)).astype(np.uint32), packed.astype(np.uint32)
-
-
-def stored(**columns: tuple[np.ndarray, str]) -> int:
-    """The bytes of a page-indexed file of these columns, each with its encoding."""
-    out = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table({name: values for name, (values, _) in columns.items()}),
-        out,
-        compression="zstd",
-        use_dictionary=False,
-        column_encoding={name: encoding for name, (_, encoding) in columns.items()},
-        max_rows_per_page=PAGE_ROWS,
-        write_batch_size=PAGE_ROWS,
-        write_page_index=True,
-        row_group_size=1 << 30,
-        store_schema=False,
+def _regex(name: str, ours: pc.Expression, pattern: str, times: float | None) -> Question:
+    return Question(
+        name,
+        ours,
+        f"regexp_matches(text, '{pattern}')",
+        f"regexp_like(text, '{pattern}')",
+        pl.col("text").str.contains(pattern),
+        times,
     )
-    return out.tell()
 
 
-def measure(name: str, keys: Keys, values: pa.Array, positions: np.ndarray, column: int) -> Pairs:
-    """Build, and print a row; the seconds are of this process, not of the clock."""
-    start = time.process_time()
-    made = keys(values, positions)
-    seconds = time.process_time() - start
-    key, granule = pairs = ordered(made)
-    step = np.diff(granule, prepend=np.uint32(0))
-    anew = np.diff(key, prepend=np.uint32(0)) != 0
-    anew[::PAGE_ROWS] = True
-    step[anew] = granule[anew]
-    whole = np.diff(key.astype(np.int64) * (int(positions[-1]) + 1) + granule, prepend=0)
-    delta, split = "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"
-    shares = [
-        stored(key=(key, delta), granule=(granule, delta)) / column,
-        stored(key=(key, delta), step=(step, split)) / column,
-        stored(step=(whole, split)) / column,
-    ]
-    print(
-        f"{name:16} {len(key) / 1e6:6.1f} M pairs   columns {shares[0]:6.1%}   stepwise "
-        f"{shares[1]:6.1%}   one {shares[2]:6.1%}   {values.nbytes / seconds / 1e6:5.0f} MB/s"
+_CVE = "CVE-2016-10[0-9]{3}"
+_WORD = r"(?:^|[^\w])(?i:autopkgtest)(?:[^\w]|$)"
+_FIRST = "zlib (1:1.2.11.dfsg-2) unstable; urgency=low"
+QUESTIONS = [
+    _like("substring `zlib1g-dev`", "zlib1g-dev", 10),
+    _like("substring `hurd-i386`", "hurd-i386", None),
+    _like("absent word `xylophone`", "xylophone", 30),
+    _like("absent hexadecimal `9f3a77bcd0e1`", "9f3a77bcd0e1", 30),
+    _regex(
+        "word `quilt3`",
+        ia.contains_words("text", "quilt3"),
+        r"(?:^|[^\w])(?i:quilt3)(?:[^\w]|$)",
+        15,
+    ),
+    _regex("word `autopkgtest`, frequent", ia.contains_words("text", "autopkgtest"), _WORD, None),
+    _regex(f"regex `{_CVE}`", pc.match_substring_regex(T, _CVE), _CVE, None),
+    Question(
+        "ILIKE `%Zlib1G-DEV%`",
+        pc.match_substring(T, "Zlib1G-DEV", ignore_case=True),
+        "text ILIKE '%Zlib1G-DEV%'",
+        "text ILIKE '%Zlib1G-DEV%'",
+        pl.col("text").str.to_lowercase().str.contains("zlib1g-dev", literal=True),
+    ),
+    Question(
+        "`=` a whole line",
+        T == _FIRST,
+        f"text = '{_FIRST}'",
+        f"text = '{_FIRST}'",
+        pl.col("text") == _FIRST,
+    ),
+    _like("substring `closes:`, everywhere", "closes:", None),
+]
+Ask = Callable[[Question], Any]
+
+
+def engines(plain: Path, indexed: Path) -> dict[str, Ask]:
+    """Everyone, having opened the file."""
+    source = ia.dataset(indexed)
+    frame = pl.scan_parquet(plain)
+    connection = duckdb.connect()
+    connection.execute("SET parquet_metadata_cache = true")
+    connection.execute(f"CREATE VIEW lines AS SELECT * FROM '{plain}'")
+    contexts = {}
+    for name, pushed in (("DataFusion", "false"), ("DataFusion+", "true")):
+        config = datafusion.SessionConfig({
+            "datafusion.execution.parquet.pushdown_filters": pushed,
+            "datafusion.execution.parquet.reorder_filters": pushed,
+        })  # fmt: skip
+        contexts[name] = datafusion.SessionContext(config)
+        contexts[name].register_parquet("lines", str(plain))
+    return {
+        OURS: lambda asked: source.to_table(filter=asked.ours),
+        "Polars": lambda asked: frame.filter(asked.polars).collect(),
+        "DuckDB": lambda asked: connection.sql(
+            f"SELECT text FROM lines WHERE {asked.sql}"
+        ).to_arrow_table(),
+        **{
+            name: lambda asked, context=context: context.sql(
+                f"SELECT text FROM lines WHERE {asked.datafusion}"
+            ).collect()
+            for name, context in contexts.items()
+        },
+    }
+
+
+def lines_of(answer: Any) -> list[str]:
+    """The lines of anyone's answer, sorted."""
+    if isinstance(answer, pl.DataFrame):
+        return sorted(answer["text"].to_list())
+    if isinstance(answer, list):
+        return sorted(line for batch in answer for line in batch.column(0).to_pylist())
+    return sorted(answer.column("text").to_pylist())
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of the clock, and of the process."""
+    clock, process = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - clock, time.process_time() - process
+
+
+def ask(asked: Question, everyone: dict[str, Ask], runs: int) -> tuple[int, dict[str, list[Any]]]:
+    """How many lines there are, and each engine's times by round.
+
+    Raises ``ValueError`` where two answers differ.
+    """
+    answers = {name: lines_of(engine(asked)) for name, engine in everyone.items()}
+    for name, answer in answers.items():
+        if answer != answers[OURS]:
+            raise ValueError(f"{asked.name}: {name} has {len(answer)} lines, not as {OURS}")
+    found: dict[str, list[Any]] = {name: [] for name in everyone}
+    for _ in range(runs):
+        for name, engine in everyone.items():
+            found[name].append(timed(lambda engine=engine: engine(asked)))
+    return len(answers[OURS]), found
+
+
+def told(asked: Question, rows: int, left: str, found: dict[str, list[Any]]) -> str:
+    """A line of the table."""
+    clock = {name: [t[0] * 1e3 for t in times] for name, times in found.items()}
+    cpu = {name: [t[1] * 1e3 for t in times] for name, times in found.items()}
+    ratios = []
+    for times in (clock, cpu):
+        peers = zip(*(times[name] for name in times if name != OURS), strict=True)
+        best = [min(round_) for round_ in peers]
+        pairs = zip(best, times[OURS], strict=True)
+        ratios.append(statistics.median(peer / own for peer, own in pairs))
+    cells = [asked.name, f"{rows:,}", left]
+    cells += [f"{statistics.median(times):.1f}" for times in clock.values()]
+    cells += [f"{ratio:.1f}" for ratio in ratios]
+    cells.append(f"{asked.times:g}" if asked.times else "")
+    return "| " + " | ".join(cells) + " |"
+
+
+def granules_left(indexed: Path, asked: Question, granule_rows: int, rows: int) -> str:
+    """What of the granules an index left."""
+    (file,) = ia.dataset(indexed).explain(filter=asked.ours).files
+    steps = [step.rows for step in file.plan.steps if step.source.startswith("index")]
+    left = -(-steps[-1] // granule_rows) if steps else -(-rows // granule_rows)
+    return f"{left} of {-(-rows // granule_rows)}"
+
+
+def build(plain: Path, indexed: Path) -> None:
+    """Add the indexes to a copy, and print what that takes beside writing the column."""
+    table = pq.read_table(plain)
+    size = table.nbytes
+    metadata = pq.read_metadata(plain)
+    column = sum(
+        metadata.row_group(i).column(0).total_compressed_size
+        for i in range(metadata.num_row_groups)
     )
-    return pairs
+    scratch = indexed.with_suffix(".scratch")
+    _, seconds = timed(lambda: pq.write_table(table, scratch, compression="zstd"))
+    scratch.unlink()
+    print(f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored {column / 1e6:.1f} MB\n")
+    print("| | MB | of the column | MB/s of CPU |\n|---|---|---|---|")
+    print(f"| writing the column | {column / 1e6:.1f} | | {size / seconds / 1e6:.0f} |")
+    shutil.copy(plain, indexed)
+    for index in (ia.NGram("text"), ia.Words("text")):
+        _, seconds = timed(lambda index=index: ia.add_indexes(indexed, index))
+        (report,) = ia.list_indexes(indexed)
+        length = report.indexes[-1].length
+        speed = size / seconds / 1e6
+        print(f"| `{index.kind}` | {length / 1e6:.1f} | {length / column:.1%} | {speed:.0f} |")
+    print()
 
 
 def main() -> None:
@@ -179,40 +217,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--glob", default="/usr/share/doc/*/changelog*.gz")
     parser.add_argument("--rows", type=int, help="at most so many lines")
-    parser.add_argument("--granule-rows", type=int, default=8192)
+    parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
     given = parser.parse_args()
-    path = table_of(given.glob, given.rows, given.data)
-    groups = pq.read_metadata(path)
-    column = sum(
-        groups.row_group(i).column(0).total_compressed_size for i in range(groups.num_row_groups)
-    )
-    values = pq.read_table(path).column(0).combine_chunks()
-    positions = np.arange(len(values)) // given.granule_rows
-    granules = int(positions[-1]) + 1
-    print(f"{len(values):,} rows, {values.nbytes / 1e6:.0f} MB, stored {column / 1e6:.1f} MB")
-    left: dict[str, Callable[[str], int]] = {}
-    for length, bits in ((3, 32), (4, 32), (4, 20)):
-        name, keys = f"n = {length}, {bits} bits", fixed(length, bits)
-        pairs = measure(name, keys, values, positions, column)
-        left[name] = lambda text, keys=keys, pairs=pairs: fixed_left(keys, pairs, text, granules)
-    pairs = measure("NGram", grams.keys_of_texts, values, positions, column)
-    left["NGram"] = lambda text, pairs=pairs: grams_left(pairs, text, granules)
-    measure("Words", words.keys_of_texts, values, positions, column)
-    folded = pc.ascii_lower(values)
-    print(
-        f"\ngranules left of {granules}, mean{'':11}",
-        *(f"{name:>16}" for name in left),
-        "   hold it",
-    )
-    for name, texts in WANTED.items():
-        means = [np.mean([count(text) for text in texts]) for count in left.values()]
-        hold = [len(np.unique(positions[_holding(folded, text)])) for text in texts]
-        print(f"  {name:34}", *(f"{mean:16.1f}" for mean in means), f"{np.mean(hold):10.1f}")
-
-
-def _holding(values: pa.Array, text: str) -> np.ndarray:
-    return pc.indices_nonzero(pc.match_substring(values, text)).to_numpy()
+    plain = table_of(given.glob, given.rows, given.data)
+    indexed = plain.with_suffix(".indexed.parquet")
+    build(plain, indexed)
+    everyone = engines(plain, indexed)
+    rows = pq.read_metadata(plain).num_rows
+    head = ["", "lines", "granules", *(f"{name}, ms" for name in everyone), "times", "CPU", "goal"]
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for asked in QUESTIONS:
+        found, times = ask(asked, everyone, given.runs)
+        left = granules_left(indexed, asked, ia.NGram("text").granule_rows, rows)
+        print(told(asked, found, left, times), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,12 @@ from intarsia.index.elements import Elements
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
+from intarsia.index.ngram import NGram
 from intarsia.index.registry import register_index_kind
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.words import Words
 from intarsia.predicate.functions import (
+    contains_words,
     list_contains,
     list_contains_all,
     list_contains_any,
@@ -55,6 +58,7 @@ __all__ = [
     "Lookup",
     "MinMax",
     "MissingDependencyError",
+    "NGram",
     "PageIndex",
     "ParquetFile",
     "ParquetWriter",
@@ -64,8 +68,10 @@ __all__ = [
     "RowRanges",
     "Severity",
     "UnsupportedError",
+    "Words",
     "__version__",
     "add_indexes",
+    "contains_words",
     "dataset",
     "drop_indexes",
     "list_contains",

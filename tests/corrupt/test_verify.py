@@ -34,6 +34,7 @@ from intarsia.format.metadata import (
     Statistics,
 )
 from intarsia.format.thrift import amended, decode, encode
+from intarsia.index import section_write
 from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
 from intarsia.index.section_write import build_section
 from intarsia.read.opened import OpenedFile
@@ -1310,7 +1311,8 @@ def entries_of(file, starts):
     with Workspace() as work:
         (found,) = gather(file, [Due(LOOKUP, check_index(file, LOOKUP), starts)], work)
         (table,) = found.blocks()
-    keys, granules = (table[name].to_numpy() for name in ("key", "granule"))
+    entries = section_write.entries_of(table)
+    keys, granules = (entries >> np.uint64(32)).astype(np.uint32), entries.astype(np.uint32)
     firsts = np.searchsorted(starts, file.row_group_starts)
     for first, stop in itertools.pairwise(firsts):
         here = (first <= granules) & (granules < stop)

@@ -11,7 +11,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from intarsia.index import grams
-from intarsia.index.grams import all_keys, keys_needed, keys_of_texts, rows_needed
+from intarsia.index.formula import granules_of, leaves_of
+from intarsia.index.grams import keys_needed, keys_of_texts
 from intarsia.index.regex import of_regex
 from intarsia.index.required import of_like, of_literal
 
@@ -31,7 +32,8 @@ def rows_by_keys(values, required, positions=None):
     if formula is None:
         return set(positions.tolist())
     keys, at = keys_of_texts(values, positions)
-    return rows_needed(formula, lambda wanted: set(at[np.isin(keys, wanted)].tolist()))
+    found = granules_of(formula, lambda leaf: np.unique(at[np.isin(keys, leaf.keys)]))
+    return set(found.tolist())
 
 
 def check(values, matches, required):
@@ -201,8 +203,19 @@ def test_many_positions_and_many_slices(monkeypatch):
         i for i, text in enumerate(texts) if text and "value 1f" in text
     }
     expected = _pairs(values, np.arange(len(texts)))
-    monkeypatch.setattr("intarsia.index.texts.SLICE_BYTES", 1000)
+    monkeypatch.setattr("intarsia.text.texts.SLICE_BYTES", 1000)
     assert _pairs(values, np.arange(len(texts))) == expected
+
+
+@given(st.text(NARROW + WIDE, max_size=60), st.integers(1, 9), st.sampled_from(KINDS[:2] + BYTES))
+def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
+    values = pa.array(["ab", text, "abc"], pa.string()).cast(kind)
+    expected = _pairs(values, np.arange(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("intarsia.text.texts.SLICE_BYTES", size)
+        patch.setattr("intarsia.text.texts._MANY_PAIRS", 8)
+        keys, at = keys_of_texts(values, np.arange(3))
+    assert set(zip(keys.tolist(), at.tolist(), strict=True)) == expected
 
 
 def test_a_text_of_three_characters_is_found_at_the_end_of_a_value():
@@ -212,7 +225,7 @@ def test_a_text_of_three_characters_is_found_at_the_end_of_a_value():
 
 def test_long_texts_ask_for_few_keys():
     formula = keys_needed(of_literal("".join(chr(0x100 + i) for i in range(1000))))
-    assert len(all_keys(formula)) <= grams.MOST_KEYS
+    assert len(leaves_of(formula)) <= grams.MOST_KEYS
 
 
 def test_numbers_are_no_texts():

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from intarsia.index.fold import folded
-from intarsia.index.word_chars import ALONE, JOINS, word_classes
-from intarsia.index.words import contains_words, keys_of_texts, keys_of_words, words_of
+from intarsia.text.fold import folded
+from intarsia.text.word_chars import ALONE, JOINS, word_classes
+from intarsia.text.words import contains_words, keys_of_texts, keys_of_words, words_of
 
 LETTERS = st.text("abKk\u212asſiİ_1 .-é\u0301中国ひЖж\0", max_size=10) | st.text(max_size=5)
 COLUMNS = st.lists(LETTERS | st.none(), max_size=8)
@@ -43,6 +43,21 @@ def test_texts_that_contain_words(texts, words, skipped, kind):
     assert contains_words(values, words).to_pylist() == expected
     chunked = pa.chunked_array([values, values], values.type)
     assert contains_words(chunked, words).to_pylist() == expected * 2
+
+
+@given(st.text("abKk\u212a中é_ .", max_size=60), st.integers(1, 9), st.integers(1, 5))
+def test_a_long_text_has_the_keys_of_its_pieces(text, size, longest):
+    values = pa.array(["ab c", text, "c"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("intarsia.text.words.LONGEST", longest)
+        expected = keys_of_texts(values, np.arange(3))
+        patch.setattr("intarsia.text.texts.SLICE_BYTES", size)
+        found = keys_of_texts(values, np.arange(3))
+    assert _set(*found) == _set(*expected)
+
+
+def _set(keys, at):
+    return set(zip(keys.tolist(), at.tolist(), strict=True))
 
 
 @given(COLUMNS, LETTERS)

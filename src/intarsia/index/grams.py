@@ -8,8 +8,7 @@ only as far as that pays. Characters are folded (``fold``) and squeezed into a b
 Of the four bits the lowest is zero unless all three symbols are frequent ones: three such tell
 little, in English words, and in hexadecimal digits above all. As the keys of one three-symbol gram
 lie side by side, a text of just three characters is looked for by a run of 16 keys. What ends a
-value has no fourth symbol: its four bits are zero, and it is left out where the position has
-another key of the same three symbols, since only such a run finds it.
+value has no fourth symbol: its four bits are zero.
 
 All is fixed, nothing is learned from the data: which keys a pattern needs follows from the pattern
 alone. ``GRAMS_VERSION`` names the meaning of keys.
@@ -17,28 +16,18 @@ alone. ``GRAMS_VERSION`` names the meaning of keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.index.fold import FOLD_VERSION, fold_table
-from intarsia.index.formula import KeyArray
+from intarsia.index.formula import Every, FingerprintArray, Formula, Keys, Some
 from intarsia.index.required import AllOf, AnyOf, Has, Required
-from intarsia.index.texts import (
-    END,
-    Characters,
-    characters_of,
-    flat_texts,
-    is_bytes,
-    present,
-    slices,
-)
 from intarsia.ranges import Int64Array
+from intarsia.text.fold import FOLD_VERSION, fold_table
+from intarsia.text.texts import END, Pairs, characters_of, flat_texts, is_bytes, parts, present
 
 GRAMS_VERSION = 1000 * FOLD_VERSION + 1
 KEY_BITS = 20
@@ -55,45 +44,10 @@ _PAD = 4
 _MAX_GROUPS = 1 << (32 - KEY_BITS)
 
 SymbolArray = NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class AnyKey:
-    """One of these keys is needed. Sorted and distinct."""
-
-    keys: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AllKeys:
-    """Every part is needed."""
-
-    parts: tuple[KeyFormula, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EitherKeys:
-    """At least one part is needed."""
-
-    parts: tuple[KeyFormula, ...]
-
-
-KeyFormula = AnyKey | AllKeys | EitherKeys
-
-
-class Rows(Protocol):
-    """What a formula is worked out on: sets of rows, or of granules."""
-
-    def __and__(self, other: Self, /) -> Self: ...
-
-    def __or__(self, other: Self, /) -> Self: ...
-
-
-R = TypeVar("R", bound=Rows)
 N = TypeVar("N", np.uint32, np.uint64)
 
 
-def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, Int64Array]:
+def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[FingerprintArray, Int64Array]:
     """The distinct (key, position) pairs of ``n`` texts: strings or bytes, in any order.
 
     ``positions``, shape ``(n,)`` and ascending, says where each value belongs: to a row, or a
@@ -104,18 +58,17 @@ def keys_of_texts(values: pa.Array, positions: Int64Array) -> tuple[KeyArray, In
     """
     values, valid = present(values)
     positions = positions if valid is None else positions[valid]
-    data, offsets = flat_texts(values)
-    keys, found = [np.empty(0, np.uint32)], [np.empty(0, np.int64)]
-    for first, stop in slices(offsets):
-        part = Characters(data, offsets[first : stop + 1], latin=is_bytes(values.type))
-        symbols = np.concatenate((part.mapped(_symbol_table()), np.zeros(_PAD, np.uint8)))
-        mine, at = _keys_of_symbols(symbols, part.ends, positions[first:stop])
-        keys.append(mine)
-        found.append(at)
-    return np.concatenate(keys), np.concatenate(found)
+    latin, found = is_bytes(values.type), Pairs()
+    for part in parts(*flat_texts(values), latin=latin, ahead=LEAST):
+        mapped = part.characters.mapped(_symbol_table())
+        symbols = np.concatenate((mapped, np.zeros(_PAD, np.uint8)))
+        mine = positions[part.first_value : part.stop_value]
+        own = slice(part.begin, part.stop)
+        found.add(*_keys_of_symbols(symbols, part.characters.ends, mine, own))
+    return found.found()
 
 
-def keys_needed(required: Required | None) -> KeyFormula | None:
+def keys_needed(required: Required | None) -> Formula | None:
     """The keys that a position must have if a text there is to meet ``required``.
 
     ``None`` where every text might: pieces shorter than three characters tell nothing.
@@ -124,35 +77,13 @@ def keys_needed(required: Required | None) -> KeyFormula | None:
         case Has(text):
             return _keys_of_piece(text)
         case AllOf(parts):
-            known = tuple(dict.fromkeys(key for part in parts if (key := keys_needed(part))))
-            return AllKeys(known) if len(known) > 1 else known[0] if known else None
+            known = [key for part in parts if (key := keys_needed(part)) is not None]
+            return Every(tuple(known)) if len(known) > 1 else known[0] if known else None
         case AnyOf(parts):
             every = [keys_needed(part) for part in parts]
-            needed = tuple(dict.fromkeys(key for key in every if key is not None))
-            if None in every or not needed:
-                return None
-            return EitherKeys(needed) if len(needed) > 1 else needed[0]
+            needed = tuple(key for key in every if key is not None)
+            return Some(needed) if needed and len(needed) == len(every) else None
     return None
-
-
-def all_keys(formula: KeyFormula) -> KeyArray:
-    """Every key of a formula: sorted, distinct."""
-    match formula:
-        case AnyKey(keys):
-            return np.array(keys, dtype=np.uint32)
-        case AllKeys(parts) | EitherKeys(parts):
-            return np.unique(np.concatenate([all_keys(part) for part in parts]))
-
-
-def rows_needed(formula: KeyFormula, rows_of: Callable[[KeyArray], R]) -> R:
-    """The rows where ``formula`` holds; ``rows_of`` gives those that have one of some keys."""
-    if isinstance(formula, AnyKey):
-        return rows_of(np.array(formula.keys, dtype=np.uint32))
-    found = rows_needed(formula.parts[0], rows_of)
-    for part in formula.parts[1:]:
-        more = rows_needed(part, rows_of)
-        found = found & more if isinstance(formula, AllKeys) else found | more
-    return found
 
 
 @cache
@@ -171,8 +102,8 @@ def _frequent_table() -> NDArray[np.bool_]:
     return table
 
 
-def _grams(symbols: SymbolArray) -> tuple[KeyArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The key of the gram at each symbol, whether it is whole, and whether it ends its text."""
+def _grams(symbols: SymbolArray) -> tuple[FingerprintArray, NDArray[np.bool_]]:
+    """The key of the gram at each symbol, and whether there is one."""
     count = len(symbols) - _PAD
     four = np.ndarray((count,), dtype="<u4", buffer=symbols, strides=(1,))
     inside = symbols != END
@@ -188,27 +119,20 @@ def _grams(symbols: SymbolArray) -> tuple[KeyArray, NDArray[np.bool_], NDArray[n
     whole = inside[3 : count + 3]
     tails *= whole
     keys |= tails
-    return keys, head & whole, head & ~whole
+    return keys, head
 
 
 def _keys_of_symbols(
-    symbols: SymbolArray, ends: Int64Array, positions: Int64Array
-) -> tuple[KeyArray, Int64Array]:
-    """Distinct keys, and their positions, of texts that end at ``ends``."""
-    keys, whole, ending = _grams(symbols)
+    symbols: SymbolArray, ends: Int64Array, positions: Int64Array, own: slice
+) -> tuple[FingerprintArray, Int64Array]:
+    """Distinct keys, and their positions, of the grams at ``own`` in texts that end at ``ends``."""
+    keys, told = _grams(symbols)
     first = np.concatenate(([True], positions[1:] != positions[:-1]))
     group_of = np.cumsum(first) - 1
     code = np.dtype(np.uint32 if group_of[-1] < _MAX_GROUPS else np.uint64)
     groups = np.repeat(group_of.astype(code), np.diff(ends, prepend=-1))
     codes = groups << code.type(KEY_BITS) | keys
-    found = _distinct(codes[whole])
-    bits = code.type(_TAIL_BITS)
-    last = _distinct(codes[ending])
-    if len(found) and len(last):
-        heads = found >> bits
-        at = np.minimum(np.searchsorted(heads, last >> bits), len(heads) - 1)
-        last = last[heads[at] != last >> bits]
-    found = np.concatenate((found, last))
+    found = _distinct(codes[own][told[own]])
     mine = (found & code.type((1 << KEY_BITS) - 1)).astype(np.uint32)
     return mine, positions[first][(found >> code.type(KEY_BITS)).astype(np.int64)]
 
@@ -218,15 +142,15 @@ def _distinct(values: NDArray[N]) -> NDArray[N]:
     return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
 
 
-def _keys_of_piece(text: str) -> KeyFormula | None:
+def _keys_of_piece(text: str) -> Formula | None:
     if len(text) < LEAST:
         return None
     symbols = np.concatenate((_symbol_table()[characters_of(text)], np.zeros(_PAD, np.uint8)))
-    keys, whole, _ = _grams(symbols)
+    keys, _ = _grams(symbols)
     if len(text) == LEAST:
-        return AnyKey(tuple(range(int(keys[0]), int(keys[0]) + _RUN)))
-    distinct = list(dict.fromkeys(keys[whole].tolist()))
+        return Keys(np.arange(keys[0], keys[0] + _RUN, dtype=np.uint32))
+    distinct = list(dict.fromkeys(keys[: len(text) - LEAST].tolist()))
     if len(distinct) > MOST_KEYS:
         distinct = [distinct[i * len(distinct) // MOST_KEYS] for i in range(MOST_KEYS)]
-    parts = tuple(AnyKey((key,)) for key in distinct)
-    return AllKeys(parts) if len(parts) > 1 else parts[0]
+    needed = tuple(Keys(np.array([key], dtype=np.uint32)) for key in distinct)
+    return Every(needed) if len(needed) > 1 else needed[0]

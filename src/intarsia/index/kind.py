@@ -112,6 +112,11 @@ class Inverted(Index):
     """Are NULLs among the values the kind is given? Else it is not asked where they pass."""
     nans: ClassVar[bool] = False
     """Are NaNs? Likewise."""
+    reading_share: ClassVar[float | None] = None
+    """The most a probe reads, as a part of the bytes of the rows in question; ``None``: anything.
+
+    Where that is too little for all keys of a formula, the most frequent are not looked for.
+    """
 
     def keys_of_values(self, values: pa.Array) -> tuple[KeyArray, Positions]:
         """The keys of ``n`` values: each with the position, 0 to ``n - 1``, of a value that has it.
@@ -120,6 +125,13 @@ class Inverted(Index):
         Keys that are values are a ``pyarrow.Array`` of the values' type, with −0.0 as +0.0.
         """
         raise NotImplementedError
+
+    def keys_of_runs(self, values: pa.Array, runs: Positions) -> tuple[KeyArray, Positions]:
+        """The keys of ``n`` values of which only the runs they are in count, as of a granule.
+
+        ``runs``, of shape ``(n,)``, ascends. A key's position is that of any value of the run.
+        """
+        return self.keys_of_values(values)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         """What keys a granule needs to hold a row that passes; None where this cannot be told."""

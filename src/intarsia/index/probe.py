@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
+from intarsia.index.affordable import Costs, Purse
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
@@ -19,11 +21,23 @@ from intarsia.index.idx1 import DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
 from intarsia.index.section import Section
-from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, distinct, packed
+from intarsia.index.section_write import (
+    ENTRY_SCHEMA,
+    STEP_SCHEMA,
+    UInt64Array,
+    distinct,
+    granules_of_steps,
+    packed,
+)
 from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import Source
+
+_FEW_GRANULES = 2
+"""So many are read rather than more keys looked for."""
+_FEW = 64
+"""So many keys are gone through one by one."""
 
 
 class InvertedSection(Section):
@@ -39,7 +53,8 @@ class InvertedSection(Section):
         """
         super().__init__(source, meta_length, meta_crc32, file_id, num_rows)
         self.exact = exact
-        if list(self.columns) != ENTRY_SCHEMA.names:
+        self._has_steps = list(self.columns) == STEP_SCHEMA.names and not exact
+        if not self._has_steps and list(self.columns) != ENTRY_SCHEMA.names:
             raise FormatError("the section does not have the columns of an inverted index")
         if exact or not self.num_pages:
             return
@@ -50,15 +65,34 @@ class InvertedSection(Section):
             raise FormatError("the keys are not sorted")
         self._low, self._high = bounds.low, bounds.high
 
-    def rows_of(self, formula: Formula, of: Subject) -> RowRanges | None:
+    def rows_of(
+        self, formula: Formula, of: Subject, most_bytes: int | None = None
+    ) -> RowRanges | None:
         """The rows of all granules that pass ``formula``; None where it cannot be told.
 
-        Raises ``FormatError`` where a page that has to be read is damaged.
+        Where reading that takes more than ``most_bytes``, or is unlikely to help, others may be
+        among them. Raises ``FormatError`` where a page that has to be read is damaged.
         """
-        found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
+        if most_bytes is not None and not self.exact:
+            found = self._for_bytes(formula, most_bytes)
+        else:
+            found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
         if found is None:
             return None
         return RowRanges(self.granule_starts[found], self.granule_starts[found + 1])
+
+    def _for_bytes(self, formula: Formula, most_bytes: int) -> Int64Array | None:
+        """The granules that pass as much of ``formula`` as is worth reading; None for nothing."""
+        purse = Purse(self._costs(), most_bytes)
+        first, rest = purse.first(formula)
+        if first is None:
+            return None
+        found = self._by_fingerprint(first)
+        if rest is not None and len(found) > _FEW_GRANULES:
+            more = purse.more(rest)
+            if more is not None:
+                found = np.intersect1d(found, self._by_fingerprint(more))
+        return found
 
     def _by_fingerprint(self, formula: Formula) -> Int64Array:
         wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
@@ -79,6 +113,21 @@ class InvertedSection(Section):
 
         return granules_of(formula, held).astype(np.int64)
 
+    def _costs(self) -> Costs:
+        sizes = np.sum([column.pages[:, 1] for column in self.columns.values()], axis=0)
+        return Costs(self._costs_of, sizes)
+
+    def _costs_of(self, leaf: Keys) -> tuple[Int64Array, float]:
+        """As of ``Costs``, as if all keys between a page's bounds were on it, and equally often."""
+        wanted = np.unique(leaf.keys)
+        pages = self._pages_of(wanted)
+        if not len(pages):
+            return pages, 0.0
+        low, high = (bound[pages].astype(np.int64) for bound in (self._low, self._high))
+        held = np.searchsorted(wanted, high, side="right") - np.searchsorted(wanted, low)
+        expected = float((held * self.rows_per_page[pages] / (high - low + 1)).sum())
+        return pages, min(expected / self.num_granules, 1.0)
+
     def _pages_of(self, keys: FingerprintArray) -> Int64Array:
         """The pages that any of ``keys``, distinct and sorted, might be on."""
         if not self.num_pages:
@@ -95,18 +144,28 @@ class InvertedSection(Section):
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
         if not len(pages):
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
-        keys, granules = self.read(("key", "granule"), pages)
+        keys, granules = self.read(tuple(self.columns), pages)
         if keys.type != pa.uint32() or keys.null_count:
             raise FormatError("a section's keys are no fingerprints")
-        return keys.to_numpy(), self._checked(granules)
+        known = keys.to_numpy()
+        if not self._has_steps:
+            return known, self._checked(granules)
+        steps = self._numbers(granules)
+        return known, self._existing(granules_of_steps(known, steps, self.starts_of(pages)))
 
     def _checked(self, granules: pa.ChunkedArray) -> Granules:
+        return self._existing(self._numbers(granules))
+
+    def _numbers(self, granules: pa.ChunkedArray) -> Granules:
         if granules.type != pa.uint32() or granules.null_count:
             raise FormatError("a section's granules are no numbers")
         found: Granules = granules.to_numpy()
-        if len(found) and found.max() >= self.num_granules:
-            raise FormatError(f"granule {found.max()} does not exist")
         return found
+
+    def _existing(self, granules: NDArray[np.uint32] | UInt64Array) -> Granules:
+        if len(granules) and granules.max() >= self.num_granules:
+            raise FormatError(f"granule {granules.max()} does not exist")
+        return granules.astype(np.uint32, copy=False)
 
     def _numbered(self, granules: Granules) -> Granules:
         """Granules, sorted and distinct."""
@@ -156,7 +215,11 @@ class InvertedSection(Section):
 
     def table(self) -> pa.Table:
         """All entries. Raises ``FormatError`` where a page is damaged."""
-        keys, granules = self.read(("key", "granule"), np.arange(self.num_pages))
+        pages = np.arange(self.num_pages)
+        if not self.exact:
+            known, numbers = self._entries(pages)
+            return pa.table({"key": known, "granule": numbers})
+        keys, granules = self.read(("key", "granule"), pages)
         self._checked(granules)
         return pa.table({"key": keys, "granule": granules})
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from intarsia.index.fold import folded
 from intarsia.index.required import AllOf, AnyOf, Has, Required, all_of, any_of, text_of
+from intarsia.text.fold import folded
 
 _FEW = 24
 """More texts than this are not told apart."""

@@ -19,8 +19,10 @@ from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
+from intarsia.index.ngram import NGram
 from intarsia.index.spec import parsed
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.index.words import Words
 
 GROUP = "intarsia.index_kinds"
 EmbeddedIndex = Inverted | Summary
@@ -32,6 +34,8 @@ _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
     Elements.kind: Elements,
     DistinctIDX1.kind: DistinctIDX1,
     MinMax.kind: MinMax,
+    NGram.kind: NGram,
+    Words.kind: Words,
 }
 _STANDARD = (Bloom.kind, PageIndex.kind)
 _registered: dict[str, type[EmbeddedIndex]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from intarsia.index.fold import folded
+from intarsia.text.fold import folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@
     PAR1 [pages of each column] [column and offset indexes][footer][length] (PAR1 cut off)
                                 └──────── metadata, with a CRC of its own ───────┘
 
-The rows of an inverted index are ``(key, granule)``, sorted and distinct, so that the column index
-finds the few pages a key can be on; a summary has a row a granule. The footer's key/values hold
-where the granules start and the ``file_id`` of the directory the section belongs to.
+The rows of an inverted index are ``(key, granule)`` or ``(key, step)`` (``section_write``), sorted
+and distinct, so that the column index finds the few pages a key can be on; a summary has a row a
+granule. The footer's key/values hold where the granules start and the ``file_id`` of the directory
+the section belongs to.
 
 Everything read here is checked before it is believed; any failure is a ``FormatError``, which
 callers take to mean that all rows might match.
@@ -155,6 +156,16 @@ class Section:
             [np.empty(0, np.int64)]
             + [np.arange(stops[p] - self._page_rows[p], stops[p]) for p in pages]
         )
+
+    @property
+    def rows_per_page(self) -> Int64Array:
+        """How many rows each page holds."""
+        return self._page_rows
+
+    def starts_of(self, pages: Int64Array) -> Int64Array:
+        """Where each of ``pages`` begins among the rows that ``read`` gives of them."""
+        counts: Int64Array = self._page_rows[pages]
+        return np.cumsum(counts) - counts
 
     def read(self, names: Sequence[str], pages: Int64Array) -> list[pa.ChunkedArray]:
         """The values of columns on ``pages``, ascending.

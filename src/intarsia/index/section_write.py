@@ -1,7 +1,13 @@
 """Writing sections: small page-indexed Parquet files, less their last four bytes.
 
-An inverted index has rows ``(key, granule)``, sorted and distinct; a summary a row a granule. What
-does not fit into memory at once comes in blocks, and each block becomes a row group.
+An inverted index has rows ``(key, granule)``, sorted and distinct; a summary a row a granule. Where
+keys are fingerprints, a granule is stored as the step from the one before, of the same key::
+
+    key      3  3  3  7 │ 7  9      │ ends a page
+    granule  1  4  5  0 │ 2  1
+    step     1  3  1  0 │ 2  1
+
+What does not fit into memory at once comes in blocks, and each block becomes a row group.
 """
 
 from __future__ import annotations
@@ -32,6 +38,8 @@ PAGE_ROWS = 8192
 """Entries a page: few enough that a probe reads little, many enough to compress well."""
 INFO_KEY = "intarsia"
 ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
+"""How entries of fingerprints were stored at first."""
+STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])
 LENGTH_BYTES = 4
 
 
@@ -64,7 +72,7 @@ def build_section(
     the start of the file, and the number of rows at the end.
     """
     out = pa.BufferOutputStream()
-    write_section(out, ENTRY_SCHEMA, [entry_table(packed(entries))], granule_starts, file_id)
+    write_section(out, STEP_SCHEMA, [entry_table(packed(entries))], granule_starts, file_id)
     return BuiltSection.of(memoryview(out.getvalue()))
 
 
@@ -78,6 +86,9 @@ def write_section(
     """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes."""
     info = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
     packs = [field.name for field in schema if pa.types.is_integer(field.type)]
+    encodings = dict.fromkeys(packs, "DELTA_BINARY_PACKED")
+    if schema == STEP_SCHEMA:
+        encodings["step"] = "BYTE_STREAM_SPLIT"
     with pq.ParquetWriter(
         sink,
         schema,
@@ -85,10 +96,10 @@ def write_section(
         write_batch_size=PAGE_ROWS,
         compression="zstd",
         use_dictionary=False,
-        column_encoding=dict.fromkeys(packs, "DELTA_BINARY_PACKED"),
+        column_encoding=encodings,
         write_page_index=True,
         write_page_checksum=True,
-        store_schema=schema != ENTRY_SCHEMA,
+        store_schema=schema != STEP_SCHEMA,
     ) as writer:
         writer.add_key_value_metadata({INFO_KEY: json.dumps(info)})
         for block in blocks:
@@ -96,9 +107,42 @@ def write_section(
 
 
 def entry_table(merged: UInt64Array) -> pa.Table:
-    """Rows of ``packed`` entries."""
-    keys = (merged >> np.uint64(32)).astype(np.uint32)
-    return pa.table([pa.array(keys), pa.array(merged.astype(np.uint32))], schema=ENTRY_SCHEMA)
+    """Rows of ``packed`` entries, which begin a row group."""
+    keys, granules = (merged >> np.uint64(32)).astype(np.uint32), merged.astype(np.uint32)
+    steps = np.diff(granules, prepend=np.uint32(0))
+    page_starts = np.arange(0, len(keys), PAGE_ROWS)
+    anew = starts_anew(keys, page_starts)
+    steps[anew] = granules[anew]
+    return pa.table([pa.array(keys), pa.array(steps)], schema=STEP_SCHEMA)
+
+
+def entries_of(table: pa.Table) -> UInt64Array:
+    """The ``packed`` entries of which ``entry_table`` made ``table``."""
+    keys, steps = (column.to_numpy() for column in table.columns)
+    granules = granules_of_steps(keys, steps, np.arange(0, len(keys), PAGE_ROWS))
+    merged: UInt64Array = keys.astype(np.uint64) << np.uint64(32) | granules
+    return merged
+
+
+def starts_anew(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
+    """Where steps begin: at a key, or at a page."""
+    anew = np.ones(len(keys), dtype=np.bool_)
+    anew[1:] = keys[1:] != keys[:-1]
+    anew[page_starts[page_starts < len(keys)]] = True
+    return anew
+
+
+def granules_of_steps(
+    keys: FingerprintArray, steps: FingerprintArray, page_starts: Int64Array
+) -> NDArray[np.uint64]:
+    """The granules of entries by their steps, on pages that begin at ``page_starts``.
+
+    ``n`` entries give shape ``(n,)``; nothing overflows.
+    """
+    found = np.cumsum(steps, dtype=np.uint64)
+    at = np.flatnonzero(starts_anew(keys, page_starts))
+    before = found[at] - steps[at]
+    return found - np.repeat(before, np.diff(at, append=len(keys)))
 
 
 def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt64Array:

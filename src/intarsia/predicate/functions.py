@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError
 from intarsia.ranges import Int64Array
+from intarsia.text import words as text_words
+from intarsia.text.texts import is_text
 
+CONTAINS_WORDS = "ia.contains_words"
 LIST_CONTAINS = "ia.list_contains"
 LIST_CONTAINS_ANY = "ia.list_contains_any"
 LIST_CONTAINS_ALL = "ia.list_contains_all"
@@ -33,6 +36,17 @@ class Function(NamedTuple):
 
     check: Callable[[pa.DataType, pa.DataType], None]
     values: Callable[[pa.Array, pa.Scalar], pa.Array]
+
+
+def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
+    """TRUE where the text ``of`` has every word of ``words``, in any order and case, else FALSE.
+
+    ``of`` is an Expression or a field's name. NULL where the text is; where ``words`` holds no
+    word, every text has them. A word is a run of letters, digits, marks and connectors, or one
+    ideograph (``text.words``). ``PredicateError`` is raised where the Expression is used on a field
+    that is no text.
+    """
+    return pc.Expression._call(CONTAINS_WORDS, [_operand(of), pc.scalar(words)])
 
 
 def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
@@ -144,6 +158,13 @@ def compares(kind: pa.DataType, other: pa.DataType) -> bool:
     return True
 
 
+def _check_words(kind: pa.DataType, words: pa.DataType) -> None:
+    if not is_text(kind):
+        raise PredicateError(f"{kind} is no text")
+    if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
+        raise PredicateError(f"{words} is no text of words")
+
+
 # --- values -------------------------------------------------------------------------------------
 
 
@@ -161,11 +182,18 @@ def _contains_all(lists: pa.Array, values: pa.Scalar) -> pa.Array:
     return _found(lists, values.values, True) if values.is_valid else _no_values(lists)
 
 
+def _contains_words(texts: pa.Array, words: pa.Scalar) -> pa.Array:
+    if not words.is_valid:
+        return _no_values(texts)
+    return text_words.contains_words(texts, words.as_py())
+
+
 def _no_values(lists: pa.Array) -> pa.Array:
     return pa.nulls(len(lists), pa.bool_())
 
 
 FUNCTIONS: dict[str, Function] = {
+    CONTAINS_WORDS: Function(_check_words, _contains_words),
     LIST_CONTAINS: Function(_check_element, _contains),
     LIST_CONTAINS_ANY: Function(_check_elements, _contains_any),
     LIST_CONTAINS_ALL: Function(_check_elements, _contains_all),

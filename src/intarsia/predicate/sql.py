@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
+from intarsia.predicate.functions import contains_words
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
@@ -62,7 +63,8 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, IS NULL,
     AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, list_contains, list_has_any,
-    list_has_all, map_contains (by any of DuckDB's names for them) and ``= ANY`` of a list.
+    list_has_all, map_contains (by any of DuckDB's names for them), ``= ANY`` of a list and
+    contains_words.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
@@ -110,6 +112,10 @@ class Translator:
                 return self._like(inner, escape)
             case exp.Boolean():
                 return pc.scalar(bool(node.this))
+            case exp.Anonymous(this=str(name), expressions=[subject, words]) if (
+                name.lower() == "contains_words"
+            ):
+                return self._words(node, subject, words)
             case exp.Column():
                 return self._boolean_column(node)
         if type(node) in _COMPARE:
@@ -181,13 +187,18 @@ class Translator:
         found = pc.match_like(value, literal, ignore_case=isinstance(node, exp.ILike))
         return ~found if node.args.get("negate") else found
 
-    def _text_value(self, node: exp.Expr) -> pc.Expression:
+    def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
+        if not (isinstance(words, exp.Literal) and words.is_string):
+            raise PredicateError(f"{node.sql()!r}: contains_words needs a text constant of words")
+        return contains_words(self._text_value(subject, "contains_words"), words.this)
+
+    def _text_value(self, node: exp.Expr, asking: str = "LIKE") -> pc.Expression:
         """A value that has to be text."""
         kind = self._type_of(node)
         if kind is not None and not (
             pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
         ):
-            raise PredicateError(f"LIKE needs text, and {node.sql()} is {kind}")
+            raise PredicateError(f"{asking} needs text, and {node.sql()} is {kind}")
         value = self._value(node)
         if kind is not None and pa.types.is_dictionary(kind):
             return value.cast(kind.value_type)

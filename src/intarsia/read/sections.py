@@ -9,6 +9,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
@@ -27,6 +28,8 @@ from intarsia.source import WindowSource
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile
 
+_LEAST_BYTES = 16 * 1024
+"""So much a probe may read, however little it might save."""
 AnySection = InvertedSection | SummarySection | IDX1Section
 
 
@@ -42,6 +45,11 @@ class Embedded:
     def finds_values(self) -> bool:
         """Does it point at values, rather than bound them?"""
         return isinstance(self.kind, Inverted)
+
+    @property
+    def is_partial(self) -> bool:
+        """May it leave out keys that are needed?"""
+        return isinstance(self.kind, Inverted) and self.kind.reading_share is not None
 
     def may_answer(self, predicate: Predicate) -> bool:
         """Is its kind asked such things of its term?"""
@@ -83,7 +91,10 @@ class Sections:
         return self.directory.indexes if self.directory else ()
 
     def about(self, term: Term) -> list[Embedded]:
-        """The indexes on a term, of kinds, versions and functions known here; smallest first."""
+        """The indexes on a term, of kinds, versions and functions known here.
+
+        The smallest come first, and last those that may read a part of themselves only.
+        """
         column = str(term) if term.path else None
         found = [
             self.resolved(entry)
@@ -93,7 +104,7 @@ class Sections:
         if column is not None and column == self._file.options.distinct_index_column:
             found.append(self._stray)
         known = [index for index in found if index is not None and index.of.term == term]
-        return sorted(known, key=lambda index: index.entry.length)
+        return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
     @functools.cached_property
     def _stray(self) -> Embedded | None:
@@ -182,13 +193,31 @@ class Sections:
             section = None if formula is None else self.section(index)
             if formula is None or section is None:
                 return None
-            assert not isinstance(section, SummarySection)
-            return section.rows_of(formula, of)
+            if isinstance(section, IDX1Section):
+                return section.rows_of(formula, of)
+            assert isinstance(section, InvertedSection)
+            return section.rows_of(formula, of, self._most_bytes(kind, of, within))
         section = self.section(index)
         if section is None:
             return None
         assert isinstance(section, SummarySection)
         return section.rows_of(kind, predicate, of, within)
+
+    def _most_bytes(self, kind: Inverted, of: Subject, within: RowRanges) -> int | None:
+        """What a probe may read, by the bytes that the rows ``within`` take of what is indexed."""
+        if kind.reading_share is None:
+            return None
+        file, starts = self._file, self._file.row_group_starts
+        groups = np.flatnonzero(within.covers(starts[:-1], starts[1:]))
+        size = sum(
+            file.chunk(group, leaf.index).total_compressed_size
+            for leaf in file.schema.leaves
+            if any(leaf.path[: len(path)] == path for path in of.term.fields)
+            for group in groups.tolist()
+        )
+        rows = int((starts[groups + 1] - starts[groups]).sum())
+        share = kind.reading_share * within.num_rows / max(rows, 1)
+        return max(int(share * size), _LEAST_BYTES)
 
     def values(self, index: Embedded) -> pa.Array | None:
         """The distinct values that an index of exact keys lists; None where it cannot."""

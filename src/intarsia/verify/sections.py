@@ -14,7 +14,7 @@ from intarsia.index.directory import IndexEntry, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
-from intarsia.index.section_write import UInt64Array, packed
+from intarsia.index.section_write import UInt64Array, entries_of, packed
 from intarsia.read.opened import OpenedFile
 from intarsia.read.strays import stray_list
 from intarsia.read.subjects import subject_of
@@ -63,7 +63,8 @@ def _check_section(
         starts = section.granule_starts
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, starts)], work)
-        due = pa.concat_tables(list(gathered.blocks())).combine_chunks()
+        blocks = list(gathered.blocks())
+    due = pa.concat_tables(blocks).combine_chunks()
     if isinstance(section, SummarySection):
         wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
         if wrong:
@@ -72,7 +73,10 @@ def _check_section(
     if isinstance(section, IDX1Section):
         yield from _check_list(section, due["key"], entry, where)
         return
-    wanted, held = _entries(section, due)
+    if section.exact:
+        wanted, held = _entries(section, due)
+    else:
+        wanted, held = np.concatenate([entries_of(block) for block in blocks]), section.entries()
     missing = len(np.setdiff1d(wanted, held, assume_unique=True))
     if missing:
         message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"
@@ -121,7 +125,7 @@ def _check_list(
 
 
 def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt64Array]:
-    """The entries that are due and those that are held, as numbers that compare."""
+    """The entries of values that are due and those that are held, as numbers that compare."""
     held = section.table()
     if held.schema.types != due.schema.types:
         raise FormatError(f"keys are {held.schema.field(0).type}, not {due.schema.field(0).type}")
@@ -129,9 +133,7 @@ def _entries(section: InvertedSection, due: pa.Table) -> tuple[UInt64Array, UInt
     known = keys.unique()
     found = []
     for table in (due, held):
-        numbers = table["key"]
-        if section.exact:
-            numbers = pc.index_in(numbers, value_set=known)
+        numbers = pc.index_in(table["key"], value_set=known)
         found.append(packed([(numbers.to_numpy(), table["granule"].to_numpy())]))
     return found[0], found[1]
 

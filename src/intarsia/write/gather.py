@@ -13,7 +13,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.formula import KeyArray
 from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
 from intarsia.index.registry import EmbeddedIndex
-from intarsia.index.section_write import ENTRY_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.ranges import Int64Array
 from intarsia.write.spill import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.write.values import Values
@@ -54,18 +54,20 @@ class _Entries:
         self._runs = Runs(work)
 
     def add(self, values: Values) -> None:
-        parts = max(1, -(-values.values.nbytes // _SLICE_BYTES))
-        size = max(1, -(-len(values.values) // parts))
-        for at in range(0, len(values.values), size):
-            self._add(values.values.slice(at, size), values.rows[at : at + size])
+        count = len(values.values)
+        if count > 1 and values.values.nbytes > _SLICE_BYTES:
+            for part in (slice(0, count // 2), slice(count // 2, count)):
+                self.add(Values(values.values[part], values.rows[part]))
+        else:
+            self._add(*values)
 
     def _add(self, values: pa.Array, rows: Int64Array) -> None:
         keep = _kept(self._index, values)
         if keep is not None:
             values, rows = values.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
-        keys, positions = self._index.keys_of_values(values)
-        _check_keys(self._index, keys, positions, values)
         granules = np.searchsorted(self._starts, rows, side="right") - 1
+        keys, positions = self._index.keys_of_runs(values, granules)
+        _check_keys(self._index, keys, positions, values)
         numbers = self._numbers(keys)
         self._runs.add(numbers << np.uint64(32) | granules[positions].astype(np.uint64))
 
@@ -76,7 +78,7 @@ class _Entries:
 class Fingerprints(_Entries):
     """Entries of fingerprints."""
 
-    schema = ENTRY_SCHEMA
+    schema = STEP_SCHEMA
 
     def _numbers(self, keys: KeyArray) -> UInt64Array:
         return np.asarray(keys).astype(np.uint64)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.index.fold import CODE_POINTS
 from intarsia.ranges import Int64Array
+from intarsia.text.fold import CODE_POINTS
 
 BytesArray = NDArray[np.uint8]
 T = TypeVar("T", bound=np.generic)
@@ -19,6 +19,9 @@ END = 0
 """What follows each value; a text's own U+0000 is taken for U+0001."""
 SLICE_BYTES = 1 << 20
 SLICE_VALUES = 1 << 15
+_LONGEST = 4
+"""Bytes of a character, at most."""
+_MANY_PAIRS = 1 << 22
 _WIDE = (pa.large_string(), pa.large_binary())
 _NARROW = (pa.string(), pa.binary())
 
@@ -35,6 +38,19 @@ def is_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def as_column(words: str, kind: pa.DataType) -> str:
+    """``words`` in the characters of a column: of a column of bytes, each byte is one."""
+    return words.encode().decode("latin-1") if is_bytes(kind) else words
+
+
+def first_of_runs(runs: Int64Array) -> Int64Array:
+    """For each of ``n`` numbers, which ascend, where the first equal to it is. Shape ``(n,)``."""
+    first = np.ones(len(runs), dtype=bool)
+    first[1:] = runs[1:] != runs[:-1]
+    at = np.flatnonzero(first)
+    return np.repeat(at, np.diff(at, append=len(runs)))
 
 
 def present(values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
@@ -98,6 +114,10 @@ class Characters:
         self.ends = ends
         """Where each text ends: the places of ``END``."""
 
+    def place_of(self, offset: int) -> int:
+        """How many characters begin before a byte of the first text."""
+        return offset if self._keep is None else int(self._keep[:offset].sum())
+
     def mapped(self, table: NDArray[T]) -> NDArray[T]:
         """What ``table``, of a value for every code point, has for each character."""
         found = table[:256][self._raw]
@@ -105,6 +125,80 @@ class Characters:
             return found
         found[self._leads] = table[_decoded(self._raw, self._leads)]
         return found[self._keep]
+
+
+class Part(NamedTuple):
+    """Some texts, or a piece of a long one with a little of what is around it.
+
+    Of its characters, those at ``[begin, stop)`` are not in any other part. The texts are those at
+    ``[first_value, stop_value)`` of the ones taken apart.
+    """
+
+    characters: Characters
+    first_value: int
+    stop_value: int
+    begin: int
+    stop: int
+
+
+def parts(data: BytesArray, offsets: Int64Array, *, latin: bool, ahead: int) -> Iterator[Part]:
+    """Texts in parts of some 1 MB, however long they are; ``data`` and ``offsets`` as of
+    ``flat_texts``.
+
+    A piece of a long text has a character before it as well, and ``ahead`` after it, as far as
+    there are any.
+    """
+    for first, stop in slices(offsets):
+        start, end = int(offsets[first]), int(offsets[stop])
+        if end - start <= 2 * SLICE_BYTES:
+            whole = Characters(data, offsets[first : stop + 1], latin=latin)
+            yield Part(whole, first, stop, 0, int(whole.ends[-1]) + 1)
+            continue
+        text = data[start:end]
+        for at in range(0, len(text), SLICE_BYTES):
+            own, rest = (_begin(text, i, latin=latin) for i in (at, at + SLICE_BYTES))
+            low = _begin(text, own - 1, latin=latin)
+            high = _begin(text, rest + _LONGEST * (ahead + 1), latin=latin)
+            piece = Characters(text[low:high], np.array([0, high - low]), latin=latin)
+            places = piece.place_of(own - low), piece.place_of(rest - low)
+            yield Part(piece, first, stop, *places)
+
+
+def _begin(text: BytesArray, offset: int, *, latin: bool) -> int:
+    """Where the character at ``offset`` begins, within the text."""
+    at = min(max(offset, 0), len(text))
+    for i in range(at, max(at - _LONGEST, -1), -1):
+        if latin or i == len(text) or text[i] & 0xC0 != 0x80:
+            return i
+    return at
+
+
+class Pairs:
+    """Pairs of key and position on their way: told apart once they are many."""
+
+    def __init__(self) -> None:
+        self._keys = [np.empty(0, np.uint32)]
+        self._positions = [np.empty(0, np.int64)]
+        self._count, self._limit = 0, _MANY_PAIRS
+
+    def add(self, keys: NDArray[np.uint32], positions: Int64Array) -> None:
+        """Take more pairs."""
+        self._keys.append(keys)
+        self._positions.append(positions)
+        self._count += len(keys)
+        if self._count > self._limit:
+            keys, positions = self.found()
+            order = np.lexsort((keys, positions))
+            keys, positions = keys[order], positions[order]
+            new = np.ones(len(keys), dtype=bool)
+            new[1:] = (keys[1:] != keys[:-1]) | (positions[1:] != positions[:-1])
+            self._keys, self._positions = [keys[new]], [positions[new]]
+            self._count = int(new.sum())
+            self._limit = max(2 * self._count, _MANY_PAIRS)
+
+    def found(self) -> tuple[NDArray[np.uint32], Int64Array]:
+        """All pairs; some may repeat."""
+        return np.concatenate(self._keys), np.concatenate(self._positions)
 
 
 def _with_ends(data: BytesArray, starts: Int64Array) -> BytesArray:

@@ -1,0 +1,98 @@
+"""Which keys of a formula are looked for: what is left out lets more granules through, never fewer.
+
+::
+
+    page     0      1      2      3        10 bytes each
+    keys   0 – 9  10 – 19  20    20 – 29   of 10 granules
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.index.affordable import Costs, Purse
+from intarsia.index.formula import Every, Keys, Some, granules_of, leaves_of
+
+PAGES = {
+    key: [0] if key < 10 else [1] if key < 20 else [2, 3] if key == 20 else [3] for key in range(30)
+}
+SHARES = {key: 0.9 if key == 20 else 0.1 * (key % 7) + 0.05 for key in range(30)}
+COSTS = Costs(
+    lambda leaf: (
+        np.unique([page for key in leaf.keys.tolist() for page in PAGES[key]]),
+        min(1.0, sum(SHARES[key] for key in leaf.keys.tolist())),
+    ),
+    np.full(4, 10),
+)
+LEAVES = st.lists(st.integers(0, 29), min_size=1, max_size=3).map(
+    lambda keys: Keys(np.array(keys, np.uint32))
+)
+FORMULAS = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, min_size=1, max_size=4).flatmap(
+        lambda parts: st.sampled_from([Every(tuple(parts)), Some(tuple(parts))])
+    ),
+    max_leaves=12,
+)
+
+
+def key(*keys):
+    return Keys(np.array(keys, np.uint32))
+
+
+def affordable(formula, costs, most):
+    """All that is looked for: at first, and then."""
+    purse = Purse(costs, most)
+    first, rest = purse.first(formula)
+    more = purse.more(rest) if rest is not None else None
+    return first if more is None else Every((first, more)) if first is not None else more
+
+
+def keys_of(formula):
+    return [leaf.keys.tolist() for leaf in leaves_of(formula)]
+
+
+@given(FORMULAS, st.integers(0, 50), st.integers(0, 9))
+def test_what_is_looked_for_is_affordable_and_leaves_no_granule_out(formula, most, seed):
+    found = affordable(formula, COSTS, most)
+    if found is None:
+        return
+    pages = {page for leaf in leaves_of(found) for key in leaf.keys.tolist() for page in PAGES[key]}
+    assert 10 * len(pages) <= most
+    held = np.random.default_rng(seed).random((30, 10)) < 0.6
+
+    def granules(leaf):
+        return np.flatnonzero(held[leaf.keys].any(axis=0)).astype(np.uint32)
+
+    assert set(granules_of(formula, granules)) <= set(granules_of(found, granules))
+
+
+@pytest.mark.parametrize(
+    ("formula", "most", "kept"),
+    [
+        (Every((key(20), key(7), key(14))), 40, [[7], [14], [20]]),
+        (Every((key(20), key(7), key(14))), 30, [[7], [14]]),
+        (Every((key(20), Every((key(7), key(14))))), 10, [[7]]),
+        (Every((key(8), key(7))), 10, [[7], [8]]),
+        (Every((key(20), Some((key(7), key(14))))), 20, [[7], [14]]),
+        (Some((key(20), key(7))), 30, [[20], [7]]),
+        (key(7, 14), 20, [[7, 14]]),
+    ],
+)
+def test_the_rare_ones_are_looked_for_first(formula, most, kept):
+    assert keys_of(affordable(formula, COSTS, most)) == kept
+
+
+@pytest.mark.parametrize("formula", [key(20), Some((key(7), key(14))), Every((key(20), key(20)))])
+def test_nothing_is_looked_for_where_it_costs_too_much(formula):
+    assert affordable(formula, COSTS, 10) is None
+
+
+def test_after_enough_rare_keys_the_others_wait():
+    costs = Costs(lambda leaf: (leaf.keys.astype(np.int64), 1e-5), np.full(30, 10))
+    formula = Every(tuple(key(i) for i in range(24)))
+    purse = Purse(costs, 100)
+    first, rest = purse.first(formula)
+    assert len(leaves_of(first)) == 2
+    assert len(leaves_of(purse.more(rest))) == 8

@@ -1,0 +1,223 @@
+"""Indexes on texts: what they answer, what a probe reads, and what building one takes."""
+
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.index.formula import Keys
+from intarsia.index.grams import keys_of_texts
+from intarsia.index.kind import Subject
+from intarsia.index.probe import InvertedSection
+from intarsia.index.section_write import ENTRY_SCHEMA, BuiltSection, build_section, write_section
+from intarsia.index.subject import order_of_type
+from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.sql import parse_where
+from intarsia.predicate.term import field_term
+from intarsia.read.opened import OpenedFile
+from intarsia.source import BufferSource
+from intarsia.text import words
+
+ROWS = 20_000
+RARE = "Disk full on /dev/sda1, trace 9f3a77bc"
+T = pc.field("t")
+
+
+def texts():
+    """Words of two syllables, and one line of its own in the middle."""
+    random = np.random.default_rng(5)
+    syllables = np.array([a + b for a in "bdfglmnprst" for b in "aeiou"])
+    parts = syllables[random.integers(0, len(syllables), (ROWS, 10))]
+    lines = [" ".join(a + b for a, b in zip(row[::2], row[1::2], strict=True)) for row in parts]
+    lines[ROWS // 2] = RARE
+    lines[7] = None
+    return lines
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pa.table({"t": texts(), "n": range(ROWS)})
+
+
+@pytest.fixture(scope="module")
+def path(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "t.parquet"
+    pq.write_table(
+        table, path, use_dictionary=False, compression="none", max_rows_per_page=500,
+        write_page_index=True, write_batch_size=500,
+    )  # fmt: skip
+    ia.add_indexes(path, "ngram(t, granule_rows=100)")
+    ia.add_indexes(path, ia.Words("t", granule_rows=100))
+    return path
+
+
+def rows_left(path, table, filter_, kind):
+    """What an index left over; None where it was not asked, or could not tell."""
+    source = ia.dataset(path)
+    assert source.to_table(filter=filter_).equals(evaluate(filter_, table))
+    steps = source.explain(filter=filter_).files[0].plan.steps
+    return {step.source: step.rows for step in steps}.get(f"index t:{kind}")
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        pc.match_substring(T, "full on"),
+        pc.match_substring(T, "DEV", ignore_case=True),
+        pc.match_like(T, "%full%trace%"),
+        pc.match_like(T, "Disk_full%"),
+        pc.match_like(pc.utf8_lower(T), "disk%"),
+        pc.match_substring(pc.utf8_upper(T), "DISK"),
+        pc.starts_with(T, "Disk "),
+        pc.ends_with(T, "77bc"),
+        pc.match_substring_regex(T, "(Disk|Disc) full"),
+        pc.match_substring_regex(T, r"trace [0-9a-f]{8}$"),
+        pc.match_substring_regex(T, "DISK +FULL", ignore_case=True),
+        T == RARE,
+        T.isin([RARE, "nothing of the kind"]),
+    ],
+    ids=str,
+)
+def test_grams_find_pieces_of_texts(path, table, filter_):
+    assert rows_left(path, table, filter_, "ngram") == 100
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        pc.match_like(T, "%a_"),
+        pc.match_substring(T, "fu"),
+        pc.match_substring_regex(T, "[a-z]+ full|x*"),
+        ~pc.match_substring(T, "full"),
+        T > "Disk",
+        T.is_null(),
+        ia.contains_words(T, "full"),
+    ],
+    ids=str,
+)
+def test_what_grams_cannot_tell_is_not_asked_of_them(path, table, filter_):
+    assert rows_left(path, table, filter_, "ngram") is None
+
+
+@pytest.mark.parametrize("asked", ["disk", "FULL disk", "sda1", "trace: 9F3A77BC!"])
+def test_words_are_found_in_any_order_and_case(path, table, asked):
+    assert rows_left(path, table, ia.contains_words("t", asked), "words") == 100
+    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", asked)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "left"),
+    [("dis", 0, 0), ("full xylophone", 0, 100), ("...", ROWS - 1, None)],
+)
+def test_pieces_of_words_are_no_words(path, table, asked, found, left):
+    assert ia.dataset(path).count_rows(filter=ia.contains_words("t", asked)) == found
+    assert rows_left(path, table, ia.contains_words("t", asked), "words") == left
+
+
+def test_words_are_asked_for_in_sql(path, table):
+    where = "CONTAINS_WORDS(t, 'disk full') AND n > 5"
+    filter_ = parse_where(where, table.schema)
+    assert filter_.equals(ia.contains_words("t", "disk full") & (pc.field("n") > 5))
+    assert rows_left(path, table, filter_, "words") == 100
+    for wrong in ("contains_words(n, 'a')", "contains_words(t, n)", "contains_words(t)"):
+        with pytest.raises(ia.PredicateError, match=r"(?i)contains_words"):
+            parse_where(wrong, table.schema)
+    with pytest.raises(ia.PredicateError, match="is no text"):
+        ia.dataset(path).to_table(filter=ia.contains_words("n", "a"))
+
+
+def test_a_lookup_goes_first_where_both_know_a_value(path, tmp_path, table):
+    both = tmp_path / "both.parquet"
+    both.write_bytes(path.read_bytes())
+    ia.add_indexes(both, ia.Lookup("t", granule_rows=100))
+    assert rows_left(both, table, T == RARE, "lookup") == 100
+    assert rows_left(both, table, T == RARE, "ngram") is None
+
+
+def test_indexes_of_texts_are_on_texts_alone(path):
+    for kind in (ia.NGram, ia.Words):
+        with pytest.raises(ia.IndexSpecError, match="no texts"):
+            ia.add_indexes(path, kind("n"))
+    assert ia.verify(path) == []
+
+
+# --- what a probe reads ---------------------------------------------------------------------------
+
+
+class Counted(BufferSource):
+    """A source that counts the bytes that are read within some range of it."""
+
+    within, read_bytes = (0, 0), 0
+
+    def read(self, ranges):
+        self.read_bytes += sum(n for at, n in ranges if self.within[0] <= at < self.within[1])
+        return super().read(ranges)
+
+
+@pytest.mark.parametrize("pattern", [RARE, "bada", "baba dudu rara", "ba"])
+def test_a_probe_reads_a_tenth_of_the_column_at_most(path, table, pattern):
+    source = Counted(path.read_bytes())
+    file = OpenedFile(source, "t.parquet")
+    (entry,) = (entry for entry in file.sections.entries if entry.kind == "ngram")
+    source.within = entry.offset, entry.offset + entry.length - entry.meta_length
+    column = file.chunk(0, 0).total_compressed_size
+    filter_ = pc.match_substring(T, pattern)
+    assert ia.ParquetFile(source).read(filter=filter_).equals(evaluate(filter_, table))
+    assert (source.read_bytes > 0) == (len(pattern) > 2)
+    assert source.read_bytes <= column // 10
+
+
+def test_sections_of_granules_that_are_no_steps_are_read():
+    starts = np.arange(0, 110, 10)
+    keys = np.array([3, 3, 5, 9, 9], np.uint32)
+    granules = np.array([1, 4, 0, 2, 9], np.uint32)
+    out = pa.BufferOutputStream()
+    rows = pa.table([keys, granules], schema=ENTRY_SCHEMA)
+    write_section(out, ENTRY_SCHEMA, [rows], starts, "f")
+    sections = [BuiltSection.of(memoryview(out.getvalue()))]
+    sections.append(build_section([(keys, granules)], starts, "f"))
+    kind = pa.string()
+    of = Subject(field_term("t"), kind, order_of_type(kind))
+    for built in sections:
+        meta = built.meta_length, built.meta_crc32
+        section = InvertedSection(BufferSource(built.data), *meta, "f", 100)
+        found = section.rows_of(Keys(np.array([3, 9], np.uint32)), of)
+        assert (found.starts // 10).tolist() == [1, 4, 9] or found.num_rows == 40
+        assert section.table()["granule"].to_pylist() == granules.tolist()
+
+
+def test_steps_go_on_across_pages_and_row_groups():
+    random = np.random.default_rng(1)
+    keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
+    granules = random.integers(0, 30_000, 40_000).astype(np.uint32)
+    built = build_section([(keys, granules)], np.arange(30_001), "f")
+    meta = built.meta_length, built.meta_crc32
+    section = InvertedSection(BufferSource(built.data), *meta, "f", 30_000)
+    assert section.num_pages > 3
+    expected = np.unique(keys.astype(np.uint64) << np.uint64(32) | granules)
+    assert np.array_equal(section.entries(), expected)
+    of = Subject(field_term("t"), pa.string(), order_of_type(pa.string()))
+    for key in np.unique(keys):
+        found = section.rows_of(Keys(np.array([key])), of)
+        assert found.num_rows == len(np.unique(granules[keys == key]))
+
+
+# --- what building takes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys_of", [keys_of_texts, words.keys_of_texts])
+def test_long_texts_take_little_memory(keys_of):
+    letters = np.random.default_rng(0).integers(97, 123, 12_000_000).astype(np.uint8)
+    letters[::6] = ord(" ")
+    values = pa.array([letters.tobytes().decode()], pa.large_string())
+    tracemalloc.start()
+    try:
+        keys_of(values, np.zeros(1, np.int64))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 15 * len(letters)
