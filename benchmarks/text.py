@@ -76,10 +76,16 @@ QUESTIONS = [
     _like("absent word `xylophone`", "xylophone", 30),
     _like("absent hexadecimal `9f3a77bcd0e1`", "9f3a77bcd0e1", 30),
     _regex(
-        "word `quilt3`",
+        "word `wombat`",
+        ia.contains_words("text", "wombat"),
+        r"(?:^|[^\w])(?i:wombat)(?:[^\w]|$)",
+        15,
+    ),
+    _regex(
+        "absent word `quilt3`, by `Words`",
         ia.contains_words("text", "quilt3"),
         r"(?:^|[^\w])(?i:quilt3)(?:[^\w]|$)",
-        15,
+        None,
     ),
     _regex("word `autopkgtest`, frequent", ia.contains_words("text", "autopkgtest"), _WORD, None),
     _regex(f"regex `{_CVE}`", pc.match_substring_regex(T, _CVE), _CVE, None),
