@@ -29,7 +29,8 @@ PATTERNS = [
     "École", "zzz", "sk f",
 ]  # fmt: skip
 WORDS = ["disk", "FULL disk", "kk", "日", "istanbul", "e\u0301cole", "", ".", "disks full", "zzz"]
-TYPES = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+TYPES = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+# pyarrow 26 filters no table that has a column of string views.
 INDEXES = st.sampled_from([ia.NGram, ia.Words])
 
 

@@ -36,8 +36,6 @@ from intarsia.source import Source
 
 _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""
-_FEW = 64
-"""So many keys are gone through one by one."""
 
 
 class InvertedSection(Section):

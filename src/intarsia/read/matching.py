@@ -31,6 +31,7 @@ class UnitReader:
     ) -> None:
         self.file = file
         self._request, self._constants = request, constants
+        self._are_pointed_at = are_likely
         self._are_likely = are_likely and _is_answered_by_planning(request)
         self._sieves: dict[Contained, Sieve] = {}
 
@@ -80,7 +81,9 @@ class UnitReader:
         wanted = stage.condition.needed
         if wanted is None or wanted.column in self._constants or rows.num_rows < STAGED_ROWS:
             return rows
-        sieve = self._sieves.setdefault(wanted, Sieve(self.file, wanted))
+        sieve = self._sieves.setdefault(
+            wanted, Sieve(self.file, wanted, are_likely=self._are_pointed_at)
+        )
         with self.file.profile.during(Activity.FILTERING):
             return sieve.rows_left(rows, source)
 

@@ -29,8 +29,10 @@ _CODECS: dict[int, str] = {
     CompressionCodec.ZSTD: "zstd",
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
-_TRIED, _WORTHWHILE = 16, 0.6
-"""After so many pages, at least so large a share of them has to have been passed over."""
+_TRIED, _TRIED_LIKELY, _WORTHWHILE = 16, 4, 0.6
+"""After so many pages, at least so large a share of them has to have been passed over: fewer where
+an index pointed at them.
+"""
 
 
 class Sieve:
@@ -39,8 +41,10 @@ class Sieve:
     Units of a file in several threads may share it.
     """
 
-    def __init__(self, file: OpenedFile, wanted: Contained) -> None:
+    def __init__(self, file: OpenedFile, wanted: Contained, *, are_likely: bool = False) -> None:
+        """``are_likely``: an index said that most of the pages hold the text."""
         self._file, self._text = file, wanted.text
+        self._least = _TRIED_LIKELY if are_likely else _TRIED
         root = file.schema.root(wanted.column)
         is_stored = root is not None and is_text(file.arrow_type(root))
         is_used = is_stored and not file.options.page_checksum_verification
@@ -99,7 +103,7 @@ class Sieve:
         return found
 
     def _pays(self) -> bool:
-        return self._tried < _TRIED or self._passed_over >= _WORTHWHILE * self._tried
+        return self._tried < self._least or self._passed_over >= _WORTHWHILE * self._tried
 
     def _holds(self, page: memoryview, codec: int) -> bool:
         """Is the text among the bytes of a page? True where these are not to be had."""
