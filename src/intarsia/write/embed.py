@@ -31,6 +31,7 @@ from intarsia.storage import PathLike, copy_into, list_files, replacing
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import check_indexes
 from intarsia.write.compose import Composed, compose
+from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -83,8 +84,11 @@ def add_indexes(
     have none, nor bounds where its values have no order, or a NaN among them.
 
     All indexes of a file are built in one pass over it, in bounded memory. A file keeps all its
-    bytes; what is new is appended to a copy that then takes its place at once. An index of the same
-    name is replaced, and its space returned. Every file is checked before the first one is changed.
+    bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
+    makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
+    downloaded and uploaded. An index of the same name is replaced, and its space returned. Every
+    file is checked before the first one is changed.
+
     With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
     ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
     folder, a path or URI, they go there, and whatever reads is told so. They serve as long as the
@@ -182,6 +186,8 @@ def _check(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) ->
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there."""
+    if replaced_by_store(file, what, filesystem, version):
+        return
     # The bytes come from the handle the footer came from: the file may be another one by now.
     with (
         replacing(file.name, filesystem, unless_changed_since=version) as create,
