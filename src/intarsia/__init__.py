@@ -21,6 +21,7 @@ from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
 from intarsia.index.registry import register_index_kind
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.plan.advice import Advice
 from intarsia.predicate.functions import (
     list_contains,
     list_contains_all,
@@ -34,11 +35,13 @@ from intarsia.read.file import ParquetFile
 from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
+from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.writer import write_table
 
 __all__ = [
+    "Advice",
     "Bloom",
     "Dataset",
     "Distinct",
@@ -59,6 +62,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "add_indexes",
+    "advise",
     "dataset",
     "drop_indexes",
     "list_contains",

@@ -77,6 +77,7 @@ def test_every_room_has_a_layer():
 def test_the_public_names_are_these():
     assert intarsia.__all__ == sorted(
         [
+            "Advice",
             "Bloom",
             "Dataset",
             "Distinct",
@@ -97,6 +98,7 @@ def test_the_public_names_are_these():
             "UnsupportedError",
             "__version__",
             "add_indexes",
+            "advise",
             "dataset",
             "drop_indexes",
             "list_contains",

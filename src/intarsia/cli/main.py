@@ -28,6 +28,7 @@ from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
+from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 
@@ -323,6 +324,16 @@ def index_drop(
 def index_list(path: str, sidecar_folder: str | None) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
     show.indexes(list_indexes(path, sidecar=sidecar_folder))
+
+
+@index.command("advise")
+@click.argument("path")
+@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
+def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
+    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups."""
+    found = advise(path, filters)
+    click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))
 
 
 @contextlib.contextmanager

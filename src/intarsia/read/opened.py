@@ -355,6 +355,10 @@ class OpenedFile:
             raise FormatError(problem)
         return index
 
+    def learn_offset_index(self, id_: ChunkId, data: bytes) -> None:
+        """Take an OffsetIndex that is about to be added, as it will be stored."""
+        self._offset_indexes[id_] = self._checked(id_, memoryview(data), self._offset_index)
+
     def offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex, where it has one that is consistent."""
         self.load_page_indexes([(row_group, leaf)], [])

@@ -44,19 +44,23 @@ class Embedded:
 
     def may_answer(self, predicate: Predicate) -> bool:
         """Is its kind asked such things of its term?"""
-        kind = self.kind
-        has_nans = False
-        if isinstance(predicate, Match):
-            what: Op | How = predicate.how
-            if (predicate.negated or predicate.nulls) and not kind.negations:
-                return False
-        else:
-            has_nans, what = predicate.nans and pa.types.is_floating(self.of.type), predicate.op
-        if what not in kind.serves:
+        return may_answer(self.kind, self.of, predicate)
+
+
+def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
+    """Is a kind asked such things of what it is on?"""
+    has_nans = False
+    if isinstance(predicate, Match):
+        what: Op | How = predicate.how
+        if (predicate.negated or predicate.nulls) and not kind.negations:
             return False
-        if isinstance(kind, Inverted):
-            return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
-        return True
+    else:
+        has_nans, what = predicate.nans and pa.types.is_floating(of.type), predicate.op
+    if what not in kind.serves:
+        return False
+    if isinstance(kind, Inverted):
+        return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
+    return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

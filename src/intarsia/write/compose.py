@@ -141,6 +141,8 @@ def compose(
         if isinstance(index, Standard):
             for made in build_standard(file, index):
                 out.change(made.chunk, made.fields(out.put(made.data)))
+                if made.name == "offset_index":  # granules are to be the pages that it tells of
+                    file.learn_offset_index(made.chunk, made.data)
     embedded = [index for index in add if not isinstance(index, Standard)]
     for built in build(file, embedded, file_id, work, told):
         entry = built.entry(out.end)

@@ -208,10 +208,11 @@ def report_of(file: OpenedFile) -> IndexReport:
     entries = directory.indexes if directory else ()
     others = beside.directory.indexes if beside else ()
     size, problems = file.source.size, tuple(file.ignored)
-    return IndexReport(file.name, file.num_rows, size, entries, _standard(file), others, problems)
+    return IndexReport(file.name, file.num_rows, size, entries, standard_of(file), others, problems)
 
 
-def _standard(file: OpenedFile) -> tuple[StandardReport, ...]:
+def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
+    """The format's own indexes of a file, by their names."""
     groups = range(len(file.metadata.row_groups))
     found: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:
