@@ -12,7 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.format.footer import framed, read_footer
+from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
+from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
+from intarsia.source import BufferSource
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -190,6 +194,18 @@ def test_where_no_sidecar_can_be_written_the_error_says_what_to_do(file):
     with pytest.raises(ia.PathError, match=r"no sidecar can be written.*sidecar='another/folder'"):
         ia.add_indexes(file, ["k:lookup"], sidecar=True)
     assert ia.ParquetFile(file).read(filter=WANTED).num_rows == 1
+
+
+def test_a_signed_file_that_can_be_read_has_a_sidecar(file):
+    footer = read_footer(BufferSource(file.read_bytes()))
+    signed = amended(footer.metadata, encryption_algorithm=EncryptionAlgorithm(AES_GCM_V1=AesGcm()))
+    rows = file.read_bytes()[: footer.offset]
+    file.write_bytes(rows + framed(encode(signed) + bytes(28)))
+    with pytest.raises(ia.UnsupportedError, match="signed"):
+        ia.add_indexes(file, ["k:lookup"])
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert used(ia.dataset(file))
+    assert ia.dataset(file).to_table(filter=WANTED).equals(TABLE.filter(WANTED))
 
 
 def test_the_formats_own_indexes_are_refused(file):

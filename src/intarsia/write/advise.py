@@ -26,7 +26,7 @@ from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_reads, plan_row
 from intarsia.read.request import Request
 from intarsia.read.rows import groups_of
 from intarsia.storage import PathLike
-from intarsia.write.candidates import answers, indexes_for, page_index_for, tests_in
+from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of
 from intarsia.write.sample import indexed, sample_of
 from intarsia.write.spill import Workspace
@@ -118,7 +118,7 @@ def advise(
     proposals = []
     for index, size, served in chosen:
         whole = round(size * rows / max(adviser.sampled_rows, 1))
-        proposals.append(Proposal(_text(index), whole, served))
+        proposals.append(Proposal(as_text(index), whole, served))
     told = []
     for number, condition in enumerate(asked):
         now, then = before[number], adviser.reads[number]
@@ -133,7 +133,7 @@ def advise(
             )
         )
     return Advice(
-        str(path) if not isinstance(path, list | tuple) else f"{path[0]}, …",
+        str(path[0] if isinstance(path, list | tuple) else path),
         len(source._files),
         round(rows),
         round(sum(m.file.source.size for m in members) * share),
@@ -168,12 +168,6 @@ def _reason(
         return "no kind of index answers it"
     best = min(tried, key=lambda name: tried[name])
     return f"nothing pays: {best} would leave {tried[best] / total:.1%}"
-
-
-def _text(index: IndexSpec) -> str:
-    if isinstance(index, PageIndex):
-        return f"page_index({', '.join(index.columns or ())})"
-    return f"{index.kind}({index.on})"
 
 
 class _Adviser:

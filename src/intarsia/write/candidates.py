@@ -92,3 +92,10 @@ def fits(file: OpenedFile, index: EmbeddedIndex, test: Predicate) -> bool:
     except IndexSpecError:
         return False
     return of.term == test.term and may_answer(index, of, test)
+
+
+def as_text(index: IndexSpec) -> str:
+    """An index as ``parse`` reads it."""
+    if isinstance(index, PageIndex):
+        return f"page_index({', '.join(index.columns or ())})"
+    return f"{index.kind}({index.on})"
