@@ -25,6 +25,7 @@ from intarsia.index.ngram import NGram
 from intarsia.index.registry import register_index_kind
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.index.words import Words
+from intarsia.plan.advice import Advice
 from intarsia.predicate.functions import (
     contains_words,
     list_contains,
@@ -39,12 +40,14 @@ from intarsia.read.file import ParquetFile
 from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
+from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.recover import Recovery, recover
 from intarsia.write.writer import ParquetWriter, write_table
 
 __all__ = [
+    "Advice",
     "Bloom",
     "Dataset",
     "Distinct",
@@ -71,6 +74,7 @@ __all__ = [
     "Words",
     "__version__",
     "add_indexes",
+    "advise",
     "contains_words",
     "dataset",
     "drop_indexes",

@@ -7,6 +7,7 @@ Reads may be made from several threads at once. Nothing here is kept or counted;
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 from stat import S_ISDIR
 from typing import Any, Protocol
@@ -16,6 +17,9 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
 
+Stamp = str | None
+"""What tells one version of a file from the next wherever it is asked for: an entity tag, or the
+time of the last change in milliseconds; None where a file system tells neither."""
 Version = tuple[object, ...] | None
 """What tells one version of a file from the next; None where nothing does, or there is none."""
 
@@ -28,6 +32,10 @@ class Handle(Protocol):
     @property
     def version(self) -> Version:
         """The version that was opened."""
+
+    @property
+    def stamp(self) -> Stamp:
+        """The stamp of what was opened."""
 
     def read_at(self, length: int, offset: int) -> memoryview:
         """``length`` bytes from ``offset`` on; fewer where the file ends before."""
@@ -82,6 +90,7 @@ class _LocalHandle:
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(path)
         self.size, self.version = stat.st_size, _version(stat)
+        self.stamp: Stamp = _changed_at(stat.st_mtime_ns / 1e6)
 
     def read_at(self, length: int, offset: int) -> memoryview:
         data = os.pread(self._number, length, offset)
@@ -119,6 +128,16 @@ class _ArrowHandle:
         info = self._filesystem.get_file_info(self._path)
         return (info.size, info.mtime_ns) if info.mtime_ns is not None else None
 
+    @property
+    def stamp(self) -> Stamp:
+        """Asks for the time of the last change where no entity tag came with opening."""
+        known = {name.lower(): value for name, value in self._file.metadata().items()}
+        if "etag" in known:
+            tag = known["etag"]
+            return _tag(tag.decode() if isinstance(tag, bytes) else str(tag))
+        changed = self._filesystem.get_file_info(self._path).mtime_ns
+        return None if changed is None else _changed_at(changed / 1e6)
+
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._file.read_at(length, offset))
 
@@ -147,6 +166,23 @@ class _FsspecHandle:
         telling = sorted(_CHANGING & known.keys())
         return (self.size, *(str(known[name]) for name in telling)) if telling else None
 
+    @property
+    def stamp(self) -> Stamp:
+        """Of the properties that a file system tells, the one that says most."""
+        known = {name.lower().replace("_", ""): value for name, value in self._info.items()}
+        for name in _TAGS:
+            if name in known:
+                return _tag(str(known[name]))
+        for name in _TIMES:
+            value = known.get(name)
+            if isinstance(value, datetime.datetime):
+                return _changed_at(value.timestamp() * 1e3)
+            if isinstance(value, int | float):
+                return _changed_at(value * 1e3)
+            if isinstance(value, str):
+                return _tag(value)
+        return None
+
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
 
@@ -154,6 +190,18 @@ class _FsspecHandle:
 
 
 _CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
+
+
+_TAGS = ("etag", "md5hash", "generation")
+_TIMES = ("mtime", "lastmodified", "updated", "created")
+
+
+def _tag(text: str) -> Stamp:
+    return f"tag {text.strip().removeprefix('W/').strip(chr(34))}"
+
+
+def _changed_at(milliseconds: float) -> Stamp:
+    return f"time {round(milliseconds)}"
 
 
 def _is_fsspec(filesystem: pafs.FileSystem) -> bool:

@@ -22,13 +22,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.handle import Handle, Version, open_handle, version_of
+from intarsia.handle import Handle, Stamp, Version, open_handle, version_of
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, Source, check_range
 
 PathLike = str | os.PathLike[str]
 TEMPORARY_SUFFIX = ".intarsia-tmp"
+SIDECAR_FOLDER = "_intarsia"
 _HIDDEN = ("_", ".")
 
 LOCAL_GAP_BYTES = 16 * 1024
@@ -88,6 +89,11 @@ class FileSource:
     def version(self) -> Version:
         """The version that is read; asked for before anything is read, it is no newer than that."""
         return self._open().version
+
+    @property
+    def stamp(self) -> Stamp:
+        """What a sidecar knows the version by that is read."""
+        return self._open().stamp
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         for range_ in ranges:
@@ -182,12 +188,16 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
 
 
 def list_files(
-    paths: PathLike | Sequence[PathLike], filesystem: Any = None
+    paths: PathLike | Sequence[PathLike],
+    filesystem: Any = None,
+    sidecars: dict[str, list[pafs.FileInfo]] | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
     """The data files under a file, folder, glob or URI, or a list of these; sorted in each folder.
 
     Names that start with ``_`` or ``.`` are left out, as Spark and pyarrow do, unless named
-    themselves. Raises ``PathError`` where there is none.
+    themselves. ``sidecars`` is told what the listing of a folder showed of folders of sidecars, by
+    their paths; of the folders that were listed and hold none as well. Raises ``PathError`` where
+    there is none.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -199,26 +209,34 @@ def list_files(
         if found_on is not None and not found_on.equals(on):
             raise PathError("all paths of a data set must be on one file system")
         found_on = on
-        files += _expand(on, at)
+        files += _expand(on, at, sidecars)
     assert found_on is not None
     return found_on, files
 
 
-def _expand(filesystem: pafs.FileSystem, path: str) -> list[str]:
+def _expand(
+    filesystem: pafs.FileSystem,
+    path: str,
+    sidecars: dict[str, list[pafs.FileInfo]] | None,
+) -> list[str]:
     info = filesystem.get_file_info(path)
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
-        return _files_under(filesystem, path)
+        return _files_under(filesystem, path, sidecars)
     if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
         matches = sorted(glob.glob(path, recursive=True))
         if matches:
-            return [file for match in matches for file in _expand(filesystem, match)]
+            return [file for match in matches for file in _expand(filesystem, match, sidecars)]
         raise PathError(f"{path}: there is no such file or folder: nothing matches")
     raise PathError(f"{path}: there is no such file or folder")
 
 
-def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+def _files_under(
+    filesystem: pafs.FileSystem,
+    folder: str,
+    sidecars: dict[str, list[pafs.FileInfo]] | None,
+) -> list[str]:
     infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
     base = folder.rstrip("/") + "/"
     found = sorted(
@@ -229,6 +247,13 @@ def _files_under(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     )
     if not found:
         raise PathError(f"{folder}: there is no data file in this folder")
+    if sidecars is not None:
+        for path in found:
+            sidecars.setdefault(f"{path.rpartition('/')[0]}/{SIDECAR_FOLDER}", [])
+        for info in infos:
+            parent = info.path.rpartition("/")[0]
+            if info.type == pafs.FileType.File and parent in sidecars:
+                sidecars[parent].append(info)
     return found
 
 

@@ -718,7 +718,7 @@ def test_keys_and_values_of_others_are_nobodys_business(verified, flat):
         ('{"version": 2}', "directory version 2 is not known here"),
         (
             '{"version": 1, "offset": 4, "length": 9, "crc32": 0}',
-            "the directory does not match its checksum",
+            "the directory does not match its checksum; the file was rewritten since",
         ),
     ],
 )
@@ -1437,11 +1437,12 @@ def test_a_directory_that_was_carried_along_is_found(verified, indexed):
     assert metadata_of(data).key_value(FOOTER_KEY) == pointer
     offset, length = (json.loads(pointer)[field] for field in ("offset", "length"))
     message = f"{length} bytes are pointed at, outside the {len(data):,} bytes there are"
+    message += "; the file was rewritten since"
     place = Where(offset=offset)
     assert verified(data) == [(ERROR, place, f"embedded indexes are ignored: {message}")]
     # As long as the old one was, it has other bytes there.
     longer = with_footer(data, bytes(offset + length))
-    message = "the directory does not match its checksum"
+    message = "the directory does not match its checksum; the file was rewritten since"
     assert verified(longer) == [(ERROR, Where(), f"embedded indexes are ignored: {message}")]
     # The very directory does not fit other rows.
     other = written(table.take(list(range(ROWS - 1, -1, -1))).replace_schema_metadata(keys))

@@ -16,13 +16,18 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 @dataclass(frozen=True)
 class Request:
-    """``range`` is the header; ``start`` and ``stop`` are seconds."""
+    """``range`` is the header; ``start`` and ``stop`` are seconds, ``sent`` and ``received`` bytes
+    of bodies, as the client sees them.
+    """
 
     method: str
     path: str
     range: str
     start: float
     stop: float
+    sent: int = 0
+    received: int = 0
+    condition: str = ""
 
 
 @dataclass
@@ -62,7 +67,9 @@ def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
         time.sleep(server.latency)
         answer = list(app(env, start_response))
         what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
-        server.requests.append(Request(*what, start, time.perf_counter()))
+        bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))
+        tag = env.get("HTTP_IF_MATCH") or env.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH", "")
+        server.requests.append(Request(*what, start, time.perf_counter(), *bodies, tag))
         return answer
 
     return handle

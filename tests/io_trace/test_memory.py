@@ -4,9 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
+import intarsia as ia
 
 WORKER = Path(__file__).with_name("memory_worker.py")
 ROWS = 5_000_000
@@ -35,6 +39,35 @@ def ran(task, path, limit=0):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return [int(word) for word in done.stdout.split()]
+
+
+ENTRIES = 14_000_000
+BUILD_BYTES = 320_000_000
+
+
+def test_indexes_are_built_of_a_file_larger_than_the_memory(tmp_path):
+    """14 M different keys, 8 bytes each as entries, sorted outside memory; 670 MB of values."""
+    path, size = tmp_path / "large.parquet", 1_000_000
+    schema = pa.schema([("k", pa.binary(40)), ("v", pa.int64())])
+    with pq.ParquetWriter(path, schema, use_dictionary=False, compression="none") as writer:
+        for start in range(0, ENTRIES, size):
+            rows = np.arange(start, start + size, dtype=np.uint64)
+            keys = np.zeros((size, 5), dtype=np.uint64)
+            keys[:, 0] = rows * np.uint64(0x9E3779B97F4A7C15)
+            fixed = pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(40), size, [None, pa.py_buffer(keys)]
+            )
+            writer.write_table(pa.table([fixed, rows.astype(np.int64)], schema=schema))
+    assert path.stat().st_size > 2 * BUILD_BYTES
+    command = [sys.executable, WORKER.with_name("memory_build.py"), path, str(BUILD_BYTES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    steps, at, total = map(int, done.stdout.split())
+    assert (at, total) == (ENTRIES // size, ENTRIES // size)
+    assert steps >= ENTRIES // size
+    key = pa.scalar(np.array([77 * 0x9E3779B97F4A7C15 % 2**64, 0, 0, 0, 0], np.uint64).tobytes())
+    found = ia.ParquetFile(path).read(filter=pc.field("k") == key.cast(pa.binary(40)))
+    assert found["v"].to_pylist() == [77]
 
 
 @pytest.mark.parametrize(

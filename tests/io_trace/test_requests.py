@@ -7,6 +7,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.ranges import RowRanges
+from intarsia.read.health import Health
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.source import BufferSource
 
@@ -97,6 +98,7 @@ def watched(stored, tmp_path):
 
     class Cache:
         is_local = True
+        health = Health()
 
         def get(self, path):
             return file

@@ -568,3 +568,39 @@ main()
     assert ran.stderr.strip() == (
         "intarsia: the command line needs click: install the extra, intarsia[cli]"
     )
+
+
+def test_indexes_go_beside_files_that_stay_as_they_are(say, lake, tmp_path):
+    before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
+    added = say("index", "add", lake, "k:lookup", "--sidecar")
+    assert added.code == 0
+    assert sum(line.endswith(", beside it") for line in added.lines) == 2
+    assert say("index", "list", lake).lines == added.lines
+    assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before
+    assert "index k:lookup" in say("explain", lake, "--where", "k = 7").out
+    assert say("verify", lake).code == 0
+    assert say("index", "drop", lake, "k:lookup", "--sidecar").code == 0
+    there = tmp_path / "there"
+    assert say("index", "add", lake, "k:lookup", "--sidecar-folder", there).code == 0
+    assert "index k:lookup" not in say("explain", lake, "--where", "k = 7").out
+    folder = ("--sidecar-folder", there)
+    assert "index k:lookup" in say("explain", lake, "--where", "k = 7", *folder).out
+    assert say("verify", lake, *folder).code == 0
+    assert say("scan", lake, "--where", "k = 7", "--format", "json", *folder).code == 0
+    assert ", beside it" in say("index", "list", lake, *folder).out
+
+
+def test_an_index_that_some_files_lack_is_told_of(say, lake):
+    first = sorted(lake.rglob("*.parquet"))[0]
+    assert say("index", "add", first, "k:lookup").code == 0
+    assert "k:lookup is missing in 1 of 2 files" in say("index", "list", lake).out
+    assert say("verify", lake).code == 3
+
+
+def test_advice_is_a_table_or_json(say, lake):
+    asked = ("--where", "k = 7", "--where", "k > 5")
+    said = say("index", "advise", lake, *asked)
+    assert said.code == 0
+    assert f"{lake}: 2 files, {ROWS} rows" in said.lines[0]
+    found = json.loads(say("index", "advise", lake, *asked, "--json").out)
+    assert [one["filter"] for one in found["filters"]] == ["k = 7", "k > 5"]

@@ -132,6 +132,25 @@ def test_a_column_without_any_value_has_an_index_of_no_entries(tmp_path):
     assert ia.ParquetFile(path).read(filter=pc.field("k").is_null()).num_rows == 10
 
 
+def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path):
+    path = tmp_path / "t.parquet"
+    settings = {"max_rows_per_page": 100, "write_batch_size": 10, "use_dictionary": False}
+    pq.write_table(TABLE, path, row_group_size=400, **settings)
+    ia.add_indexes(path, [ia.Lookup("k"), ia.PageIndex()])
+    assert ia.dataset(path).plan(filter=pc.field("k") == "k7").figures.rows.selected == 100
+    assert ia.verify(path) == []
+
+
+def test_progress_is_told_by_row_groups(tmp_path):
+    for name, rows in (("a", 1000), ("b", 300)):
+        pq.write_table(TABLE.slice(0, rows), tmp_path / f"{name}.parquet", row_group_size=250)
+    told = []
+    kinds = [ia.Lookup("k"), ia.MinMax("n")]
+    ia.add_indexes(tmp_path, kinds, progress=lambda path, *step: told.append((path[-9:-8], *step)))
+    # The last row group of a file is done when the file is in place.
+    assert told == [("a", i, 6) for i in range(4)] + [("b", 4, 6), ("b", 5, 6), ("b", 6, 6)]
+
+
 def test_progress_is_told_file_by_file(tmp_path, file):
     pq.write_table(TABLE, tmp_path / "u.parquet")
     told = []

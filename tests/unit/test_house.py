@@ -78,6 +78,7 @@ def test_every_room_has_a_layer():
 def test_the_public_names_are_these():
     assert intarsia.__all__ == sorted(
         [
+            "Advice",
             "Bloom",
             "Dataset",
             "Distinct",
@@ -104,6 +105,7 @@ def test_the_public_names_are_these():
             "Words",
             "__version__",
             "add_indexes",
+            "advise",
             "contains_words",
             "dataset",
             "drop_indexes",

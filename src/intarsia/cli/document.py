@@ -49,7 +49,7 @@ def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], 
     metadata = _fields(file.metadata, without="row_groups")
     metadata["row_groups"] = [_row_group(file, group, wanted) for group in file.metadata.row_groups]
     whole = not any("error" in c for group in metadata["row_groups"] for c in group["columns"])
-    indexes = file.directory.indexes if file.directory else ()
+    indexes = file.sections.entries
     document = {
         "file": file.name,
         "size": file.source.size,

@@ -28,6 +28,7 @@ from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
+from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.recover import recover as recover_file
@@ -46,6 +47,12 @@ _column = click.option(
     help="Only this column; one with fields stands for all of them. May be given again.",
 )
 _all = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
+_sidecar = click.option(
+    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
+)
+_sidecar_folder = click.option(
+    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
+)
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
 
@@ -156,7 +163,8 @@ def pages(
 @cli.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
-def verify(path: str, as_json: bool) -> None:
+@_sidecar_folder
+def verify(path: str, as_json: bool, sidecar_folder: str | None) -> None:
     """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
 
     Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
@@ -172,7 +180,7 @@ def verify(path: str, as_json: bool) -> None:
             files.add(file)
             update(file, done, total)
 
-        findings = verify_files(path, progress=progress)
+        findings = verify_files(path, sidecar=sidecar_folder, progress=progress)
     for finding in findings:
         if as_json:
             click.echo(json.dumps(_finding(finding), ensure_ascii=False))
@@ -227,9 +235,17 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     show_default=True,
     help="json is one object a line; table shows 50 rows unless --limit says otherwise.",
 )
-def scan(path: str, where: str | None, columns: str | None, limit: int | None, form: str) -> None:
+@_sidecar_folder
+def scan(
+    path: str,
+    where: str | None,
+    columns: str | None,
+    limit: int | None,
+    form: str,
+    sidecar_folder: str | None,
+) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match."""
-    source = dataset(path)
+    source = dataset(path, sidecar=sidecar_folder)
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if form == "table":
@@ -254,14 +270,20 @@ def scan(path: str, where: str | None, columns: str | None, limit: int | None, f
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+@_sidecar_folder
 def explain(
-    path: str, where: str | None, columns: str | None, analyze: bool, as_json: bool
+    path: str,
+    where: str | None,
+    columns: str | None,
+    analyze: bool,
+    as_json: bool,
+    sidecar_folder: str | None,
 ) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
 
     20 files are shown, and the 20 columns of each that take most.
     """
-    source = dataset(path)
+    source = dataset(path, sidecar=sidecar_folder)
     explanation = source.explain(_names(source, columns), where, analyze=analyze)
     if as_json:
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
@@ -277,7 +299,9 @@ def index() -> None:
 @index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
 @click.argument("path")
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-def index_add(path: str, indexes: Sequence[str]) -> None:
+@_sidecar
+@_sidecar_folder
+def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
 
     \b
@@ -295,14 +319,18 @@ def index_add(path: str, indexes: Sequence[str]) -> None:
     """
     wanted = [parse(text) for text in indexes]
     with _progress("indexing") as progress:
-        reports = add_indexes(path, wanted, progress=progress)
+        reports = add_indexes(path, wanted, sidecar=sidecar_folder or sidecar, progress=progress)
     show.indexes(reports)
 
 
 @index.command("drop")
 @click.argument("path")
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-def index_drop(path: str, indexes: Sequence[str]) -> None:
+@_sidecar
+@_sidecar_folder
+def index_drop(
+    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None
+) -> None:
     """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
 
     \b
@@ -314,15 +342,26 @@ def index_drop(path: str, indexes: Sequence[str]) -> None:
     it was before.
     """
     with _progress("dropping") as progress:
-        reports = drop_indexes(path, indexes, progress=progress)
+        reports = drop_indexes(path, indexes, sidecar=sidecar_folder or sidecar, progress=progress)
     show.indexes(reports)
 
 
 @index.command("list")
 @click.argument("path")
-def index_list(path: str) -> None:
-    """List the indexes of the files of PATH: those embedded, and the format's own."""
-    show.indexes(list_indexes(path))
+@_sidecar_folder
+def index_list(path: str, sidecar_folder: str | None) -> None:
+    """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
+    show.indexes(list_indexes(path, sidecar=sidecar_folder))
+
+
+@index.command("advise")
+@click.argument("path")
+@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
+def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
+    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups."""
+    found = advise(path, filters)
+    click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from intarsia.cli.terminal import clean, console, plural, say
 from intarsia.index.directory import IndexEntry
+from intarsia.read.health import missing_in
 from intarsia.write.embed import IndexReport, StandardReport
 
 
@@ -19,10 +20,18 @@ def indexes(reports: Sequence[IndexReport]) -> None:
         say(clean(report.path))
         for entry in report.indexes:
             say(f"  {embedded(entry, report.rows, report.file_bytes)}")
+        for entry in report.sidecar:
+            say(f"  {embedded(entry, report.rows, report.file_bytes)}, beside it")
         for standard in report.standard:
             say(f"  {own(standard)}")
-        if not report.indexes and not report.standard:
+        if not (report.indexes or report.sidecar or report.standard):
             say("  no index")
+        for problem in report.problems:
+            say(f"  {clean(problem)}")
+    names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
+    for name, lacking in missing_in(names).items():
+        files = plural(len(reports), "file")
+        say(f"{clean(name)} is missing in {len(lacking):,} of {files}: index add makes it anew")
 
 
 def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:

@@ -146,7 +146,7 @@ def _ratio(compressed: int, uncompressed: int) -> str:
 
 
 def _indexes_on(file: OpenedFile, summary: ColumnSummary) -> str:
-    entries = file.directory.indexes if file.directory else ()
+    entries = file.sections.entries
     names = [entry.kind for entry in entries if file.schema.leaf(entry.on) is summary.leaf]
     if summary.bloom_filters:
         names.insert(0, f"bloom{_part(len(summary.bloom_filters), summary.chunks)}")
@@ -206,7 +206,7 @@ def _key_values(file: OpenedFile, everything: bool) -> None:
 
 
 def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> None:
-    entries = file.directory.indexes if file.directory else ()
+    entries = file.sections.entries
     standard = [*_standard(summaries), *strays(file)]
     if entries or standard:
         say()

@@ -23,6 +23,12 @@ from intarsia.index.kind import index_name
 from intarsia.source import Source
 
 FOOTER_KEY = "intarsia"
+
+
+class StaleError(FormatError):
+    """Indexes that are whole, and belong to what the file was before something rewrote it."""
+
+
 _VERSION = 1
 
 
@@ -112,25 +118,42 @@ def _document(entry: IndexEntry) -> dict[str, Any]:
     return document
 
 
-def read_directory(metadata: FileMetaData, source: Source) -> Directory | None:
+def read_directory(
+    metadata: FileMetaData, source: Source, footer_offset: int | None = None
+) -> Directory | None:
     """The directory the footer points at; None where it points at none.
 
-    Raises ``FormatError`` where it is damaged, of a version unknown here, or of another file.
+    Raises ``FormatError`` where it is damaged or of a version unknown here, ``StaleError`` where it
+    is of another file; so it is where nothing whole is there, and not just before the footer: then
+    the footer's entry was copied from another file, or this one was cut.
     """
     value = metadata.key_value(FOOTER_KEY)
     if value is None:
         return None
-    pointer = _json_object(value)
+    pointer = json_object(value)
+    try:
+        directory = directory_at(pointer, source)
+    except FormatError as error:
+        if footer_offset is None or pointer.get("version") != _VERSION:
+            raise
+        if integer_of(pointer, "offset") + integer_of(pointer, "length") == footer_offset:
+            raise
+        message = f"{error.message}; the file was rewritten since"
+        raise StaleError(message, error.where) from error
+    if directory.binding != binding_of(metadata):
+        raise StaleError("the directory belongs to another file; this one was rewritten since")
+    return directory
+
+
+def directory_at(pointer: Mapping[str, Any], source: Source) -> Directory:
+    """The directory that ``pointer`` points at. Raises ``FormatError`` where it is damaged."""
     if pointer.get("version") != _VERSION:
         raise FormatError(f"directory version {pointer.get('version')!r} is not known here")
-    offset, length, crc32 = (_integer(pointer, name) for name in ("offset", "length", "crc32"))
+    offset, length, crc32 = (integer_of(pointer, name) for name in ("offset", "length", "crc32"))
     data = source.read([(offset, length)])[0]
     if zlib.crc32(data) != crc32:
         raise FormatError("the directory does not match its checksum")
-    directory = _parsed(_json_object(bytes(data)), source.size)
-    if directory.binding != binding_of(metadata):
-        raise FormatError("the directory belongs to another file; this one was rewritten since")
-    return directory
+    return _parsed(json_object(bytes(data)), source.size)
 
 
 def _parsed(document: dict[str, Any], size: int) -> Directory:
@@ -138,9 +161,9 @@ def _parsed(document: dict[str, Any], size: int) -> Directory:
     if not isinstance(indexes, list) or not all(isinstance(entry, dict) for entry in indexes):
         raise FormatError("the directory lists no indexes")
     return Directory(
-        _text(document, "file_id"),
-        _text(document, "binding"),
-        _integer(document, "base_length"),
+        text_in(document, "file_id"),
+        text_in(document, "binding"),
+        integer_of(document, "base_length"),
         tuple(_entry(entry, size) for entry in indexes),
     )
 
@@ -150,22 +173,23 @@ def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
     if not isinstance(params, dict):
         raise FormatError("an index without parameters")
     made = IndexEntry(
-        _text(entry, "kind"),
-        _integer(entry, "kind_version"),
-        _text(entry, "on"),
+        text_in(entry, "kind"),
+        integer_of(entry, "kind_version"),
+        text_in(entry, "on"),
         params,
-        _integer(entry, "offset"),
-        _integer(entry, "length"),
-        _integer(entry, "meta_length"),
-        _integer(entry, "meta_crc32"),
-        _text(entry, "meaning") if "meaning" in entry else "",
+        integer_of(entry, "offset"),
+        integer_of(entry, "length"),
+        integer_of(entry, "meta_length"),
+        integer_of(entry, "meta_crc32"),
+        text_in(entry, "meaning") if "meaning" in entry else "",
     )
     if made.offset + made.length > size or made.meta_length > made.length:
         raise FormatError(f"index {made.name} lies outside the file")
     return made
 
 
-def _json_object(text: str | bytes) -> dict[str, Any]:
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """A JSON object. Raises ``FormatError`` for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -175,14 +199,16 @@ def _json_object(text: str | bytes) -> dict[str, Any]:
     return value
 
 
-def _integer(value: Mapping[str, Any], name: str) -> int:
+def integer_of(value: Mapping[str, Any], name: str) -> int:
+    """A count of bytes. Raises ``FormatError`` for anything else."""
     number = value.get(name)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise FormatError(f"{name} is {number!r}, not a count of bytes")
     return number
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
+def text_in(value: Mapping[str, Any], name: str) -> str:
+    """A text. Raises ``FormatError`` for anything else."""
     text = value.get(name)
     if not isinstance(text, str):
         raise FormatError(f"{name} is {text!r}, not text")

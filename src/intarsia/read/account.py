@@ -60,7 +60,7 @@ def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str
     Warnings are repeated because whoever reads an explanation may not have seen them.
     """
     asked = request.filter is not None and bool(plan.rows)
-    entries = file.directory.indexes if asked and file.directory else ()
+    entries = file.sections.entries if asked else ()
     yield from file.ignored
     used = {step.source for step in plan.steps}
     tests = tests_of(request.pruning) if asked else []

@@ -15,8 +15,10 @@ import pyarrow.fs as pafs
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.file import open_source
+from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
 from intarsia.read.profile import UNWATCHED, Unwatched
+from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -47,10 +49,16 @@ class FileCache:
         options: ReadOptions = DEFAULTS,
         gap: int | None = None,
         kept_bytes: int = KEPT_BYTES,
+        places: Sidecars | None = None,
+        health: Health | None = None,
     ) -> None:
         self._filesystem, self._gap = filesystem, gap
         self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
+        self.places = places or Sidecars(filesystem)
+        """Where the sidecars of the files are."""
+        self.health = health or Health()
+        """What became of their indexes."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._open_ones: OrderedDict[str, _Kept] = OrderedDict()
@@ -62,13 +70,16 @@ class FileCache:
         filesystem: pafs.FileSystem,
         form: pads.ParquetFileFormat,
         distinct_index_column: str | None = None,
+        places: Sidecars | None = None,
+        health: Health | None = None,
     ) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
         scan = form.default_fragment_scan_options
         columns = tuple(sorted(form.read_options.dictionary_columns))
         options = ReadOptions(scan.page_checksum_verification, columns, distinct_index_column)
         is_told = scan.cache_options != pa.CacheOptions()
-        return cls(filesystem, options, scan.cache_options.hole_size_limit if is_told else None)
+        gap = scan.cache_options.hole_size_limit if is_told else None
+        return cls(filesystem, options, gap, places=places, health=health)
 
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
@@ -139,7 +150,8 @@ class FileCache:
         return source, self._opened(source, profile)
 
     def _opened(self, source: FileSource, profile: Unwatched = UNWATCHED) -> OpenedFile:
-        return open_source(source, self._options, profile)
+        places, health = self.places, self.health
+        return open_source(source, self._options, profile, places=places, health=health)
 
     def _open(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)
@@ -154,7 +166,9 @@ class FileCache:
 
     def _is_current(self, kept: _Kept) -> bool:
         known = kept.version
-        return known is not None and version_of(kept.path, self._filesystem) == known
+        if known is None or version_of(kept.path, self._filesystem) != known:
+            return False
+        return not self.is_local or kept.file.sidecar_is_current
 
     def _confirmed(self, kept: _Kept, asked: Future[bool]) -> bool:
         """The answer to whether the file is current, which is forgotten where it is not."""

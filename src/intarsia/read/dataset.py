@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
+from intarsia.read.sidecars import Sidecars
 from intarsia.read.stream import Stream
 from intarsia.read.survey import File, each_of, files_left
 from intarsia.storage import gap_bytes
@@ -85,7 +86,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._partitioning = None
 
     def _new_cache(self) -> FileCache:
-        return FileCache.of(self.filesystem, self.format, self._distinct_index_column)
+        old = getattr(self, "_cache", None)
+        places, health = (None, None) if old is None else (old.places, old.health)
+        return FileCache.of(
+            self.filesystem, self.format, self._distinct_index_column, places, health
+        )
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -104,7 +109,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return self
         made = self.wrap(self)
         made._distinct_index_column = column
-        made._cache = made._new_cache()
+        places, health = self._cache.places, self._cache.health
+        made._cache = FileCache.of(self.filesystem, self.format, column, places, health)
         return made
 
     @classmethod
@@ -116,7 +122,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(self._get_fragments(None))
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         state = self._scan_options, self._partitioning, self._distinct_index_column
-        return _rebuild, (type(self), parts, *state)
+        return _rebuild, (type(self), parts, *state, self._cache.places.folder)
 
     @property
     def partitioning(self) -> Any:
@@ -175,6 +181,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         for file, part in files_left(self._cache, self._files, request):
             if plan_rows(part.get().file, request.pruning, file.constants, self.schema).rows:
                 yield PlannedFragment(by_file[id(file)], self)
+        self._cache.health.tell()
 
     # --- scanning -------------------------------------------------------------------------------
 
@@ -294,7 +301,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
         is_far = not self._cache.is_local
-        return count_rows(self._parts(request), request, use_threads=use_threads, is_far=is_far)
+        found = count_rows(self._parts(request), request, use_threads=use_threads, is_far=is_far)
+        self._cache.health.tell()
+        return found
 
     def _wanted(
         self, filter_: pc.Expression | None, options: Iterable[str] = ()
@@ -339,6 +348,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             use_threads=options.get("use_threads", True),
             is_far=not self._cache.is_local,
         )
+        tables = _then(tables, self._cache.health.tell)
         if project is None:
             return request.output, _batches(tables)
         return project(without_rows(request.output)).schema, _batches(map(project, tables))
@@ -361,7 +371,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows in all columns involved; a scan reads the filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
-        return plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
+        plan = plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
+        self._cache.health.tell()
+        return plan
 
     def explain(
         self,
@@ -378,7 +390,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
-        return explain_files(self._new_cache(), self._files, request, gap, analyze)
+        explained = explain_files(self._new_cache(), self._files, request, gap, analyze)
+        self._cache.health.tell()
+        return explained
 
     def _planned_request(
         self, columns: Sequence[str] | None, filter_: pc.Expression | str | None
@@ -400,6 +414,13 @@ def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
+def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[pa.Table]:
+    """``tables``, and ``action`` once all of them were taken."""
+    with contextlib.closing(tables):
+        yield from tables
+    action()
+
+
 def _evaluated(data: pads.Dataset) -> pads.Dataset:
     """``data``, in memory where its own filter is none that pyarrow can evaluate."""
     own = data._scan_options.get("filter") if isinstance(data, Dataset) else None
@@ -412,8 +433,11 @@ def _rebuild(
     options: dict[str, Any],
     partitioning: Any,
     distinct_index_column: str | None,
+    sidecar: str | None,
 ) -> Dataset:
     made = cls(*parts)
+    if sidecar is not None:
+        made._cache.places = Sidecars(made.filesystem, sidecar)
     made._scan_options = dict(options)
     made._partitioning = partitioning
     return made.with_distinct_index(distinct_index_column)

@@ -18,6 +18,7 @@ from intarsia.read.cache import FileCache
 from intarsia.read.dataset import Dataset
 from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource, PathLike, list_files, resolve
 
 
@@ -27,6 +28,7 @@ def dataset(
     schema: pa.Schema | None = None,
     filesystem: Any = None,
     partitioning: Any = "hive",
+    sidecar: PathLike | None = None,
     page_checksum_verification: bool = False,
     read_dictionary: Sequence[str] = (),
     cache_options: pa.CacheOptions | None = None,
@@ -35,8 +37,10 @@ def dataset(
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
     ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
-    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``page_checksum_verification``
-    compares pages that are read with their checksums, where they have some. ``read_dictionary``
+    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Sidecars are looked for beside the
+    files, or in the folder ``sidecar`` that ``add_indexes`` put them into.
+    ``page_checksum_verification`` compares pages that are read with their checksums, where they
+    have some. ``read_dictionary``
     names columns of text that are to come as Arrow dictionaries. ``cache_options`` says what
     storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
     bytes took as long to read as one more request takes to be answered, which is how
@@ -54,7 +58,7 @@ def dataset(
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=options
     )
-    found, files, base, cache = _located(source, filesystem, form)
+    found, files, base, cache = _located(source, filesystem, form, sidecar)
     if not isinstance(found, pafs.LocalFileSystem):
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
@@ -63,11 +67,15 @@ def dataset(
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     made = open_dataset(found, files, base, partitioning, schema, form)
+    made._cache.places = cache.places
     return made.with_distinct_index(distinct_index_column)
 
 
 def _located(
-    source: PathLike | Sequence[PathLike], filesystem: Any, form: pads.ParquetFileFormat
+    source: PathLike | Sequence[PathLike],
+    filesystem: Any,
+    form: pads.ParquetFileFormat,
+    sidecar: PathLike | None,
 ) -> tuple[pafs.FileSystem, list[str], str | None, FileCache]:
     """The files that ``source`` stands for, the folder they lie below, and a cache for them.
 
@@ -75,13 +83,16 @@ def _located(
     """
     if not isinstance(source, str | os.PathLike):
         found, files = list_files(source, filesystem)
-        return found, files, None, FileCache.of(found, form)
+        return found, files, None, FileCache.of(found, form, places=Sidecars(found, sidecar))
     found, at = resolve(source, filesystem)
-    cache = FileCache.of(found, form)
+    places = Sidecars(found, sidecar)
+    cache = FileCache.of(found, form, places=places)
     if isinstance(found, pafs.LocalFileSystem):
         return found, list_files(at, found)[1], folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
-    files = list_files(at, found)[1]
+    listings: dict[str, list[pafs.FileInfo]] = {}
+    files = list_files(at, found, listings)[1]
+    places.know(listings)
     if opening is not None:
         opening.result()
     return found, files, None if files == [at] else at.rstrip("/"), cache

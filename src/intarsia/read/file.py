@@ -17,6 +17,7 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import text_of
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
+from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, ChunkId, OpenedFile, ReadOptions
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched
@@ -24,6 +25,7 @@ from intarsia.read.projection import Projection, named
 from intarsia.read.request import Filter, Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust, read_rows
 from intarsia.read.scan import scan_file
+from intarsia.read.sidecars import Beside, Sidecars, places_of
 from intarsia.source import Source
 from intarsia.storage import FileSource, PathLike, resolve
 
@@ -39,7 +41,8 @@ class ParquetFile:
     """A Parquet file opened for reading by page.
 
     ``where`` is a path, a URI, or a ``Source``; ``filesystem`` a ``pyarrow.fs`` or fsspec file
-    system. ``page_checksum_verification`` compares the pages that are read with their checksums,
+    system; ``sidecar`` the folder of sidecars, where they are not beside their files.
+    ``page_checksum_verification`` compares the pages that are read with their checksums,
     where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
     columns of text that are to come as Arrow dictionaries. ``distinct_index_column`` is as for
     ``intarsia.dataset``.
@@ -52,6 +55,7 @@ class ParquetFile:
         where: PathLike | Source,
         *,
         filesystem: Any = None,
+        sidecar: PathLike | None = None,
         page_checksum_verification: bool = False,
         read_dictionary: Sequence[str] = (),
         distinct_index_column: str | None = None,
@@ -59,7 +63,7 @@ class ParquetFile:
         options = ReadOptions(
             page_checksum_verification, tuple(read_dictionary), distinct_index_column
         )
-        self._opened = open_file(where, filesystem, options)
+        self._opened = open_file(where, filesystem, options, sidecar)
 
     @property
     def metadata(self) -> FileMetaData:
@@ -92,9 +96,11 @@ class ParquetFile:
 
     @property
     def indexes(self) -> tuple[IndexEntry, ...]:
-        """Embedded indexes, of known and unknown kinds."""
-        directory = self._opened.directory
-        return directory.indexes if directory else ()
+        """Indexes of known and unknown kinds: those embedded, then those of the sidecar.
+
+        Offsets are those in the file, or in its sidecar.
+        """
+        return self._opened.sections.entries
 
     def distinct(self, on: str | pc.Expression) -> pa.Array | None:
         """The distinct values of a column, or function of columns, that has a ``Distinct`` index.
@@ -202,17 +208,25 @@ class ParquetFile:
 
 
 def open_file(
-    where: PathLike | Source, filesystem: Any = None, options: ReadOptions = DEFAULTS
+    where: PathLike | Source,
+    filesystem: Any = None,
+    options: ReadOptions = DEFAULTS,
+    sidecar: PathLike | Sidecars | None = None,
 ) -> OpenedFile:
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
     if not isinstance(where, str | os.PathLike):
         return OpenedFile(where, "<source>", options=options)
     source = FileSource(*resolve(where, filesystem))
-    return open_source(source, options)
+    return open_source(source, options, places=places_of(source.filesystem, sidecar))
 
 
 def open_source(
-    source: FileSource, options: ReadOptions = DEFAULTS, profile: Unwatched = UNWATCHED
+    source: FileSource,
+    options: ReadOptions = DEFAULTS,
+    profile: Unwatched = UNWATCHED,
+    *,
+    places: Sidecars,
+    health: Health | None = None,
 ) -> OpenedFile:
     """Open a file by its source. Errors as of ``ParquetFile``."""
     path = source.path
@@ -224,6 +238,8 @@ def open_source(
             options=options,
             request_bytes=0 if source.is_local else source.gap,
             profile=profile,
+            beside=Beside(source, places),
+            health=health,
         )
     except OSError as error:
         if isinstance(error, PathError):

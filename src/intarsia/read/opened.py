@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -33,9 +33,12 @@ from intarsia.format.page_index import (
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
 from intarsia.index.directory import Directory, IndexEntry
+from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
+from intarsia.read.health import Health
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
+from intarsia.read.sidecars import Beside
 from intarsia.source import AheadSource, ByteRange, Source
 
 T = TypeVar("T")
@@ -80,13 +83,17 @@ class OpenedFile:
         options: ReadOptions = DEFAULTS,
         request_bytes: int = 0,
         profile: Unwatched = UNWATCHED,
+        beside: Beside | None = None,
+        health: Health | None = None,
     ) -> None:
         """Reads the footer. Raises ``FormatError`` where there is none.
 
         ``request_bytes`` is what costs about as much to read as one more request. ``profile`` is
-        told what reading takes.
+        told what reading takes, ``health`` which indexes there are, and whether some are stale.
+        ``beside`` finds the file's sidecar.
         """
         self.name = name
+        self.beside, self._health = beside, health
         self.profile = profile
         self.request_bytes = request_bytes
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
@@ -127,6 +134,11 @@ class OpenedFile:
         """The footer's thrift bytes."""
         return self._footer.raw
 
+    @property
+    def footer_offset(self) -> int:
+        """Where the footer begins in the file, in bytes."""
+        return self._footer.offset
+
     @functools.cached_property
     def row_group_starts(self) -> Int64Array:
         """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
@@ -146,11 +158,14 @@ class OpenedFile:
     def held_bytes(self) -> int:
         """About as many bytes of memory as are held: for the footer, indexes, and the tail."""
         own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * (len(self._footer.raw) + self._index_bytes)
-        return own + self._footer.source.held_bytes
+        beside = 0 if self.beside is None else self.beside.held_bytes
+        return own + self._footer.source.held_bytes + beside
 
     def release_tail(self) -> None:
-        """Hold no longer what was read along with the footer."""
+        """Hold no longer what was read along with the footer, nor the sidecar's handle."""
         self._footer.source.release()
+        if self.beside is not None:
+            self.beside.rest()
 
     @property
     def shape(self) -> Shape:
@@ -298,7 +313,7 @@ class OpenedFile:
         ranges = [
             (entry.offset + entry.length - entry.meta_length, entry.meta_length)
             for entry in entries
-            if not self.sections.is_opened(entry)
+            if not (self.sections.is_opened(entry) or self.sections.is_beside(entry))
         ]
         ranges += [
             self._index_range(id_, kind)
@@ -341,6 +356,10 @@ class OpenedFile:
         if problem:
             raise FormatError(problem)
         return index
+
+    def learn_offset_index(self, id_: ChunkId, data: bytes) -> None:
+        """Take an OffsetIndex that is about to be added, as it will be stored."""
+        self._offset_indexes[id_] = self._checked(id_, memoryview(data), self._offset_index)
 
     def offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex, where it has one that is consistent."""
@@ -418,9 +437,28 @@ class OpenedFile:
         """The directory of embedded indexes, where there is one that belongs to this file."""
         return self.sections.directory
 
-    def warn(self, message: str) -> None:
-        """Report that something is not to be trusted; a warning, and kept for ``explain``."""
+    @property
+    def sidecar_is_current(self) -> bool:
+        """Is the sidecar that was found still the one there is? True where none was looked for."""
+        return self.beside is None or self.beside.is_current
+
+    def open_sidecar(self) -> Sidecar | None:
+        """The file's sidecar. Raises as ``Beside.opened`` does."""
+        return None if self.beside is None else self.beside.opened(self.footer)
+
+    def note_indexes(self, names: Collection[str], problem: str | None) -> None:
+        """Tell the data set, if the file is one of its, which indexes it has."""
+        if self._health is not None:
+            self._health.note(self.name, names, problem)
+
+    def warn(self, message: str, *, counted: bool = False) -> None:
+        """Report that something is not to be trusted; a warning, and kept for ``explain``.
+
+        What is ``counted`` a data set warns of itself.
+        """
         self.ignored[message] = None
+        if counted and self._health is not None:
+            return
         warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=4)
 
     def _check_chunks(self) -> None:

@@ -30,6 +30,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
 from intarsia.read.sections import Embedded
 
+BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
 """What the step is called that page indexes took."""
 Constants = Mapping[str, pa.Scalar]
@@ -235,7 +236,7 @@ class _Planner:
             kept = self._by_bloom_filters(test, leaf, groups_of(file, rows))
             if kept is not None:
                 self._learn(test, kept)
-                rows = self._step(f"bloom filters of {leaf.name}", pruning, rows)
+                rows = self._step(f"{BLOOM_FILTERS} of {leaf.name}", pruning, rows)
         if rest and rows:
             groups = groups_of(file, rows)
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]

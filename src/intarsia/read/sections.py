@@ -1,4 +1,4 @@
-"""The embedded indexes of an opened file: found by its directory, opened when first asked.
+"""The indexes of an opened file, in itself and in its sidecar: opened when first asked.
 
 Whatever is damaged or contradicts the file is reported by a warning and ignored from then on.
 """
@@ -6,14 +6,15 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError
-from intarsia.index.directory import Directory, IndexEntry, read_directory
+from intarsia.errors import FormatError, IndexSpecError, PathError
+from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
@@ -23,7 +24,7 @@ from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
 from intarsia.read.strays import doubt, entry_of, stray_list
 from intarsia.read.subjects import subject_of
-from intarsia.source import WindowSource
+from intarsia.source import Source, WindowSource
 
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile
@@ -53,42 +54,97 @@ class Embedded:
 
     def may_answer(self, predicate: Predicate) -> bool:
         """Is its kind asked such things of its term?"""
-        kind = self.kind
-        has_nans = False
-        if isinstance(predicate, Match):
-            what: Op | How = predicate.how
-            if (predicate.negated or predicate.nulls) and not kind.negations:
-                return False
-        else:
-            has_nans, what = predicate.nans and pa.types.is_floating(self.of.type), predicate.op
-        if what not in kind.serves:
+        return may_answer(self.kind, self.of, predicate)
+
+
+def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
+    """Is a kind asked such things of what it is on?"""
+    has_nans = False
+    if isinstance(predicate, Match):
+        what: Op | How = predicate.how
+        if (predicate.negated or predicate.nulls) and not kind.negations:
             return False
-        if isinstance(kind, Inverted):
-            return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
-        return True
+    else:
+        has_nans, what = predicate.nans and pa.types.is_floating(of.type), predicate.op
+    if what not in kind.serves:
+        return False
+    if isinstance(kind, Inverted):
+        return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """What holds sections, the file itself or its sidecar, and the directory of these."""
+
+    source: Source
+    directory: Directory
+    is_sidecar: bool
+
+    def window(self, entry: IndexEntry) -> WindowSource:
+        """The section of one of its entries."""
+        return WindowSource(self.source, entry.offset, entry.length)
 
 
 class Sections:
-    """The embedded indexes of one file."""
+    """The embedded indexes of one file, and those of its sidecar."""
 
     def __init__(self, file: OpenedFile) -> None:
         self._file = file
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
+        self.stale: dict[bool, str] = {}
+        """Why indexes are none of this file's: of those embedded, False, and beside it, True."""
 
     @functools.cached_property
     def directory(self) -> Directory | None:
         """The directory of embedded indexes, where there is one that belongs to this file."""
         try:
-            return read_directory(self._file.metadata, self._file.source)
+            return read_directory(self._file.metadata, self._file.source, self._file.footer_offset)
+        except StaleError as error:
+            self.stale[False] = str(error)
+            self._file.warn(f"embedded indexes are ignored: {error}", counted=True)
         except FormatError as error:
             self._file.warn(f"embedded indexes are ignored: {error}")
-            return None
+        return None
+
+    @functools.cached_property
+    def beside(self) -> Holder | None:
+        """The file's sidecar, where there is one that belongs to it."""
+        try:
+            found = self._file.open_sidecar()
+            return None if found is None else Holder(found.source, found.directory, True)
+        except StaleError as error:
+            self.stale[True] = str(error)
+            self._file.warn(f"its sidecar is ignored: {error}", counted=True)
+        except (FormatError, PathError) as error:
+            self._file.warn(f"its sidecar is ignored: {error}")
+        return None
+
+    @functools.cached_property
+    def holders(self) -> Mapping[IndexEntry, Holder]:
+        """Every index and what holds it; of two of one name and known version the embedded one."""
+        found: dict[IndexEntry, Holder] = {}
+        if self.directory is not None:
+            own = Holder(self._file.source, self.directory, False)
+            found.update(dict.fromkeys(self.directory.indexes, own))
+        names = {e.name for e in found if known_version(e.kind) == e.kind_version}
+        if self.beside is not None:
+            entries = [e for e in self.beside.directory.indexes if e.name not in names]
+            found.update(dict.fromkeys(entries, self.beside))
+        self._file.note_indexes(
+            {entry.name for entry in found}, next(iter(self.stale.values()), None)
+        )
+        return found
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
-        """All that the directory lists."""
-        return self.directory.indexes if self.directory else ()
+        """All indexes, those embedded first."""
+        return tuple(self.holders)
+
+    def is_beside(self, entry: IndexEntry) -> bool:
+        """Does the sidecar hold it?"""
+        return self.holders[entry].is_sidecar
 
     def about(self, term: Term) -> list[Embedded]:
         """The indexes on a term, of kinds, versions and functions known here.
@@ -151,10 +207,10 @@ class Sections:
         return self._opened[entry]
 
     def _open(self, index: Embedded) -> AnySection | None:
-        assert self.directory is not None
         entry = index.entry
-        window = WindowSource(self._file.source, entry.offset, entry.length)
-        file_id, rows = self.directory.file_id, self._file.num_rows
+        holder = self.holders[entry]
+        window = holder.window(entry)
+        file_id, rows = holder.directory.file_id, self._file.num_rows
         try:
             return open_section(
                 index.kind, window, entry.meta_length, entry.meta_crc32, file_id, rows
@@ -178,7 +234,7 @@ class Sections:
         """
         try:
             return self._rows_of(index, predicate, within)
-        except FormatError as error:
+        except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
@@ -223,10 +279,10 @@ class Sections:
         """The distinct values that an index of exact keys lists; None where it cannot."""
         if not (isinstance(index.kind, Inverted) and index.kind.exact):
             return None
-        section = self.section(index)
         try:
+            section = self.section(index)
             return section.values() if isinstance(section, InvertedSection) else None
-        except FormatError as error:
+        except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
             return None
 

@@ -73,7 +73,8 @@ def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root]
     """The filter's columns in files of this shape; None where they cannot be decoded together."""
     if not wanted.columns or file.options.read_dictionary:
         return None
-    if file.metadata.key_value(FOOTER_KEY) is not None:
+    is_indexed = file.metadata.key_value(FOOTER_KEY) is not None
+    if is_indexed or (file.beside is not None and file.beside.paths):
         return None  # its indexes tell more, and read less
     names = [name for name in wanted.columns if name not in constants]
     roots = [root for root in map(file.schema.root, names) if root is not None]

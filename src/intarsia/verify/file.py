@@ -13,7 +13,9 @@ from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
+from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
 from intarsia.storage import PathLike, list_files
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, of_exception, warning
@@ -32,36 +34,48 @@ def verify(
     path: PathLike | Sequence[PathLike],
     *,
     filesystem: Any = None,
+    sidecar: PathLike | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
     """Check every Parquet file under ``path``: a file, folder, glob or URI.
 
     Reads everything: header, footer, every page's header and checksum, and compares offset indexes
     with the pages, column indexes, statistics and bloom filters with the decoded values, embedded
-    indexes with the values they index. Gives the findings in the order of the file; none where all
-    is well. A file that is not Parquet is a finding; ``PathError`` is raised where there is no
-    file.
+    indexes with the values they index, those in sidecars too, beside the files or in the folder
+    ``sidecar``. Gives the findings in the order of the file; none where all is well; then which
+    files lack an index that others have. A file that is not Parquet is a finding; ``PathError`` is
+    raised where there is no file.
     """
     found, files = list_files(path, filesystem)
+    places = Sidecars(found, sidecar)
+    names: dict[str, frozenset[str]] = {}
     findings: list[Finding] = []
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IntarsiaWarning)  # what it would say is found here
-            findings += _of_file(file, found)
+            findings += _of_file(file, found, places, names)
+    for name, lacking in missing_in(names).items():
+        has = len(names) - len(lacking)
+        message = f"it has no index {name}, which {has:,} of the {len(names):,} files have"
+        findings += [warning(Where(path), message) for path in lacking]
     if progress and files:
         progress(files[-1], len(files), len(files))
     return findings
 
 
-def _of_file(path: str, filesystem: Any) -> Iterator[Finding]:
+def _of_file(
+    path: str, filesystem: Any, places: Sidecars, names: dict[str, frozenset[str]]
+) -> Iterator[Finding]:
+    """What is wrong with a file; ``names`` is told which indexes it has."""
     try:
-        file = open_file(path, filesystem)
+        file = open_file(path, filesystem, sidecar=places)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
         return
     yield from findings_of(file)
+    names[path] = frozenset(entry.name for entry in file.sections.entries)
 
 
 def findings_of(file: OpenedFile) -> Iterator[Finding]:

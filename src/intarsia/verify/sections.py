@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import FormatError, IndexSpecError, UnsupportedError, Where
+from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.format.schema import Leaf
-from intarsia.index.directory import IndexEntry, read_directory
+from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import UInt64Array, entries_of, packed
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sections import Holder
 from intarsia.read.strays import stray_list
 from intarsia.read.subjects import subject_of
-from intarsia.source import WindowSource
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.build import Due, gather
 from intarsia.write.spill import Workspace
@@ -29,18 +29,30 @@ def check_sections(file: OpenedFile) -> Iterator[Finding]:
     where = Where(file.name)
     yield from _check_stray(file, where)
     try:
-        directory = read_directory(file.metadata, file.source)
+        directory = read_directory(file.metadata, file.source, file.footer_offset)
+        if directory is not None:
+            yield from _check_holder(file, Holder(file.source, directory, False))
     except FormatError as problem:
         yield error(problem.at(where).where, f"embedded indexes are ignored: {problem.message}")
-        return
-    for entry in directory.indexes if directory else ():
-        place = Where(file.name, column=entry.on, offset=entry.offset)
+    try:
+        sidecar = file.open_sidecar()
+        if sidecar is not None:
+            yield from _check_holder(file, Holder(sidecar.source, sidecar.directory, True))
+    except StaleError as problem:
+        yield warning(where, f"its sidecar is ignored: {problem.message}")
+    except (FormatError, PathError) as problem:
+        yield error(where, f"its sidecar is ignored: {problem}")
+
+
+def _check_holder(file: OpenedFile, holder: Holder) -> Iterator[Finding]:
+    for entry in holder.directory.indexes:
+        offset = None if holder.is_sidecar else entry.offset
+        place = Where(file.name, column=entry.on, offset=offset)
         if known_version(entry.kind) != entry.kind_version:
             yield warning(place, f"index {entry.name}: not checked: its kind is not known here")
             continue
         try:
-            assert directory is not None
-            yield from _check_section(file, entry, directory.file_id, place)
+            yield from _check_section(file, entry, holder, place)
         except UnsupportedError as problem:
             yield warning(place, f"index {entry.name}: not checked: {problem.message}")
         except FormatError as problem:
@@ -50,13 +62,17 @@ def check_sections(file: OpenedFile) -> Iterator[Finding]:
 
 
 def _check_section(
-    file: OpenedFile, entry: IndexEntry, file_id: str, where: Where
+    file: OpenedFile, entry: IndexEntry, holder: Holder, where: Where
 ) -> Iterator[Finding]:
     kind = make(entry.kind, entry.on, entry.params)
     of = subject_of(file, kind, entry.meaning)
-    window = WindowSource(file.source, entry.offset, entry.length)
     section = open_section(
-        kind, window, entry.meta_length, entry.meta_crc32, file_id, file.num_rows
+        kind,
+        holder.window(entry),
+        entry.meta_length,
+        entry.meta_crc32,
+        holder.directory.file_id,
+        file.num_rows,
     )
     starts = np.array([0, file.num_rows])
     if not isinstance(section, IDX1Section):

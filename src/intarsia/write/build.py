@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,9 @@ from intarsia.write.gather import Gatherer, gatherer_for
 from intarsia.write.spill import Workspace
 from intarsia.write.standard import check_standard
 from intarsia.write.values import leaves_of, pieces
+
+Told = Callable[[int], None]
+"""Called with the number of row groups of a file that are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +104,37 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
 
 
 def build(
-    file: OpenedFile, indexes: Sequence[EmbeddedIndex], file_id: str, work: Workspace
+    file: OpenedFile,
+    indexes: Sequence[EmbeddedIndex],
+    file_id: str,
+    work: Workspace,
+    told: Told | None = None,
 ) -> list[Built]:
     """Read what is to be indexed, each column once, and make a section of each index."""
     due = []
     for index in indexes:
         of = check_index(file, index)
         due.append(Due(index, of, starts_of(file, index, of)))
-    gathered = gather(file, due, work)
+    gathered = gather(file, due, work, told)
     return [
         Built(one.index, _section(found, one, file_id, work), one.of.term)
         for one, found in zip(due, gathered, strict=True)
     ]
 
 
-def gather(file: OpenedFile, due: Sequence[Due], work: Workspace) -> list[Gatherer]:
+def gather(
+    file: OpenedFile, due: Sequence[Due], work: Workspace, told: Told | None = None
+) -> list[Gatherer]:
     """The rows of the sections of all indexes that are ``due``."""
+    stops = file.row_group_starts[1:]
     found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
     leaves = {leaf.index for one in due for leaf in leaves_of(file, one.index, one.of)}
     for piece in pieces(file, sorted(leaves)):
         for one, gatherer in zip(due, found, strict=True):
             for values in piece.values(one.index, one.of):
                 gatherer.add(values)
+        if told is not None and piece.stop in stops:
+            told(int(np.searchsorted(stops, piece.stop, side="right")))
     return found
 
 

@@ -37,7 +37,7 @@ from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.source import ByteRange, WindowSource
-from intarsia.write.build import build, names_of, new_file_id
+from intarsia.write.build import Told, build, names_of, new_file_id
 from intarsia.write.spill import Workspace
 from intarsia.write.standard import build_standard
 
@@ -108,7 +108,11 @@ def _place(chunk: ColumnChunk, name: str) -> ByteRange | None:
 
 
 def compose(
-    file: OpenedFile, add: Sequence[IndexSpec], drop: Collection[str], work: Workspace
+    file: OpenedFile,
+    add: Sequence[IndexSpec],
+    drop: Collection[str],
+    work: Workspace,
+    told: Told | None = None,
 ) -> Composed:
     """``file`` with the indexes ``add`` and without those of the names ``drop``.
 
@@ -138,7 +142,10 @@ def compose(
         if isinstance(index, Standard):
             for made in build_standard(file, index):
                 out.change(made.chunk, made.fields(out.put(made.data)))
-    for built in build(file, [i for i in add if not isinstance(i, Standard)], file_id, work):
+                if made.name == "offset_index":  # granules are to be the pages that it tells of
+                    file.learn_offset_index(made.chunk, made.data)
+    embedded = [index for index in add if not isinstance(index, Standard)]
+    for built in build(file, embedded, file_id, work, told):
         entry = built.entry(out.end)
         out.put(built.section.data)
         entries.append(entry)

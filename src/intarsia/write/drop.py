@@ -10,7 +10,9 @@ from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, parse, spec_name
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
 from intarsia.storage import PathLike, list_files
+from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
 from intarsia.write.embed import IndexReport, Progress, report_of, rewrite
@@ -22,6 +24,7 @@ def drop_indexes(
     indexes: Sequence[IndexSpec | str] | IndexSpec | str,
     *,
     filesystem: Any = None,
+    sidecar: bool | PathLike = False,
     progress: Progress | None = None,
 ) -> list[IndexReport]:
     """Take ``indexes`` off every Parquet file under ``path``: a file, folder, glob or URI.
@@ -30,6 +33,8 @@ def drop_indexes(
     of kinds unknown here can be dropped as well, and so can page indexes and bloom filters that
     were added; those that a file was written with are part of it. A file that loses all that was
     added is, byte for byte, what it was before. Files that have none of them stay as they are.
+    With ``sidecar=True``, or the folder of sidecars, they are taken off these, which are removed
+    where nothing is left.
 
     Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
     otherwise errors as of ``add_indexes``.
@@ -37,7 +42,8 @@ def drop_indexes(
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
     asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]
     found, files = list_files(path, filesystem)
-    held = {file: _held(open_file(file, found)) for file in files}
+    places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
+    held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
     first = open_file(files[0], found)
     names = [_name(index, everywhere, first) for index in asked]
@@ -45,7 +51,8 @@ def drop_indexes(
         if name not in everywhere:
             known = ", ".join(sorted(everywhere)) or "none"
             raise IndexSpecError(
-                f"no file has an index {name} that was added to it; those added are: {known}"
+                f"no {'file' if places is None else 'sidecar'} has an index {name} that was added "
+                f"to it; those added are: {known}{_elsewhere(name, files, found, places)}"
             )
     reports = []
     for done, file in enumerate(files):
@@ -53,17 +60,33 @@ def drop_indexes(
             progress(file, done, len(files))
         if held[file] & set(names):
             version = version_of(file, found)
-            opened = open_file(file, found)
-            with Workspace() as work:
-                rewrite(opened, compose(opened, (), names, work), found, version)
-        reports.append(report_of(open_file(file, found)))
+            opened = open_file(file, found, sidecar=places)
+            if places is not None:
+                write_sidecar(opened, (), names, places)
+            else:
+                with Workspace() as work:
+                    rewrite(opened, compose(opened, (), names, work), found, version)
+        reports.append(report_of(open_file(file, found, sidecar=places)))
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
 
 
-def _held(file: OpenedFile) -> set[str]:
-    """The names of all indexes that were added to a file."""
+def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:
+    """Where a name is, if it is in sidecars instead."""
+    beside = Sidecars(filesystem)
+    if places is not None or all(
+        name not in _held(open_file(file, filesystem), beside) for file in files
+    ):
+        return ""
+    return "; the one beside it is dropped with sidecar=True"
+
+
+def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
+    """The names of all indexes that were added to a file, or to its sidecar."""
+    if places is not None:
+        beside = file.sections.beside
+        return {entry.name for entry in beside.directory.indexes} if beside else set()
     if file.directory is None:
         return set()
     names = {entry.name for entry in file.directory.indexes}

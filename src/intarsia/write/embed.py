@@ -9,11 +9,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaWarning, Where
 from intarsia.format.footer import check_editable
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import IndexEntry
@@ -23,15 +26,21 @@ from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, copy_into, list_files, replacing
+from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import check_indexes
 from intarsia.write.compose import Composed, compose
+from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's path, how many files are done, and how many there are."""
+"""Called with a file's path, how many row groups are done, and how many there are in all files.
+
+A file without any counts as one.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,13 +58,20 @@ class StandardReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one file's indexes are and take: lengths in bytes."""
+    """What one file's indexes are and take: lengths in bytes.
+
+    ``sidecar`` are those beside the file. ``problems`` say which are ignored as a whole, and why:
+    those in the file, or in its sidecar, where they are damaged or belong to what the file was
+    before it was rewritten.
+    """
 
     path: str
     rows: int
     file_bytes: int
     indexes: tuple[IndexEntry, ...]
     standard: tuple[StandardReport, ...]
+    sidecar: tuple[IndexEntry, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def add_indexes(
@@ -63,6 +79,7 @@ def add_indexes(
     indexes: Sequence[IndexSpec | str],
     *,
     filesystem: Any = None,
+    sidecar: bool | PathLike = False,
     progress: Progress | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
@@ -73,53 +90,110 @@ def add_indexes(
     have none, nor bounds where its values have no order, or a NaN among them.
 
     All indexes of a file are built in one pass over it, in bounded memory. A file keeps all its
-    bytes; what is new is appended to a copy that then takes its place at once. An index of the same
-    name is replaced, and its space returned. Every file is checked before the first one is changed.
+    bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
+    makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
+    downloaded and uploaded. An index of the same name is replaced, and its space returned. Every
+    file is checked before the first one is changed.
+
+    With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
+    ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
+    folder, a path or URI, they go there, and whatever reads is told so. They serve as long as the
+    file stays as it is: its length, its footer, and its entity tag or time of last change. Where
+    the file has an index of the same name in itself, that one is used.
+
     Raises ``IndexSpecError`` for an index that cannot be built, ``FormatError`` for a file that is
-    not Parquet or must not be changed, ``PathError`` where there is none.
+    not Parquet or must not be changed, ``PathError`` where there is none, or none can be written.
     """
     indexes = kinds_of(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
     found, files = list_files(path, filesystem)
-    for file in files:
-        _check(open_file(file, found), indexes)
+    places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
+    beside = None if places is None else only_embedded(indexes)
+    steps = [_check(open_file(file, found), indexes, editable=places is None) for file in files]
+    told = _Steps(progress, files, steps)
     reports = []
-    for done, file in enumerate(files):
-        if progress:
-            progress(file, done, len(files))
-        reports.append(_add_to_file(file, indexes, found))
-    if progress:
-        progress(files[-1], len(files), len(files))
+    for at, file in enumerate(files):
+        told.begin(at)
+        version = version_of(file, found)
+        with quiet():
+            opened = open_file(file, found, sidecar=places)
+            if places is None or beside is None:
+                with Workspace() as work:
+                    rewrite(opened, compose(opened, indexes, (), work, told), found, version)
+            else:
+                write_sidecar(opened, beside, (), places, told)
+        reports.append(report_of(open_file(file, found, sidecar=places)))
+    told.end()
     return reports
 
 
 def list_indexes(
-    path: PathLike | Sequence[PathLike], *, filesystem: Any = None
+    path: PathLike | Sequence[PathLike],
+    *,
+    filesystem: Any = None,
+    sidecar: PathLike | None = None,
 ) -> list[IndexReport]:
-    """The embedded indexes of every Parquet file under ``path``. Raises as ``add_indexes`` does."""
+    """The indexes of every Parquet file under ``path``, in it and beside it, or in ``sidecar``.
+
+    Raises as ``add_indexes`` does.
+    """
     found, files = list_files(path, filesystem)
-    return [report_of(open_file(file, found)) for file in files]
+    places = Sidecars(found, sidecar)
+    return [report_of(open_file(file, found, sidecar=places)) for file in files]
 
 
-def _check(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
+class _Steps:
+    """Tells ``Progress`` of the steps of all files, given those of the file that is under way."""
+
+    def __init__(
+        self, progress: Progress | None, files: Sequence[str], steps: Sequence[int]
+    ) -> None:
+        self._progress, self._files = progress, files
+        self._before = [0, *itertools.accumulate(steps)]
+        self._at = self._last = -1
+
+    def begin(self, at: int) -> None:
+        """The next file, whose number is ``at``, is begun."""
+        self._at = at
+        self(0)
+
+    def __call__(self, done: int) -> None:
+        """So many steps of the file are done; the last one is when the file is."""
+        now = min(self._before[self._at] + done, self._before[self._at + 1] - (done > 0))
+        if self._progress and now != self._last:
+            self._last = now
+            self._progress(self._files[self._at], now, self._before[-1])
+
+    def end(self) -> None:
+        """All files are done."""
+        if self._progress:
+            self._progress(self._files[-1], self._before[-1], self._before[-1])
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """A context without warnings of indexes that are ignored, for what replaces or lists them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IntarsiaWarning)
+        yield
+
+
+def _check(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) -> int:
+    """The steps that adding ``indexes`` to a file takes."""
     try:
-        check_editable(file.footer)
+        if editable:
+            check_editable(file.footer)
     except FormatError as error:
         raise error.at(Where(file.name)) from error
     check_indexes(file, indexes)
-
-
-def _add_to_file(path: str, indexes: Sequence[IndexSpec], filesystem: Any) -> IndexReport:
-    version = version_of(path, filesystem)
-    file = open_file(path, filesystem)
-    with Workspace() as work:
-        rewrite(file, compose(file, indexes, (), work), filesystem, version)
-    return report_of(open_file(path, filesystem))
+    return max(1, len(file.metadata.row_groups))
 
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there."""
+    if replaced_by_store(file, what, filesystem, version):
+        return
     # The bytes come from the handle the footer came from: the file may be another one by now.
     with (
         replacing(file.name, filesystem, unless_changed_since=version) as create,
@@ -135,12 +209,16 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
 
 def report_of(file: OpenedFile) -> IndexReport:
     """What a file's indexes are."""
-    directory = file.directory
+    with quiet():
+        directory, beside = file.directory, file.sections.beside
     entries = directory.indexes if directory else ()
-    return IndexReport(file.name, file.num_rows, file.source.size, entries, _standard(file))
+    others = beside.directory.indexes if beside else ()
+    size, problems = file.source.size, tuple(file.ignored)
+    return IndexReport(file.name, file.num_rows, size, entries, standard_of(file), others, problems)
 
 
-def _standard(file: OpenedFile) -> tuple[StandardReport, ...]:
+def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
+    """The format's own indexes of a file, by their names."""
     groups = range(len(file.metadata.row_groups))
     found: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:

@@ -1,0 +1,89 @@
+"""Which indexes would pay for a list of filters, as a table and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An index that pays: as text for ``add_indexes``, and about as many bytes as it would take.
+
+    ``filters`` are the numbers, from 0, of those it serves.
+    """
+
+    index: str
+    bytes: int
+    filters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAdvice:
+    """One filter: about how many bytes of its columns are read as things are, and with what is
+    proposed, of ``total`` ones; and why.
+    """
+
+    filter: str
+    total: int
+    now: int
+    then: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Indexes that are proposed for the files at a path, and what they do for each filter.
+
+    All bytes are estimates from ``sampled`` of ``row_groups`` row groups. Printed, it is a table.
+    """
+
+    path: str
+    files: int
+    rows: int
+    bytes: int
+    row_groups: int
+    sampled: int
+    proposals: tuple[Proposal, ...]
+    filters: tuple[FilterAdvice, ...]
+
+    @property
+    def indexes(self) -> list[str]:
+        """What ``add_indexes`` is to be given."""
+        return [proposal.index for proposal in self.proposals]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.path}: {self.files:,} files, {self.rows:,} rows, {self.bytes:,} bytes; "
+            f"{self.sampled:,} of {self.row_groups:,} row groups sampled",
+            "",
+        ]
+        if self.proposals:
+            rows = [("index", "bytes", "of the files", "for filters")]
+            for proposal in self.proposals:
+                share = proposal.bytes / max(self.bytes, 1)
+                served = ", ".join(str(number + 1) for number in proposal.filters)
+                rows.append((proposal.index, f"{proposal.bytes:,}", f"{share:.1%}", served))
+            lines += _table(rows)
+        else:
+            lines.append("no index pays")
+        told = [("", "filter", "reads now", "then", "why")]
+        for number, one in enumerate(self.filters):
+            shares = (f"{part / max(one.total, 1):.1%}" for part in (one.now, one.then))
+            now, then = shares
+            told.append((str(number + 1), one.filter, now, then, one.reason))
+        return "\n".join([*lines, "", *_table(told)])
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

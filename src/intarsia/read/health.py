@@ -1,0 +1,65 @@
+"""What became of the indexes of a data set's files: told in one warning, not one a file."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Collection
+
+from intarsia.errors import IntarsiaWarning
+
+
+class Health:
+    """Which indexes files have, of those whose indexes were looked for so far."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, frozenset[str]] = {}
+        self._stale: dict[str, bool] = {}
+        self._told = False
+
+    def note(self, path: str, names: Collection[str], problem: str | None) -> None:
+        """A file has indexes of these names; ``problem`` says why others are stale, if any are."""
+        with self._lock:
+            self._names[path] = frozenset(names)
+            self._stale[path] = problem is not None
+
+    def tell(self) -> None:
+        """Warn, once, where some files have lost what others have, or what they had is stale."""
+        with self._lock:
+            message = None if self._told else self._message()
+            self._told = self._told or message is not None
+        if message:
+            warnings.warn(message, IntarsiaWarning, stacklevel=4)
+
+    def _message(self) -> str | None:
+        stale = [path for path, is_stale in self._stale.items() if is_stale]
+        missing = missing_in(self._names, stale)
+        told = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
+        if stale:
+            what = f"{len(stale):,} hold indexes of what they were before a rewrite"
+            told = {what: stale, **told}
+        if not told:
+            return None
+        known = sorted(set().union(*self._names.values()))
+        first = min(path for paths in told.values() for path in paths)
+        again = repr(known) if known else "indexes"
+        return (
+            f"of {len(self._names):,} files looked into, {', and '.join(told)}, as {first}: "
+            f"they are read without; intarsia.add_indexes(path, {again}) makes them anew"
+        )
+
+
+def missing_in(
+    names: dict[str, frozenset[str]], besides: Collection[str] = ()
+) -> dict[str, list[str]]:
+    """The names of indexes that some files lack and others have, and which files those are.
+
+    ``names`` are the indexes of each file. Files ``besides`` are left out.
+    """
+    found = {}
+    for name in sorted(set().union(*names.values())):
+        lacking = [path for path, own in names.items() if name not in own and path not in besides]
+        if lacking:
+            found[name] = lacking
+    return found

@@ -1,0 +1,106 @@
+"""Writing sidecars: the same sections, in a file beside the one they are of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+import pyarrow.fs as pafs
+
+from intarsia.errors import IndexSpecError, PathError
+from intarsia.index.directory import Directory, binding_of
+from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
+from intarsia.index.sidecar import MAGIC, encode_end
+from intarsia.index.standard import Standard
+from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars, kept_under
+from intarsia.source import ByteRange, WindowSource
+from intarsia.storage import copy_into, replacing
+from intarsia.write.build import Told, build, names_of, new_file_id
+from intarsia.write.spill import Workspace
+
+_WITHOUT_FOLDERS = (pafs.S3FileSystem,)
+"""What a folder is not made in before it holds something."""
+
+
+def only_embedded(indexes: Sequence[IndexSpec]) -> list[EmbeddedIndex]:
+    """All ``indexes``. Raises ``IndexSpecError`` for the format's own, which files hold."""
+    found: list[EmbeddedIndex] = []
+    for index in indexes:
+        if isinstance(index, Standard):
+            raise IndexSpecError(
+                f"{spec_name(index)} is one of the format's own indexes: only the file itself can "
+                "hold it, no sidecar"
+            )
+        found.append(index)
+    return found
+
+
+def write_sidecar(
+    file: OpenedFile,
+    add: Sequence[EmbeddedIndex],
+    drop: Collection[str],
+    places: Sidecars,
+    told: Told | None = None,
+) -> None:
+    """Have a sidecar of ``file`` hold ``add`` and what it holds already, less names in ``drop``.
+
+    A stale or damaged one is replaced; one that would hold nothing is removed. Raises ``PathError``
+    where its folder cannot be written to.
+    """
+    assert file.beside is not None
+    old, before = file.sections.beside, file.beside.paths
+    gone = {*drop, *names_of(file, add)}
+    kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
+    file_id = new_file_id() if old is None else old.directory.file_id
+    owner = file.beside.owner(file.footer)
+    if add or kept:
+        with Workspace() as work:
+            built = build(file, add, file_id, work, told)
+            parts: list[ByteRange | memoryview] = []
+            entries, at = [], len(MAGIC)
+            for entry in kept:
+                parts.append((entry.offset, entry.length))
+                entries.append(replace(entry, offset=at))
+                at += entry.length
+            for one in built:
+                parts.append(one.section.data)
+                entries.append(one.entry(at))
+                at += len(one.section.data)
+            binding = binding_of(file.metadata)
+            directory = Directory(file_id, binding, file.source.size, tuple(entries))
+            with _new_file(file.name, places) as out:
+                out.write(MAGIC)
+                for part in parts:
+                    if isinstance(part, tuple):
+                        assert old is not None
+                        copy_into(WindowSource(old.source, *part), out)
+                    else:
+                        out.write(part)
+                out.write(encode_end(directory, owner, at))
+    for path in before:
+        with contextlib.suppress(OSError):
+            places.filesystem.delete_file(path)
+    places.forget(file.name)
+
+
+@contextlib.contextmanager
+def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
+    """A sidecar of the file at ``path`` to be written, which appears at the end, whole."""
+    folder = places.folder_of(path)
+    name = f"{kept_under(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
+    try:
+        if isinstance(places.filesystem, pafs.LocalFileSystem):
+            os.makedirs(folder, exist_ok=True)
+        elif not isinstance(places.filesystem, _WITHOUT_FOLDERS):
+            places.filesystem.create_dir(folder, recursive=True)
+        with replacing(f"{folder}/{name}", places.filesystem) as create, create() as out:
+            yield out
+    except (OSError, PathError) as error:
+        raise PathError(
+            f"{folder}: no sidecar can be written: {error}; sidecar='another/folder' has it there"
+        ) from error

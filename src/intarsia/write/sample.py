@@ -1,0 +1,80 @@
+"""Some row groups of a file, seen as a file of their own to which indexes can be added in memory.
+
+::
+
+    PAR1 … row groups … footer │ footer of some row groups │ sections, directory, footer │ …
+    └────── as it is ────────┘   └───────────────────── in memory ─────────────────────┘
+
+Their pages, page indexes and bloom filters are the file's own, and so are the plans made of them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Sequence
+
+from intarsia.format.footer import framed, with_key_values
+from intarsia.format.metadata import FileMetaData
+from intarsia.format.thrift import amended, decode, encode
+from intarsia.index.directory import FOOTER_KEY
+from intarsia.index.registry import IndexSpec
+from intarsia.read.opened import OpenedFile
+from intarsia.source import ByteRange, Source, check_range
+from intarsia.write.compose import Part, compose
+from intarsia.write.spill import Workspace
+
+
+class ExtendedSource:
+    """A source, and bytes in memory that follow it."""
+
+    def __init__(self, inner: Source, parts: Sequence[bytes | memoryview]) -> None:
+        self._inner, self._parts = inner, list(parts)
+        self._starts = [
+            inner.size,
+            *(inner.size + n for n in itertools.accumulate(map(len, parts))),
+        ]
+
+    @property
+    def size(self) -> int:
+        return self._starts[-1]
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        for range_ in ranges:
+            check_range(range_, self.size)
+        own = self._inner.size
+        heads = [(o, min(length, own - o)) if o < own else (0, 0) for o, length in ranges]
+        found = self._inner.read([head for head in heads if head[1]])
+        fetched = iter(found)
+        out = []
+        for (offset, length), head in zip(ranges, heads, strict=True):
+            pieces = [next(fetched)] if head[1] else []
+            pieces += self._appended(offset + head[1], offset + length)
+            out.append(pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces)))
+        return out
+
+    def _appended(self, start: int, stop: int) -> list[memoryview]:
+        pieces = []
+        while start < stop:
+            at = bisect.bisect_right(self._starts, start) - 1
+            low, high = self._starts[at], self._starts[at + 1]
+            pieces.append(memoryview(self._parts[at])[start - low : min(stop, high) - low])
+            start = min(stop, high)
+        return pieces
+
+
+def sample_of(file: OpenedFile, groups: Sequence[int]) -> OpenedFile:
+    """The row groups of these numbers, without embedded indexes."""
+    metadata, _ = decode(FileMetaData, file.footer)
+    chosen = [metadata.row_groups[group] for group in groups]
+    rows = sum(group.num_rows for group in chosen)
+    raw = encode(amended(metadata, row_groups=chosen, num_rows=rows))
+    footer = framed(with_key_values(raw, {FOOTER_KEY: None}))
+    return OpenedFile(ExtendedSource(file.source, [footer]), file.name)
+
+
+def indexed(file: OpenedFile, indexes: Sequence[IndexSpec], work: Workspace) -> OpenedFile:
+    """A sample with ``indexes``, what is new in memory. Raises as ``add_indexes`` does."""
+    parts: list[Part] = list(compose(file, indexes, (), work).parts)
+    new = [part for part in parts if not isinstance(part, tuple)]
+    return OpenedFile(ExtendedSource(file.source, new), file.name)

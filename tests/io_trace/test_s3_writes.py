@@ -1,0 +1,156 @@
+"""Indexes added to objects on S3: what crosses the wire, and what other writers put there stays."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+from intarsia.write import s3 as by_store
+
+MIB = 1024 * 1024
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A table of 13 MB, of which an index takes little."""
+    noise = np.random.default_rng(5)
+    return pa.table(
+        {
+            "id": [i * 7919 % 1_000_003 for i in range(ROWS)],
+            "payload": [noise.bytes(220) for _ in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture
+def put(s3, tmp_path):
+    def put(name, table, **options):
+        ia.write_table(table, tmp_path / "put.parquet", **options)
+        data = (tmp_path / "put.parquet").read_bytes()
+        with s3.filesystem.open_output_stream(f"lake/{name}", metadata={"x-kept": "yes"}) as out:
+            out.write(data)
+        s3.clear()
+        return data
+
+    return put
+
+
+def read(s3, name):
+    with s3.filesystem.open_input_file(f"lake/{name}") as file:
+        return file.read()
+
+
+def bytes_of(s3, method, start):
+    """What requests of a method sent and received, of those that began with a path."""
+    found = [r for r in s3.requests if r.method == method and r.path.startswith(start)]
+    return sum(r.sent for r in found), sum(r.received for r in found)
+
+
+def lookup(row):
+    return pc.field("id") == row * 7919 % 1_000_003
+
+
+def test_what_is_kept_is_copied_by_the_store(s3, put, large):
+    data = put("large.parquet", large)
+    assert len(data) > 2 * by_store.LEAST_PART
+    (report,) = ia.add_indexes("lake/large.parquet", ["id:lookup"], filesystem=s3.filesystem)
+    added = report.file_bytes - len(data)
+    sent, _ = bytes_of(s3, "PUT", "/lake/large.parquet")
+    _, received = bytes_of(s3, "GET", "/lake/large.parquet")
+    assert sent == added < MIB
+    assert received < 2 * MIB  # the column that is indexed, and tails
+    assert read(s3, "large.parquet").startswith(data)
+    source = ia.dataset("lake/large.parquet", filesystem=s3.filesystem)
+    assert source.to_table(["id"], lookup(777)).num_rows == 1
+    assert "index id:lookup" in str(source.explain(filter=lookup(777)))
+    s3.clear()
+    ia.drop_indexes("lake/large.parquet", "id:lookup", filesystem=s3.filesystem)
+    assert bytes_of(s3, "PUT", "/lake/large.parquet")[0] == 0
+    assert read(s3, "large.parquet") == data
+
+
+def test_an_index_that_is_replaced_moves_the_others_only(s3, put, large):
+    data = put("moves.parquet", large)
+    ia.add_indexes("lake/moves.parquet", ["id:lookup", "id:minmax"], filesystem=s3.filesystem)
+    s3.clear()
+    new = ia.Lookup("id", granule_rows=1000)
+    (report,) = ia.add_indexes("lake/moves.parquet", [new], filesystem=s3.filesystem)
+    assert [entry.name for entry in report.indexes] == ["id:minmax", "id:lookup"]
+    assert bytes_of(s3, "PUT", "/lake/moves.parquet")[0] == report.file_bytes - len(data)
+    assert ia.verify("lake/moves.parquet", filesystem=s3.filesystem) == []
+
+
+def test_small_objects_are_uploaded_whole(s3, put, large):
+    data = put("small.parquet", large.slice(0, 500))
+    assert len(data) < by_store.LEAST_PART
+    (report,) = ia.add_indexes("lake/small.parquet", ["id:lookup"], filesystem=s3.filesystem)
+    assert bytes_of(s3, "PUT", "/lake/small.parquet")[0] == report.file_bytes
+    assert read(s3, "small.parquet").startswith(data)
+    ia.drop_indexes("lake/small.parquet", "id:lookup", filesystem=s3.filesystem)
+    assert read(s3, "small.parquet") == data
+
+
+def test_large_copies_and_large_sections_go_in_parts(s3, put, large, monkeypatch):
+    monkeypatch.setattr(by_store, "COPY_BYTES", 10 * MIB)
+    monkeypatch.setattr(by_store, "UPLOAD_BYTES", by_store.LEAST_PART)
+    data = put("parts.parquet", large)
+    payload = ia.Distinct("payload")  # as large as the column
+    ia.add_indexes("lake/parts.parquet", [payload], filesystem=s3.filesystem)
+    parts = [r for r in s3.requests if r.method == "PUT"]
+    assert sum(r.sent == 0 for r in parts) == -(-len(data) // (10 * MIB)) == 2
+    assert sum(r.sent == by_store.LEAST_PART for r in parts) >= 2
+    assert read(s3, "parts.parquet").startswith(data)
+    assert ia.verify("lake/parts.parquet", filesystem=s3.filesystem) == []
+
+
+def test_every_write_is_on_condition_of_the_object_that_was_read(s3, put, large):
+    for name, table in (("cond.parquet", large), ("cond_small.parquet", large.slice(0, 50))):
+        put(name, table)
+        with s3.filesystem.open_input_file(f"lake/{name}") as file:
+            tag = {k.lower(): v for k, v in file.metadata().items()}["etag"].decode()
+        ia.add_indexes(f"lake/{name}", ["id:lookup"], filesystem=s3.filesystem)
+        copies = [r for r in s3.requests if r.method == "PUT" and r.sent == 0]
+        final = [r for r in s3.requests if r.method in ("POST", "PUT") and r.sent > 0][-1]
+        assert {r.condition for r in (*copies, final)} == {tag}
+
+
+@pytest.mark.parametrize("rows", [ROWS, 500], ids=["copied", "uploaded"])
+def test_another_writers_object_is_left_as_it_is(s3, put, large, monkeypatch, rows):
+    put("theirs.parquet", large.slice(0, rows))
+    begin = by_store._pieces
+
+    def while_they_write(*args):
+        with s3.filesystem.open_output_stream("lake/theirs.parquet") as out:
+            out.write(b"theirs")
+        return begin(*args)
+
+    monkeypatch.setattr(by_store, "_pieces", while_they_write)
+    with pytest.raises(ia.PathError, match="another writer changed the file"):
+        ia.add_indexes("lake/theirs.parquet", ["id:lookup"], filesystem=s3.filesystem)
+    assert read(s3, "theirs.parquet") == b"theirs"
+
+
+def test_without_the_client_the_file_is_downloaded_and_uploaded(s3, put, large, monkeypatch):
+    data = put("plain.parquet", large)
+    monkeypatch.setattr(by_store, "_client_of", lambda _: None)
+    ia.add_indexes("lake/plain.parquet", ["id:lookup"], filesystem=s3.filesystem)
+    assert read(s3, "plain.parquet").startswith(data)
+
+
+def test_sidecars_on_s3_take_one_listing_a_folder(s3, put, large):
+    for i in range(6):
+        data = put(f"beside/{i}.parquet", large.slice(i * 1000, 1000))
+    ia.add_indexes("lake/beside", ["id:lookup"], filesystem=s3.filesystem, sidecar=True)
+    assert read(s3, "beside/5.parquet") == data
+    source = ia.dataset("lake/beside", filesystem=s3.filesystem)
+    s3.clear()
+    assert source.to_table(["id"], lookup(2777)).num_rows == 1
+    assert not [r for r in s3.requests if r.method == "GET" and not r.range]  # it was listed
+    assert "index id:lookup" in str(source.explain(filter=lookup(2777)))
+    s3.clear()
+    file = ia.ParquetFile("lake/beside/2.parquet", filesystem=s3.filesystem)
+    assert file.read(["id"], filter=lookup(2777)).num_rows == 1
+    listings = [r for r in s3.requests if r.method == "GET" and not r.range]
+    assert len(listings) == 1

@@ -1,0 +1,162 @@
+"""Advice on tables of which it is known what pays."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.source import BufferSource
+from intarsia.write.sample import ExtendedSource, sample_of
+
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def table():
+    chance = np.random.default_rng(3)
+    return pa.table(
+        {
+            "ts": np.arange(ROWS),
+            "id": chance.permutation(ROWS * 97)[:ROWS],
+            "status": chance.integers(0, 10, ROWS),
+            "mail": [f"User{i}@Example.org" for i in chance.permutation(ROWS)],
+            "lon": np.repeat(np.arange(60), 1000) + chance.random(ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(table, tmp_path_factory):
+    """Pages of 1,000 rows, of which no index tells."""
+    path = tmp_path_factory.mktemp("advise") / "plain.parquet"
+    settings = {"row_group_size": 20_000, "max_rows_per_page": 1000, "write_batch_size": 100}
+    pq.write_table(table, path, use_dictionary=False, **settings)
+    return path
+
+
+@pytest.fixture(scope="module")
+def paged(plain):
+    path = plain.with_name("paged.parquet")
+    path.write_bytes(plain.read_bytes())
+    ia.add_indexes(path, [ia.PageIndex()])
+    return path
+
+
+def test_a_sorted_column_needs_a_page_index_and_no_more(plain, paged):
+    advice = ia.advise(plain, ["ts = 12345", "ts BETWEEN 100 AND 900"])
+    assert advice.indexes == ["page_index(ts)"]
+    assert advice.proposals[0].filters == (0, 1)
+    assert all(one.then < one.now / 5 for one in advice.filters)
+    advice = ia.advise(paged, "ts = 12345")
+    assert advice.indexes == []
+    assert advice.filters[0].reason == "what is there already leaves little"
+
+
+def test_ten_scattered_values_need_nothing(plain, paged):
+    for path in (plain, paged):
+        advice = ia.advise(path, [pc.field("status") == 3, "status IN (1, 2)", "status <> 4"])
+        assert advice.indexes == []
+        assert all(one.then == one.now == one.total for one in advice.filters)
+        assert all(one.reason.startswith("nothing pays: ") for one in advice.filters)
+        assert "no index pays" in str(advice)
+
+
+def test_many_scattered_values_need_a_lookup(table, paged):
+    advice = ia.advise(paged, [f"id = {table['id'][i]}" for i in (5, 30_000, 59_999)])
+    assert advice.indexes == ["lookup(id)"]
+    assert advice.proposals[0].filters == (0, 1, 2)
+    absent = ia.advise(paged, "id = -1")
+    assert absent.indexes == []  # statistics know
+
+
+def test_a_lookup_that_needs_a_page_index_comes_with_it(table, plain):
+    advice = ia.advise(plain, f"id = {table['id'][5]}")
+    assert advice.indexes == ["page_index(id)", "lookup(id)"]
+    assert {proposal.filters for proposal in advice.proposals} == {(0,)}
+
+
+def test_functions_and_ranges_of_clustered_values_have_theirs(table, paged):
+    lowered = pc.utf8_lower(pc.field("mail")) == table["mail"][7].as_py().lower()
+    advice = ia.advise(paged, [lowered, "lon BETWEEN 7.2 AND 8.1"])
+    assert advice.indexes == ["lookup(lower(mail))"]
+    assert advice.filters[1].reason == "what is there already leaves little"
+
+
+def test_what_is_proposed_does_what_was_said(table, plain, tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(plain.read_bytes())
+    row = 41_234
+    filters = [f"id = {table['id'][row]}", f"ts = {row}", "status = 3"]
+    advice = ia.advise(path, filters)
+    assert path.read_bytes() == plain.read_bytes()
+    before = path.stat().st_size
+    ia.add_indexes(path, advice.indexes)
+    added = path.stat().st_size - before
+    assert sum(p.bytes for p in advice.proposals) == pytest.approx(added, rel=0.25)
+    source = ia.dataset(path)
+    for condition, one in zip(filters, advice.filters, strict=True):
+        figures = source.plan([], condition).figures
+        assert figures.bytes.selected == pytest.approx(one.then, rel=0.5, abs=10_000)
+    again = ia.advise(path, filters)
+    assert again.indexes == []
+    assert [one.now for one in again.filters] == pytest.approx([o.then for o in advice.filters])
+
+
+def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
+    for day in range(3):
+        os.makedirs(tmp_path / f"day={day}")
+        path = tmp_path / f"day={day}" / "t.parquet"
+        part = table.slice(day * 20_000, 20_000)
+        ia.write_table(part, path, row_group_size=2000, max_rows_per_page=500)
+    asked = [f"id = {table['id'][30_000]}", f"day = 1 AND id = {table['id'][30_000]}", "day = 2"]
+    advice = ia.advise(tmp_path, asked)
+    assert advice.indexes == ["lookup(id)"]
+    assert (advice.files, advice.rows, advice.row_groups) == (3, ROWS, 30)
+    assert 4 <= advice.sampled <= 12
+    assert advice.filters[1].now == pytest.approx(advice.filters[0].now / 3, rel=0.2)
+    assert advice.filters[2].reason == "folders answer it"
+    assert ia.advise(tmp_path, asked) == advice
+    ia.add_indexes(tmp_path, advice.indexes)
+    size = sum(e.length for r in ia.list_indexes(tmp_path) for e in r.indexes)
+    assert advice.proposals[0].bytes == pytest.approx(size, rel=0.3)
+
+
+def test_it_is_json_and_a_table(paged):
+    advice = ia.advise(paged, ["ts = 5", "status = 3"])
+    found = json.loads(json.dumps(advice.to_dict()))
+    assert [one["filter"] for one in found["filters"]] == ["ts = 5", "status = 3"]
+    lines = str(advice).splitlines()
+    assert lines[0].startswith(f"{paged}: 1 files, 60,000 rows, ")
+    assert lines[-2].startswith("1  ts = 5")
+
+
+def test_filters_that_do_not_fit_are_refused(paged):
+    with pytest.raises(ia.PredicateError, match="no filter was given"):
+        ia.advise(paged, [])
+    with pytest.raises(ia.PredicateError, match="nosuch"):
+        ia.advise(paged, "nosuch = 1")
+
+
+def test_a_source_and_what_follows_it_read_as_one():
+    whole = bytes(range(100))
+    source = ExtendedSource(
+        ExtendedSource(BufferSource(whole[:40]), [whole[40:50], b"", whole[50:70]]), [whole[70:]]
+    )
+    assert source.size == 100
+    ranges = [(i, n) for i in range(0, 100, 3) for n in (0, 1, 7, 35) if i + n <= 100]
+    assert [bytes(part) for part in source.read(ranges)] == [whole[i : i + n] for i, n in ranges]
+    with pytest.raises(ia.FormatError):
+        source.read([(99, 2)])
+
+
+def test_a_sample_holds_the_rows_of_its_row_groups(table, plain):
+    sample = sample_of(ia.ParquetFile(plain)._opened, [0, 2])
+    assert sample.num_rows == 40_000
+    found = ia.ParquetFile(sample.source).read(["ts", "id"])
+    expected = pa.concat_tables([table.slice(0, 20_000), table.slice(40_000, 20_000)])
+    assert found.equals(expected.select(["ts", "id"]))

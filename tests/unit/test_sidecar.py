@@ -1,0 +1,246 @@
+"""Sidecars: indexes beside files that are not rewritten, used unasked as long as they belong."""
+
+import os
+import pickle
+import warnings
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.footer import framed, read_footer
+from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
+from intarsia.format.thrift import amended, encode
+from intarsia.index.sidecar import MAGIC
+from intarsia.source import BufferSource
+
+TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
+WANTED = pc.field("k") == "k04500"  # row 500
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE, path, row_group_size=2000, write_page_index=True, max_rows_per_page=100)
+    return path
+
+
+def sidecars(folder):
+    return sorted((folder / "_intarsia").glob("*"))
+
+
+def used(source, wanted=WANTED):
+    return "index k:lookup" in [s.source for f in source.plan(filter=wanted).files for s in f.steps]
+
+
+def test_no_byte_of_the_file_changes_and_whatever_reads_it_uses_the_sidecar(file):
+    before, stat = file.read_bytes(), file.stat()
+    (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)], sidecar=True)
+    assert file.read_bytes() == before
+    assert file.stat().st_mtime_ns == stat.st_mtime_ns
+    assert [entry.name for entry in report.sidecar] == ["k:lookup"]
+    assert report.indexes == ()
+    (sidecar,) = sidecars(file.parent)
+    assert sidecar.read_bytes().startswith(MAGIC)
+    assert sidecar.read_bytes().endswith(MAGIC)
+    source = ia.dataset(file)
+    assert source.to_table(filter=WANTED).equals(TABLE.filter(WANTED))
+    assert source.plan(filter=WANTED).figures.rows.selected == 100
+    assert "index k:lookup" in str(source.explain(filter=WANTED))
+    assert ia.ParquetFile(file).read(filter=WANTED).equals(TABLE.filter(WANTED))
+    assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup"]
+    assert ia.verify(file) == []
+
+
+def test_folders_of_sidecars_are_no_data(tmp_path, file):
+    ia.add_indexes(tmp_path, ["k:lookup"], sidecar=True)
+    assert ia.dataset(tmp_path).count_rows() == 5000
+    assert pads.dataset(tmp_path, format="parquet").count_rows() == 5000
+    assert [report.path for report in ia.list_indexes(tmp_path)] == [str(file)]
+
+
+def test_every_byte_of_a_sidecar_may_be_flipped_and_the_answer_stays(file):
+    ia.add_indexes(file, [ia.Lookup("k", granule_rows=500)], sidecar=True)
+    (sidecar,) = sidecars(file.parent)
+    whole = sidecar.read_bytes()
+    for at in [*range(0, len(whole) - 900, 311), *range(len(whole) - 900, len(whole), 7)]:
+        sidecar.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            assert ia.ParquetFile(file).read(filter=WANTED).equals(TABLE.filter(WANTED)), at
+    for length in (0, 5, len(whole) // 2, len(whole) - 1):
+        sidecar.write_bytes(whole[:length])
+        with pytest.warns(ia.IntarsiaWarning, match="its sidecar is ignored"):
+            assert ia.ParquetFile(file).read(filter=WANTED).equals(TABLE.filter(WANTED))
+        assert any("sidecar is ignored" in finding.message for finding in ia.verify(file))
+
+
+def touched(file):
+    stat = file.stat()
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 5_000_000))
+
+
+def rewritten(file):
+    pq.write_table(TABLE.slice(0, 4000), file)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(touched, "the file is newer, or a copy"), (rewritten, "it is of another file")],
+)
+def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change, message):
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    change(file)
+    expected = pq.read_table(file).filter(WANTED)
+    with pytest.warns(ia.IntarsiaWarning, match=f"its sidecar is ignored: {message}"):
+        assert ia.ParquetFile(file).read(filter=WANTED).equals(expected)
+    source = ia.dataset(file)
+    with pytest.warns(ia.IntarsiaWarning, match="of 1 files looked into, 1 hold indexes"):
+        assert source.to_table(filter=WANTED).equals(expected)
+    assert source.count_rows(filter=WANTED) == expected.num_rows  # says no more
+    (finding,) = ia.verify(file)
+    assert (finding.severity, message in finding.message) == (ia.Severity.WARNING, True)
+    (report,) = ia.list_indexes(file)
+    assert (report.sidecar, message in report.problems[0]) == ((), True)
+    (report,) = ia.add_indexes(file, ["n:lookup"], sidecar=True)
+    assert ([entry.name for entry in report.sidecar], report.problems) == (["n:lookup"], ())
+    assert len(sidecars(file.parent)) == 1
+
+
+def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file):
+    ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)])
+    ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)
+    assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup", "n:minmax"]
+    source = ia.dataset(file)
+    wanted = WANTED & (pc.field("n") < 10_000)
+    plan = source.plan(filter=wanted)
+    assert plan.figures.rows.selected == 100
+    steps = [step.source for step in plan.files[0].steps]
+    assert {"index k:lookup", "index n:minmax"} <= set(steps)
+    assert source.to_table(filter=wanted).equals(TABLE.filter(wanted))
+    assert ia.verify(file) == []
+
+
+def test_more_indexes_join_and_one_of_the_same_name_is_replaced(file):
+    ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
+    (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=50)], sidecar=True)
+    assert [(e.name, e.params["granule_rows"]) for e in report.sidecar] == [
+        ("n:minmax", 8192),
+        ("k:lookup", 50),
+    ]
+    assert len(sidecars(file.parent)) == 1
+    assert ia.ParquetFile(file).read(filter=WANTED).equals(TABLE.filter(WANTED))
+
+
+def test_dropping_returns_the_space(file):
+    ia.add_indexes(file, ["k:lookup", "n:lookup"], sidecar=True)
+    with pytest.raises(ia.IndexSpecError, match="dropped with sidecar=True"):
+        ia.drop_indexes(file, "k:lookup")
+    (report,) = ia.drop_indexes(file, "k:lookup", sidecar=True)
+    assert [entry.name for entry in report.sidecar] == ["n:lookup"]
+    assert ia.ParquetFile(file).read(filter=pc.field("n") == 7).num_rows == 1
+    ia.drop_indexes(file, ["n:lookup"], sidecar=True)
+    assert sidecars(file.parent) == []
+    with pytest.raises(ia.IndexSpecError, match="no sidecar has an index n:lookup"):
+        ia.drop_indexes(file, ["n:lookup"], sidecar=True)
+
+
+def test_a_data_set_that_is_open_sees_what_is_put_beside_its_files(file):
+    source = ia.dataset(file)
+    assert source.to_table(filter=WANTED).num_rows == 1
+    assert not used(source)
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert used(source)
+    stream = source.to_batches(filter=WANTED)
+    ia.add_indexes(file, [ia.Lookup("k", granule_rows=10)], sidecar=True)
+    assert sum(batch.num_rows for batch in stream) == 1
+    assert source.plan(filter=WANTED).figures.rows.selected <= 100
+    ia.drop_indexes(file, "k:lookup", sidecar=True)
+    assert not used(source)
+
+
+def test_another_folder_is_used_by_whoever_is_told(tmp_path, file):
+    lake = tmp_path / "lake"
+    for day in (1, 2):
+        (lake / f"day={day}").mkdir(parents=True)
+        pq.write_table(TABLE.slice(day * 100, 1000), lake / f"day={day}" / "a.parquet")
+    there = tmp_path / "elsewhere"
+    before = sorted(lake.rglob("*"))
+    ia.add_indexes(lake, ["k:lookup"], sidecar=there)
+    assert sorted(lake.rglob("*")) == before
+    assert not used(ia.dataset(lake))
+    source = ia.dataset(lake, sidecar=there)
+    assert used(source)
+    assert used(pickle.loads(pickle.dumps(source)))
+    assert used(source.filter(pc.field("day") == 1))
+    assert used(source.replace_schema(source.schema))
+    assert "index k:lookup" in str(source.explain(filter=WANTED))
+    expected = pa.concat_tables([TABLE.slice(100, 1000), TABLE.slice(200, 1000)]).filter(WANTED)
+    assert source.to_table(["k", "n"], WANTED).sort_by("n").equals(expected.sort_by("n"))
+    first = lake / "day=1" / "a.parquet"
+    assert len(ia.ParquetFile(first, sidecar=there).indexes) == 1
+    assert ia.verify(lake, sidecar=there) == []
+    assert all(report.sidecar for report in ia.list_indexes(lake, sidecar=there))
+    ia.drop_indexes(lake, "k:lookup", sidecar=there)
+    assert not [path for path in there.rglob("*") if path.is_file()]
+
+
+def test_where_no_sidecar_can_be_written_the_error_says_what_to_do(file):
+    (file.parent / "_intarsia").write_text("in the way")
+    with pytest.raises(ia.PathError, match=r"no sidecar can be written.*sidecar='another/folder'"):
+        ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert ia.ParquetFile(file).read(filter=WANTED).num_rows == 1
+
+
+def test_a_signed_file_that_can_be_read_has_a_sidecar(file):
+    footer = read_footer(BufferSource(file.read_bytes()))
+    signed = amended(footer.metadata, encryption_algorithm=EncryptionAlgorithm(AES_GCM_V1=AesGcm()))
+    rows = file.read_bytes()[: footer.offset]
+    file.write_bytes(rows + framed(encode(signed) + bytes(28)))
+    with pytest.raises(ia.UnsupportedError, match="signed"):
+        ia.add_indexes(file, ["k:lookup"])
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert used(ia.dataset(file))
+    assert ia.dataset(file).to_table(filter=WANTED).equals(TABLE.filter(WANTED))
+
+
+def test_the_formats_own_indexes_are_refused(file):
+    for index in ("page_index", "k:bloom"):
+        with pytest.raises(ia.IndexSpecError, match="only the file itself can hold it"):
+            ia.add_indexes(file, [index], sidecar=True)
+
+
+def test_a_failure_while_writing_leaves_the_old_sidecar(file, monkeypatch):
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    before = sidecars(file.parent)
+
+    def fails(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(ia.PathError, match="the disk is full"):
+        ia.add_indexes(file, ["n:lookup"], sidecar=True)
+    assert sidecars(file.parent) == before
+    assert used(ia.dataset(file))
+
+
+def test_files_on_fsspec_have_sidecars_and_long_names_too(tmp_path, file):
+    memory = fsspec.filesystem("memory")
+    name = f"/beside/day=1/{'n' * 230}.parquet"
+    memory.pipe(name, file.read_bytes())
+    ia.add_indexes("/beside", ["k:lookup"], filesystem=memory, sidecar=True)
+    assert len(memory.find("/beside")) == 2
+    source = ia.dataset("/beside", filesystem=memory)
+    assert source.to_table(["k", "n"], WANTED).equals(TABLE.filter(WANTED))
+    assert used(source)
+    memory.pipe(name, file.read_bytes())
+    with pytest.warns(ia.IntarsiaWarning, match="its sidecar is ignored: the file is newer"):
+        ia.ParquetFile(name, filesystem=memory).read(filter=WANTED)
+    long = tmp_path / f"{'n' * 240}.parquet"
+    long.write_bytes(file.read_bytes())
+    ia.add_indexes(long, ["k:lookup"], sidecar=True)
+    assert used(ia.dataset(long))

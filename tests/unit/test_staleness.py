@@ -1,0 +1,127 @@
+"""Indexes that a rewrite lost or made stale: said once, and what is left of them serves on."""
+
+import warnings
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS, FILES = 3000, 5
+
+
+def table_of(i):
+    start = i * ROWS
+    keys = [f"k{row * 7919 % 100_003:06}" for row in range(start, start + ROWS)]
+    return pa.table({"k": keys, "n": range(start, start + ROWS)})
+
+
+def key(row):
+    return pc.field("k") == f"k{row * 7919 % 100_003:06}"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Five files: two whole, one stale, one that never had an index, one of which it was lost."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for i in range(FILES):
+        path = folder / f"{i}.parquet"
+        indexes = [] if i == 3 else [ia.Lookup("k", granule_rows=100)]
+        ia.write_table(table_of(i), path, indexes=indexes, row_group_size=1000)
+    metadata = pq.read_schema(folder / "2.parquet").metadata or {}
+    kept = pq.ParquetFile(folder / "2.parquet").metadata.metadata
+    pq.write_table(table_of(2).replace_schema_metadata(metadata | kept), folder / "2.parquet")
+    pq.write_table(table_of(4), folder / "4.parquet")
+    return folder
+
+
+def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
+    source = ia.dataset(lake)
+    expected = table_of(0).slice(7, 1)
+    told = (
+        r"of 5 files looked into, 1 hold indexes of what they were before a rewrite, "
+        r"and 2 lack k:lookup, as .*2\.parquet: they are read without; "
+        r"intarsia\.add_indexes\(path, \['k:lookup'\]\) makes them anew"
+    )
+    with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
+        assert source.to_table(filter=key(7)).equals(expected)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for row in (7, ROWS + 3, 2 * ROWS + 5, 3 * ROWS, 5 * ROWS - 1):
+            assert source.to_table(filter=key(row)).column("n").to_pylist() == [row]
+            assert source.count_rows(filter=key(row)) == 1
+        assert "the file was rewritten since" in str(source.explain(filter=key(7)))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda source: source.count_rows(filter=key(7)),
+        lambda source: source.plan(filter=key(7)),
+        lambda source: source.explain(filter=key(7)),
+        lambda source: list(source.to_batches(filter=key(7))),
+        lambda source: source.filter(key(7)).to_table(),
+    ],
+    ids=["count_rows", "plan", "explain", "to_batches", "filter"],
+)
+def test_whatever_looks_for_indexes_says_it(lake, ask):
+    with pytest.warns(ia.IntarsiaWarning, match="1 hold indexes .* 2 lack k:lookup"):
+        ask(ia.dataset(lake))
+
+
+def test_files_that_have_the_index_are_read_by_it_and_the_others_without(lake):
+    source = ia.dataset(lake)
+    wanted = pc.field("k").isin([f"k{i * ROWS * 7919 % 100_003:06}" for i in range(FILES)])
+    with pytest.warns(ia.IntarsiaWarning):
+        plan = source.plan(filter=wanted)
+    rows = {file.path[-9]: file.figures.rows.selected for file in plan.files}
+    steps = {file.path[-9]: [s.source for s in file.steps] for file in plan.files}
+    assert {name: "index k:lookup" in own for name, own in steps.items()} == {
+        "0": True,
+        "1": True,
+        "2": False,
+        "3": False,
+        "4": False,
+    }
+    assert max(rows["0"], rows["1"]) <= 100
+    assert all(rows[name] > 100 for name in "234")
+    found = source.to_table(filter=wanted).column("n").to_pylist()
+    assert found == [i * ROWS for i in range(FILES)]
+
+
+def test_nothing_is_said_where_all_files_have_it_or_none_has(tmp_path):
+    for folder, indexes in (("all", [ia.Lookup("k")]), ("none", [])):
+        (tmp_path / folder).mkdir()
+        for i in range(3):
+            ia.write_table(table_of(i), tmp_path / folder / f"{i}.parquet", indexes=indexes)
+        assert ia.dataset(tmp_path / folder).to_table(filter=key(7)).num_rows == 1
+
+
+def test_a_scan_without_a_filter_says_nothing(lake):
+    source = ia.dataset(lake)
+    assert source.to_table().equals(pads.dataset(lake).to_table())
+    assert source.count_rows() == FILES * ROWS
+
+
+def test_verify_and_the_list_say_so(lake):
+    findings = {}
+    for finding in ia.verify(lake):
+        findings.setdefault(finding.where.file[-9], []).append(str(finding))
+    assert set(findings) == {"2", "3", "4"}
+    assert "the file was rewritten since" in findings["2"][0]
+    assert all("no index k:lookup, which 2 of the 5 files have" in findings[i][-1] for i in "234")
+    reports = ia.list_indexes(lake)
+    assert [bool(report.indexes) for report in reports] == [True, True, False, False, False]
+    assert [bool(report.problems) for report in reports] == [False, False, True, False, False]
+
+
+def test_adding_the_index_again_mends_it(lake):
+    ia.add_indexes(lake, ["k:lookup"])
+    source = ia.dataset(lake)
+    assert source.to_table(filter=key(2 * ROWS + 5)).column("n").to_pylist() == [2 * ROWS + 5]
+    assert ia.verify(lake) == []
