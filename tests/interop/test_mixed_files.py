@@ -290,6 +290,7 @@ def test_a_data_set_of_files_without_rows(tmp_path: Path) -> None:
     assert data.head(5).num_rows == 0
 
 
+@pytest.mark.filterwarnings("ignore:of 3 files looked into, 2 lack name.lookup")
 def test_files_of_several_writers_in_hive_folders(tmp_path: Path) -> None:
     rows = 6000
     table = pa.table(

@@ -128,8 +128,8 @@ class Sections:
         if self.directory is not None:
             own = Holder(self._file.source, self.directory, False)
             found.update(dict.fromkeys(self.directory.indexes, own))
-        names = {e.name for e in found if known_version(e.kind) == e.kind_version}
         if self.beside is not None:
+            names = {e.name for e in found if known_version(e.kind) == e.kind_version}
             entries = [e for e in self.beside.directory.indexes if e.name not in names]
             found.update(dict.fromkeys(entries, self.beside))
         self._file.note_indexes(
