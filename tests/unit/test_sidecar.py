@@ -16,6 +16,7 @@ from intarsia.format.footer import framed, read_footer
 from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
+from intarsia.read import choice
 from intarsia.source import BufferSource
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
@@ -111,7 +112,8 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change,
     assert len(sidecars(file.parent)) == 1
 
 
-def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file):
+def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file, monkeypatch):
+    monkeypatch.setattr(choice, "_PROBE_BYTES", 0)  # else one index leaves too little for another
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)])
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)
     assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup", "n:minmax"]
