@@ -127,6 +127,15 @@ def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(f
     assert ia.verify(file) == []
 
 
+def test_a_sidecar_goes_on_to_serve_a_file_that_is_given_indexes_or_loses_them(file):
+    ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)], sidecar=True)
+    for change in (ia.add_indexes, ia.drop_indexes):
+        change(file, ["n:minmax"])
+        assert ia.verify(file) == []
+        assert len(os.listdir(file.parent / "_intarsia")) == 1
+        assert ia.dataset(file).plan(filter=WANTED).figures.rows.selected == 100
+
+
 def test_more_indexes_join_and_one_of_the_same_name_is_replaced(file):
     ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
     (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=50)], sidecar=True)

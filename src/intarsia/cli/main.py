@@ -218,7 +218,8 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
     else:
-        click.echo(terminal.clean(str(report)))
+        for line in str(report).splitlines():
+            click.echo(terminal.clean(line))
     sys.exit(0 if report.is_whole else _EXIT_CODES[Severity.WARNING])
 
 

@@ -12,15 +12,16 @@ from typing import BinaryIO
 import pyarrow.fs as pafs
 
 from intarsia.errors import IndexSpecError, PathError
-from intarsia.index.directory import Directory, binding_of
+from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.index.standard import Standard
 from intarsia.read.opened import OpenedFile
+from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
 from intarsia.storage import copy_into, replacing
-from intarsia.write.build import Told, build, names_of, new_file_id
+from intarsia.write.build import Built, Told, build, names_of, new_file_id
 from intarsia.write.spill import Workspace
 
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
@@ -57,31 +58,55 @@ def write_sidecar(
     gone = {*drop, *names_of(file, add)}
     kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
     file_id = new_file_id() if old is None else old.directory.file_id
-    owner = file.beside.owner(file.footer)
-    if add or kept:
-        with Workspace() as work:
-            built = build(file, add, file_id, work, told)
-            parts: list[ByteRange | memoryview] = []
-            entries, at = [], len(MAGIC)
-            for entry in kept:
-                parts.append((entry.offset, entry.length))
-                entries.append(replace(entry, offset=at))
-                at += entry.length
-            for one in built:
-                parts.append(one.section.data)
-                entries.append(one.entry(at))
-                at += len(one.section.data)
-            binding = binding_of(file.metadata)
-            directory = Directory(file_id, binding, file.source.size, tuple(entries))
-            with _new_file(file.name, places) as out:
-                out.write(MAGIC)
-                for part in parts:
-                    if isinstance(part, tuple):
-                        assert old is not None
-                        copy_into(WindowSource(old.source, *part), out)
-                    else:
-                        out.write(part)
-                out.write(encode_end(directory, owner, at))
+    with Workspace() as work:
+        built = build(file, add, file_id, work, told)
+        _replace(file, before, old, kept, built, file_id, places)
+
+
+def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
+    """Have the sidecar of ``old``, if it has one, serve what that has become: the same rows."""
+    held = old.sections.beside
+    if held is not None:
+        assert old.beside is not None
+        known = held.directory
+        _replace(new, old.beside.paths, held, known.indexes, (), known.file_id, places)
+
+
+def _replace(
+    file: OpenedFile,
+    before: Sequence[str],
+    old: Holder | None,
+    kept: Sequence[IndexEntry],
+    built: Sequence[Built],
+    file_id: str,
+    places: Sidecars,
+) -> None:
+    """Put a sidecar of ``file`` in the place of those ``before``: of what is kept and what is new.
+
+    One that would hold nothing is not written.
+    """
+    assert file.beside is not None
+    parts: list[ByteRange | memoryview] = []
+    entries, at = [], len(MAGIC)
+    for entry in kept:
+        parts.append((entry.offset, entry.length))
+        entries.append(replace(entry, offset=at))
+        at += entry.length
+    for one in built:
+        parts.append(one.section.data)
+        entries.append(one.entry(at))
+        at += len(one.section.data)
+    if entries:
+        directory = Directory(file_id, binding_of(file.metadata), file.source.size, tuple(entries))
+        with _new_file(file.name, places) as out:
+            out.write(MAGIC)
+            for part in parts:
+                if isinstance(part, tuple):
+                    assert old is not None
+                    copy_into(WindowSource(old.source, *part), out)
+                else:
+                    out.write(part)
+            out.write(encode_end(directory, file.beside.owner(file.footer), at))
     for path in before:
         with contextlib.suppress(OSError):
             places.filesystem.delete_file(path)

@@ -30,7 +30,7 @@ from intarsia.read.sidecars import Sidecars
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, copy_into, list_files, replacing
-from intarsia.write.beside import only_embedded, write_sidecar
+from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import check_indexes
 from intarsia.write.compose import Composed, compose
 from intarsia.write.s3 import replaced_by_store
@@ -191,9 +191,18 @@ def _check(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) ->
 
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
-    """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there."""
-    if replaced_by_store(file, what, filesystem, version):
-        return
+    """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there.
+
+    Its sidecar, where it has one beside it, goes on to serve.
+    """
+    has_sidecar = file.sections.beside is not None
+    if not replaced_by_store(file, what, filesystem, version):
+        _replace(file, what, filesystem, version)
+    if has_sidecar:
+        carry_sidecar(file, open_file(file.name, filesystem), Sidecars(filesystem))
+
+
+def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     # The bytes come from the handle the footer came from: the file may be another one by now.
     with (
         replacing(file.name, filesystem, unless_changed_since=version) as create,
