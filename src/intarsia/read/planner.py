@@ -229,7 +229,11 @@ class _Planner:
             if known or not answered or not is_little(file, read, rows):
                 worth = [index for index in usable if may_pay(file, index, test, read)]
                 rows = self._by_indexes(test, worth, pruning, rows, answered)
-        rest = {test: leaf for test, leaf in leaves.items() if test not in answered}
+        rest = {
+            test: leaf
+            for test, leaf in leaves.items()
+            if test not in answered and not self._is_idle(test, leaf)
+        }
         if answered and is_little(file, read, rows):
             rest = {}
         for test, leaf in rest.items():
@@ -330,6 +334,11 @@ class _Planner:
         excluded = [group for group, found in zip(groups, might, strict=True) if not found]
         starts = file.row_group_starts
         return self._all - RowRanges(starts[excluded], starts[np.array(excluded, dtype=int) + 1])
+
+    def _is_idle(self, test: Test, leaf: Leaf) -> bool:
+        """Does it ask for values where the footer knows of no row without one?"""
+        bounds = self._file.row_group_bounds(leaf.index)
+        return test.op is Op.ANY and not bounds.order.has_nan and not bounds.null_counts.any()
 
     def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
