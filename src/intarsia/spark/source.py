@@ -74,7 +74,7 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
         opts.check_reads(self.options, streams=True)
         return StreamReader(self.options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 # Spark's name
         """A writer of one batch after the other."""
         job = _job(self.options, schema)
         check_place(job.place)
@@ -209,7 +209,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         make_job_folder(job)
         return Written(write_task(iterator, job), batch)
 
-    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
         """On the driver: publish the batch, unless it has been."""
         written = [message for message in messages if message]
         for batch in {message.batch for message in written if message.batch}:
@@ -218,7 +218,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
             old = replaced_files(job, files, self.overwrites, self.only_touched)
             publish_batch(job.place, job.name, [file.path for file in files], old, batch)
 
-    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
         """On the driver: leave nothing behind; what failed tasks left goes with the next batch."""
         for batch in {message.batch for message in messages if message and message.batch}:
             self.job.place.remove_tree(TEMPORARY + self._job_of(batch).name)

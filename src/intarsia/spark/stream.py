@@ -50,7 +50,7 @@ class _Files(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
         self.paths = paths
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not typed
     """Files that are new since an offset; a task reads some of them, by page where it can."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:

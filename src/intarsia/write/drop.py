@@ -40,7 +40,7 @@ def drop_indexes(
     otherwise errors as of ``add_indexes``.
     """
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
-    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]
+    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]  # one or several
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
