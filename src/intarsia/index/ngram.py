@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.index.formula import FingerprintArray, Formula
 from intarsia.index.grams import GRAMS_VERSION, keys_needed, keys_of_texts
-from intarsia.index.kind import Inverted, Positions, Subject
+from intarsia.index.kind import Positions, Subject
 from intarsia.index.regex import of_regex
 from intarsia.index.required import Required, any_of, of_like, of_literal
+from intarsia.index.text_kind import TextIndex
 from intarsia.predicate.leaves import How, Op, Predicate, Test
-from intarsia.text.texts import first_of_runs, is_bytes, is_text
+from intarsia.text.texts import is_bytes, is_text
 
 _PATTERNS = {
     How.LIKE: of_like,
@@ -27,7 +27,7 @@ _MOST_VALUES = 16
 
 
 @dataclass(frozen=True)
-class NGram(Inverted):
+class NGram(TextIndex):
     """An index of the pieces of texts: for substrings, ``LIKE``, regular expressions, ``=``.
 
     A key is three characters and a few bits of the fourth, without their case, so that searches
@@ -43,16 +43,11 @@ class NGram(Inverted):
     kind = "ngram"
     kind_version = GRAMS_VERSION
     serves = frozenset({*_PATTERNS, Op.EQ, Op.IN})
-    reading_share = 0.1
 
-    def unfit(self, of: Subject) -> str | None:
-        return unfit_for_text(of)
-
-    def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, np.arange(len(values), dtype=np.int64))
-
-    def keys_of_runs(self, values: pa.Array, runs: Positions) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, first_of_runs(runs))
+    def keys_of_texts(
+        self, values: pa.Array, positions: Positions
+    ) -> tuple[FingerprintArray, Positions]:
+        return keys_of_texts(values, positions)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         return keys_needed(_required(predicate, latin=is_bytes(of.type)))
@@ -65,8 +60,3 @@ def _required(predicate: Predicate, *, latin: bool) -> Required | None:
             return None
         return any_of(of_literal(value, latin=latin) for value in values.to_pylist())
     return _PATTERNS[predicate.how](predicate.pattern, latin=latin)
-
-
-def unfit_for_text(of: Subject) -> str | None:
-    """Why values of this type hold no characters; None where they do."""
-    return None if is_text(of.type) else "its values are no texts"

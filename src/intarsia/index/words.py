@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
-from intarsia.index.kind import Inverted, Positions, Subject
-from intarsia.index.ngram import unfit_for_text
+from intarsia.index.kind import Positions, Subject
+from intarsia.index.text_kind import TextIndex
 from intarsia.predicate.leaves import How, Match, Predicate
-from intarsia.text.texts import as_column, first_of_runs
+from intarsia.text.texts import as_column
 from intarsia.text.words import WORDS_VERSION, keys_of_texts, keys_of_words
 
 
 @dataclass(frozen=True)
-class Words(Inverted):
+class Words(TextIndex):
     """An index of the words of texts, without their case, for ``contains_words``.
 
     What a word is, ``text.words`` says: letters, digits, marks and connectors side by side, or one
@@ -26,16 +25,11 @@ class Words(Inverted):
     kind = "words"
     kind_version = WORDS_VERSION
     serves = frozenset({How.WORDS})
-    reading_share = 0.1
 
-    def unfit(self, of: Subject) -> str | None:
-        return unfit_for_text(of)
-
-    def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, np.arange(len(values), dtype=np.int64))
-
-    def keys_of_runs(self, values: pa.Array, runs: Positions) -> tuple[FingerprintArray, Positions]:
-        return keys_of_texts(values, first_of_runs(runs))
+    def keys_of_texts(
+        self, values: pa.Array, positions: Positions
+    ) -> tuple[FingerprintArray, Positions]:
+        return keys_of_texts(values, positions)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         assert isinstance(predicate, Match)

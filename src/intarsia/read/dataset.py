@@ -109,8 +109,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return self
         made = self.wrap(self)
         made._distinct_index_column = column
-        places, health = self._cache.places, self._cache.health
-        made._cache = FileCache.of(self.filesystem, self.format, column, places, health)
+        made._cache = made._new_cache()
         return made
 
     @classmethod

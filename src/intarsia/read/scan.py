@@ -1,8 +1,6 @@
-"""Scanning files: candidate rows, the filter's columns, the rows that match, the other columns.
+"""Scanning files: each is planned, divided into units of bounded size, and read a unit at a time.
 
-The filter's columns of the candidate rows are read first and pyarrow evaluates the filter on them;
-only then are the other columns read, and only at the rows that matched. Files are divided into
-units of bounded size, which are read in threads and given in order.
+Units are read in threads and given in order; what is read of one, and when, ``matching`` says.
 """
 
 from __future__ import annotations
