@@ -21,7 +21,7 @@ from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
 from intarsia.storage import copy_into, replacing
-from intarsia.write.build import Built, Told, build, names_of, new_file_id
+from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
 
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
@@ -47,6 +47,7 @@ def write_sidecar(
     drop: Collection[str],
     places: Sidecars,
     told: Told | None = None,
+    builder: Builder | None = None,
 ) -> None:
     """Have a sidecar of ``file`` hold ``add`` and what it holds already, less names in ``drop``.
 
@@ -59,7 +60,7 @@ def write_sidecar(
     kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
     file_id = new_file_id() if old is None else old.directory.file_id
     with Workspace() as work:
-        built = build(file, add, file_id, work, told)
+        built = (builder or FromPages()).sections(file, add, file_id, work, told)
         _replace(file, before, old, kept, built, file_id, places)
 
 

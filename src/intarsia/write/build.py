@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of
 from intarsia.write.gather import Gatherer, gatherer_for
 from intarsia.write.spill import Workspace
-from intarsia.write.standard import check_standard
+from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of
 from intarsia.write.values import leaves_of, pieces
 
 Told = Callable[[int], None]
@@ -103,6 +104,40 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
             check_index(file, index)
 
 
+class Builder(Protocol):
+    """What makes a file's indexes."""
+
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+        """As ``build_standard`` does."""
+
+    def sections(
+        self,
+        file: OpenedFile,
+        indexes: Sequence[EmbeddedIndex],
+        file_id: str,
+        work: Workspace,
+        told: Told | None,
+    ) -> list[Built]:
+        """A section of each index."""
+
+
+class FromPages:
+    """Makes them from the file's own pages."""
+
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+        return build_standard(file, index)
+
+    def sections(
+        self,
+        file: OpenedFile,
+        indexes: Sequence[EmbeddedIndex],
+        file_id: str,
+        work: Workspace,
+        told: Told | None,
+    ) -> list[Built]:
+        return build(file, indexes, file_id, work, told)
+
+
 def build(
     file: OpenedFile,
     indexes: Sequence[EmbeddedIndex],
@@ -111,11 +146,23 @@ def build(
     told: Told | None = None,
 ) -> list[Built]:
     """Read what is to be indexed, each column once, and make a section of each index."""
-    due = []
+    due = due_of(file, indexes, groups_of(file))
+    return sections_of(due, gather(file, due, work, told), file_id, work)
+
+
+def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) -> list[Due]:
+    """``indexes`` of some row groups that follow each other, with their granules in these."""
+    found = []
     for index in indexes:
         of = check_index(file, index)
-        due.append(Due(index, of, starts_of(file, index, of)))
-    gathered = gather(file, due, work, told)
+        found.append(Due(index, of, starts_of(file, index, of, groups)))
+    return found
+
+
+def sections_of(
+    due: Sequence[Due], gathered: Sequence[Gatherer], file_id: str, work: Workspace
+) -> list[Built]:
+    """A section of what was gathered of each index."""
     return [
         Built(one.index, _section(found, one, file_id, work), one.of.term)
         for one, found in zip(due, gathered, strict=True)
@@ -123,13 +170,18 @@ def build(
 
 
 def gather(
-    file: OpenedFile, due: Sequence[Due], work: Workspace, told: Told | None = None
+    file: OpenedFile,
+    due: Sequence[Due],
+    work: Workspace,
+    told: Told | None = None,
+    groups: range | None = None,
 ) -> list[Gatherer]:
-    """The rows of the sections of all indexes that are ``due``."""
+    """The rows of the sections of all indexes that are ``due``, of all or some row groups."""
     stops = file.row_group_starts[1:]
+    groups = groups_of(file) if groups is None else groups
     found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
     leaves = {leaf.index for one in due for leaf in leaves_of(file, one.index, one.of)}
-    for piece in pieces(file, sorted(leaves)):
+    for piece in pieces(file, sorted(leaves), groups):
         for one, gatherer in zip(due, found, strict=True):
             for values in piece.values(one.index, one.of):
                 gatherer.add(values)
@@ -138,21 +190,24 @@ def gather(
     return found
 
 
-def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject) -> Int64Array:
-    """First rows of an index's granules, and the number of rows."""
+def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject, groups: range) -> Int64Array:
+    """First rows of an index's granules in some row groups, and the row where these end."""
     if isinstance(index, DistinctIDX1):
-        return np.array([0, file.num_rows], dtype=np.int64)
+        return file.row_group_starts[[groups.start, groups.stop]]
     leaf = leaves_of(file, index, of)[0] if of.term.path else None
-    return granule_starts(file, leaf, index.granule_rows)
+    return granule_starts(file, leaf, index.granule_rows, groups)
 
 
-def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> Int64Array:
+def granule_starts(
+    file: OpenedFile, leaf: Leaf | None, granule_rows: int, groups: range | None = None
+) -> Int64Array:
     """First rows of granules, and the number of rows: a column's pages, long ones divided evenly.
 
-    Without a ``leaf``, row groups are divided.
+    Without a ``leaf``, row groups are divided. Of some ``groups``, the last is the row where they
+    end.
     """
     parts: list[Int64Array] = []
-    groups = range(len(file.metadata.row_groups))
+    groups = groups_of(file) if groups is None else groups
     if leaf is not None:
         file.load_page_indexes([(group, leaf.index) for group in groups], [])
     for group in groups:
@@ -163,7 +218,7 @@ def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> In
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             count = -(-(high - low) // granule_rows)
             parts.append(low + np.arange(count, dtype=np.int64) * (high - low) // max(count, 1))
-    parts.append(np.array([file.num_rows], dtype=np.int64))
+    parts.append(file.row_group_starts[groups.stop : groups.stop + 1])
     return np.concatenate(parts)
 
 

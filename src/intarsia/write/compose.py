@@ -37,9 +37,8 @@ from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.opened import ChunkId, OpenedFile
 from intarsia.source import ByteRange, WindowSource
-from intarsia.write.build import Told, build, names_of, new_file_id
+from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
-from intarsia.write.standard import build_standard
 
 Part = bytes | memoryview | ByteRange
 """New bytes, or where they are in the old file."""
@@ -51,6 +50,10 @@ class Composed:
 
     kept: int
     parts: tuple[Part, ...]
+
+    def is_all_of(self, file: OpenedFile) -> bool:
+        """Is it the old file, as it is?"""
+        return self.kept == file.source.size and not self.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +116,15 @@ def compose(
     drop: Collection[str],
     work: Workspace,
     told: Told | None = None,
+    builder: Builder | None = None,
 ) -> Composed:
     """``file`` with the indexes ``add`` and without those of the names ``drop``.
 
-    Where that takes none away, the whole old file is kept; else what it was when it was written.
-    What is composed is in ``work`` in part. Raises ``FormatError`` as ``base_of`` does.
+    Where that takes none away, the whole old file is kept, and is all there is where nothing is
+    new; else what it was when it was written. What is composed is in ``work`` in part. Raises
+    ``FormatError`` as ``base_of`` does.
     """
+    builder = builder or FromPages()
     old = file.directory
     gone = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
     entries = [entry for entry in (old.indexes if old else ()) if entry.name not in gone]
@@ -140,16 +146,17 @@ def compose(
     file_id = old.file_id if old else new_file_id()
     for index in add:
         if isinstance(index, Standard):
-            for made in build_standard(file, index):
+            for made in builder.standard(file, index):
                 out.change(made.chunk, made.fields(out.put(made.data)))
                 if made.name == "offset_index":  # granules are to be the pages that it tells of
                     file.learn_offset_index(made.chunk, made.data)
     embedded = [index for index in add if not isinstance(index, Standard)]
-    for built in build(file, embedded, file_id, work, told):
+    for built in builder.sections(file, embedded, file_id, work, told):
         entry = built.entry(out.end)
         out.put(built.section.data)
         entries.append(entry)
-    if kept < file.source.size and not entries and not out.changes:
+    is_same = kept == file.source.size == out.end
+    if not out.changes and (is_same or (kept < file.source.size and not entries)):
         return Composed(kept, ())
     if sum(entry.kind == DistinctIDX1.kind for entry in entries) > 1:
         raise IndexSpecError(f"{file.name}: a file has room for one index {DistinctIDX1.kind}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from intarsia.errors import IndexSpecError
-from intarsia.handle import version_of
+from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, parse, spec_name
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
@@ -43,10 +43,10 @@ def drop_indexes(
     asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]  # one or several
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
-    held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
+    held = {file: held_names(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
     first = open_file(files[0], found)
-    names = [_name(index, everywhere, first) for index in asked]
+    names = [name_of(index, everywhere, first) for index in asked]
     for name in names:
         if name not in everywhere:
             known = ", ".join(sorted(everywhere)) or "none"
@@ -60,29 +60,39 @@ def drop_indexes(
             progress(file, done, len(files))
         if held[file] & set(names):
             version = version_of(file, found)
-            opened = open_file(file, found, sidecar=places)
-            if places is not None:
-                write_sidecar(opened, (), names, places)
-            else:
-                with Workspace() as work:
-                    rewrite(opened, compose(opened, (), names, work), found, version)
+            drop_from(open_file(file, found, sidecar=places), names, found, version, places)
         reports.append(report_of(open_file(file, found, sidecar=places)))
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
 
 
+def drop_from(
+    file: OpenedFile,
+    names: Collection[str],
+    filesystem: Any,
+    version: Version,
+    places: Sidecars | None = None,
+) -> None:
+    """Take indexes off one file of that ``version``, or its sidecar, if told of ``places``."""
+    if places is not None:
+        write_sidecar(file, (), names, places)
+        return
+    with Workspace() as work:
+        rewrite(file, compose(file, (), names, work), filesystem, version)
+
+
 def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:
     """Where a name is, if it is in sidecars instead."""
     beside = Sidecars(filesystem)
     if places is not None or all(
-        name not in _held(open_file(file, filesystem), beside) for file in files
+        name not in held_names(open_file(file, filesystem), beside) for file in files
     ):
         return ""
     return "; the one beside it is dropped with sidecar=True"
 
 
-def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
+def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     """The names of all indexes that were added to a file, or to its sidecar."""
     if places is not None:
         beside = file.sections.beside
@@ -93,7 +103,8 @@ def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
     return names | {part.index for part in added_parts(file, base_of(file))}
 
 
-def _name(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
+def name_of(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
+    """What an index is called in ``file``, of those ``known``."""
     if isinstance(index, str) and index in known:
         return index
     wanted = parse(index) if isinstance(index, str) else index

@@ -31,7 +31,7 @@ from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, copy_into, list_files, replacing
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
-from intarsia.write.build import check_indexes
+from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
 from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
@@ -109,8 +109,9 @@ def add_indexes(
         raise IndexSpecError("no index was asked for")
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
-    beside = None if places is None else only_embedded(indexes)
-    steps = [_check(open_file(file, found), indexes, editable=places is None) for file in files]
+    if places is not None:
+        only_embedded(indexes)
+    steps = [check_fit(open_file(file, found), indexes, editable=places is None) for file in files]
     told = _Steps(progress, files, steps)
     reports = []
     for at, file in enumerate(files):
@@ -118,14 +119,27 @@ def add_indexes(
         version = version_of(file, found)
         with quiet():
             opened = open_file(file, found, sidecar=places)
-            if places is None or beside is None:
-                with Workspace() as work:
-                    rewrite(opened, compose(opened, indexes, (), work, told), found, version)
-            else:
-                write_sidecar(opened, beside, (), places, told)
+            add_to(opened, indexes, found, version, places, told)
         reports.append(report_of(open_file(file, found, sidecar=places)))
     told.end()
     return reports
+
+
+def add_to(
+    file: OpenedFile,
+    indexes: Sequence[IndexSpec],
+    filesystem: Any,
+    version: Version,
+    places: Sidecars | None = None,
+    told: Told | None = None,
+    builder: Builder | None = None,
+) -> None:
+    """Add ``indexes`` to one file of that ``version``, or to its sidecar, if told of ``places``."""
+    if places is not None:
+        write_sidecar(file, only_embedded(indexes), (), places, told, builder)
+        return
+    with Workspace() as work:
+        rewrite(file, compose(file, indexes, (), work, told, builder), filesystem, version)
 
 
 def list_indexes(
@@ -179,8 +193,8 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _check(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) -> int:
-    """The steps that adding ``indexes`` to a file takes."""
+def check_fit(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) -> int:
+    """The steps that adding ``indexes`` to a file takes. Raises as ``add_indexes`` does."""
     try:
         if editable:
             check_editable(file.footer)
@@ -193,8 +207,11 @@ def _check(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) ->
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there.
 
-    Its sidecar, where it has one beside it, goes on to serve.
+    Its sidecar, where it has one beside it, goes on to serve. A file that stays as it is is not
+    touched.
     """
+    if what.is_all_of(file):
+        return
     has_sidecar = file.sections.beside is not None
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)

@@ -13,7 +13,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.formula import KeyArray
 from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
 from intarsia.index.registry import EmbeddedIndex
-from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entries_of, entry_table
 from intarsia.ranges import Int64Array
 from intarsia.write.spill import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.write.values import Values
@@ -32,6 +32,12 @@ class Gatherer(Protocol):
 
     def add(self, values: Values) -> None:
         """Take more values."""
+
+    def take(self, block: pa.Table, first: int) -> None:
+        """Take, instead of values, a block of rows that another gave of some row groups.
+
+        Their granules, which it numbered from 0, follow those taken before: the first is ``first``.
+        """
 
     def blocks(self) -> Iterator[pa.Table]:
         """The rows of the section, in blocks. Called once, at the end."""
@@ -83,6 +89,9 @@ class Fingerprints(_Entries):
     def _numbers(self, keys: KeyArray) -> UInt64Array:
         return np.asarray(keys).astype(np.uint64)
 
+    def take(self, block: pa.Table, first: int) -> None:
+        self._runs.add(entries_of(block) + np.uint64(first))
+
     def blocks(self) -> Iterator[pa.Table]:
         for block in self._runs.blocks():
             yield entry_table(block)
@@ -113,6 +122,11 @@ class ExactKeys(_Entries):
         found_numbers: UInt64Array = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
         return found_numbers
 
+    def take(self, block: pa.Table, first: int) -> None:
+        numbers = self._numbers(block["key"].combine_chunks())
+        granules = block["granule"].to_numpy().astype(np.uint64) + np.uint64(first)
+        self._runs.add(numbers << np.uint64(32) | granules)
+
     def blocks(self) -> Iterator[pa.Table]:
         merged = self._runs.whole()
         order = pc.array_sort_indices(self._values).to_numpy()
@@ -141,7 +155,7 @@ class Summaries:
     def __init__(self, index: Summary, of: Subject, starts: Int64Array) -> None:
         self._index, self._starts = index, starts
         self._held: list[pa.Array] = []
-        self._done, self._next = 0, 0
+        self._done = self._next = int(starts[0])
         self._found: list[pa.RecordBatch] = []
         empty = pa.array([], of.type)
         self._found.append(self._index.summarize(empty, np.zeros(1, dtype=np.int64)))
@@ -160,6 +174,9 @@ class Summaries:
         self._found.append(self._index.summarize(whole.slice(0, int(edges[-1])), edges))
         self._done = int(self._starts[last])
         self._held = [whole.slice(int(edges[-1]))]
+
+    def take(self, block: pa.Table, first: int) -> None:
+        self._found += block.to_batches()
 
     def blocks(self) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(self._found, self.schema).combine_chunks()

@@ -12,7 +12,7 @@ import numpy as np
 from intarsia.index.section_write import UInt64Array, distinct
 
 RUN_ENTRIES = 1 << 23
-"""Entries held in memory, at 8 bytes, before they are written out as a run."""
+"""Entries held in memory, at 8 bytes, before they are written out as a run; the most of a block."""
 BLOCK_ENTRIES = 1 << 20
 """Entries taken of each run at a time."""
 
@@ -68,11 +68,14 @@ class Runs:
                 self._held, self._count = [], 0
 
     def blocks(self) -> Iterator[UInt64Array]:
-        """All entries, sorted and distinct, within blocks and from one to the next."""
+        """All entries, sorted and distinct, within blocks and from one to the next.
+
+        Where a block ends does not depend on how entries came: each but the last is full.
+        """
         if not self._written:
             yield self._merged_held()
             return
-        yield from merged_blocks([*self._written, self._merged_held()])
+        yield from _filled(merged_blocks([*self._written, self._merged_held()]))
 
     def whole(self) -> UInt64Array:
         """All entries as one array, which is on disk where they are many."""
@@ -112,3 +115,17 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
             parts.append(head[:count])
             at[i] += count
         yield distinct(np.concatenate(parts))
+
+
+def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:
+    """The same entries in blocks of ``RUN_ENTRIES``, and what is left."""
+    held: list[UInt64Array] = []
+    count = 0
+    for block in blocks:
+        held.append(block)
+        count += len(block)
+        while count > RUN_ENTRIES:
+            whole = np.concatenate(held)
+            yield whole[:RUN_ENTRIES]
+            held, count = [whole[RUN_ENTRIES:]], count - RUN_ENTRIES
+    yield np.concatenate([np.empty(0, np.uint64), *held])

@@ -76,15 +76,18 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
     return leaves
 
 
-def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
+def build_standard(
+    file: OpenedFile, index: Standard, groups: range | None = None
+) -> Iterator[ChunkPart]:
     """What ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
 
+    ``groups`` are the row groups in question, by default all.
     Raises ``FormatError`` for a chunk that cannot be decoded.
     """
     bounded = {leaf.index for leaf in check_standard(file, index)}
     # Readers skip pages only where every column has an offset index.
     leaves = file.schema.leaves if isinstance(index, PageIndex) else check_standard(file, index)
-    for group in range(len(file.metadata.row_groups)):
+    for group in groups_of(file) if groups is None else groups:
         if not file.num_rows_in(group):
             continue
         for leaf in leaves:
@@ -93,6 +96,11 @@ def build_standard(file: OpenedFile, index: Standard) -> Iterator[ChunkPart]:
                 yield ChunkPart((group, leaf.index), _bloom_filter(chunk, index), "bloom_filter")
             else:
                 yield from _page_index(chunk, index, bounds=leaf.index in bounded)
+
+
+def groups_of(file: OpenedFile) -> range:
+    """All row groups of a file."""
+    return range(len(file.metadata.row_groups))
 
 
 # --- page index ---------------------------------------------------------------------------------

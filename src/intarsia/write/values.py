@@ -97,11 +97,11 @@ class Piece:
         return self._columns[key]
 
 
-def pieces(file: OpenedFile, leaves: Sequence[int]) -> Iterator[Piece]:
-    """All rows of a file, by row groups; large ones in parts, where all ``leaves`` have pages that
-    can be told apart.
+def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[Piece]:
+    """The rows of some row groups, by these; large ones in parts, where all ``leaves`` have pages
+    that can be told apart.
     """
-    for group in range(len(file.metadata.row_groups)):
+    for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
         size = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
         parts = min(-(-max(size, 1) // PIECE_BYTES), stop - first)

@@ -1,0 +1,73 @@
+"""Which indexes a file has already, so that a job that is done again does only the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from intarsia.errors import FormatError, PathError
+from intarsia.index.probe import open_section
+from intarsia.index.registry import EmbeddedIndex, IndexSpec
+from intarsia.index.standard import Bloom, PageIndex
+from intarsia.read.opened import OpenedFile
+from intarsia.read.sections import Holder
+from intarsia.write.build import check_index, on_of
+from intarsia.write.standard import check_standard, groups_of
+
+
+def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:
+    """Has ``file`` this very index, with the same parameters, whole, and of what the file is now?
+
+    With ``beside``, one in its sidecar counts as well. Of an embedded index the metadata is read
+    and compared with its checksum, not every page. Bloom filters count whatever their size; a page
+    index where all columns have what it would give them: where that depends on their values, as on
+    whether there is a NaN, it is not there. Raises ``IndexSpecError`` for one that it cannot have.
+    """
+    if isinstance(index, PageIndex):
+        return _has_page_index(file, index)
+    if isinstance(index, Bloom):
+        (leaf,) = check_standard(file, index)
+        return all(
+            file.chunk(group, leaf.index).bloom_filter_offset is not None
+            for group in groups_of(file)
+            if file.num_rows_in(group)
+        )
+    holders = [file.sections.beside] if beside else []
+    if file.directory is not None:
+        holders.append(Holder(file.source, file.directory, False))
+    return any(_holds(file, holder, index) for holder in holders if holder is not None)
+
+
+def _has_page_index(file: OpenedFile, index: PageIndex) -> bool:
+    bounded = {leaf.index for leaf in check_standard(file, index)}
+    chunks = [
+        (group, leaf.index)
+        for group in groups_of(file)
+        if file.num_rows_in(group)
+        for leaf in file.schema.leaves
+    ]
+    return all(
+        file.column_chunk(*id_).offset_index_offset is not None
+        and (id_[1] not in bounded or file.column_chunk(*id_).column_index_offset is not None)
+        for id_ in chunks
+    )
+
+
+def _holds(file: OpenedFile, holder: Holder, index: EmbeddedIndex) -> bool:
+    of = check_index(file, index).term
+    wanted = index.kind, index.kind_version, on_of(index, of), of.meaning, _text(index.params)
+    for entry in holder.directory.indexes:
+        found = entry.kind, entry.kind_version, entry.on, entry.meaning, _text(entry.params)
+        if found == wanted:
+            place = holder.window(entry), entry.meta_length, entry.meta_crc32
+            try:
+                open_section(index, *place, holder.directory.file_id, file.num_rows)
+            except (FormatError, PathError):
+                return False
+            return True
+    return False
+
+
+def _text(params: Mapping[str, Any]) -> str:
+    return json.dumps(dict(params), sort_keys=True)
