@@ -4,10 +4,21 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 """
 
 from intarsia.spark.commit import recover
+from intarsia.spark.index_job import add_indexes, drop_indexes
 from intarsia.spark.order import cluster
 from intarsia.spark.read import read
 from intarsia.spark.session import register, session
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.write import write
 
-__all__ = ["WrittenFile", "cluster", "read", "recover", "register", "session", "write"]
+__all__ = [
+    "WrittenFile",
+    "add_indexes",
+    "cluster",
+    "drop_indexes",
+    "read",
+    "recover",
+    "register",
+    "session",
+    "write",
+]

@@ -107,7 +107,7 @@ def names_of(columns: Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def bytes_of(size: int | str | None) -> int | None:
+def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | None:
     """A size in bytes, of a number or of text such as ``128 MB``: units are powers of 1,024.
 
     Raises ``ValueError`` for anything else, or less than one byte.
@@ -117,10 +117,10 @@ def bytes_of(size: int | str | None) -> int | None:
     found = _SIZE.fullmatch(str(size))
     unit = found.group(2).lower().rstrip("b").rstrip("i") if found else ""
     if not found or isinstance(size, bool) or unit not in _UNITS:
-        raise ValueError(f"target_file_size is bytes, or text such as '128 MB', not {size!r}")
+        raise ValueError(f"{name} is bytes, or text such as '128 MB', not {size!r}")
     count = int(float(found.group(1)) * _UNITS[unit])
     if count < 1:
-        raise ValueError(f"target_file_size must be at least 1 byte, not {size!r}")
+        raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
     return count
 
 

@@ -1,0 +1,321 @@
+"""``add_indexes`` and ``drop_indexes``: a data set's files given to tasks, and what became of each.
+
+::
+
+    driver    lists files; of large ones, reads the footer and cuts the row groups into parts
+    job 1     a task for each part: what it gathers goes to _temporary-<job>/
+    job 2     a task for each large file: merges its parts and puts the file in place,
+              and for some small ones: adds their indexes, one file after the other
+
+A file is whole at any time, the old one or the new one, and files that have the indexes already are
+passed over: a job that was killed is simply started again. The parts of large files that were not
+merged are then lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import IndexSpecError, IntarsiaError, IntarsiaWarning, PathError
+from intarsia.handle import version_of
+from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.read.file import open_file
+from intarsia.read.sidecars import Sidecars
+from intarsia.spark.commit import TEMPORARY, visible
+from intarsia.spark.index_task import (
+    FAILED,
+    REPORT,
+    FileReport,
+    Merge,
+    Split,
+    Wanted,
+    choose,
+    drop_from_file,
+    gather_from,
+    held_bytes,
+    index_file,
+    merge_file,
+)
+from intarsia.spark.job import bytes_of
+from intarsia.spark.place import Place
+from intarsia.spark.session import require_pyspark
+from intarsia.spark.spread import file_sizes, spread
+from intarsia.storage import PathLike
+from intarsia.write.beside import only_embedded
+from intarsia.write.embed import check_fit, quiet
+from intarsia.write.parts import cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPLIT_BYTES = 256 * 1024 * 1024
+"""Smaller files are not divided, unless that is asked for."""
+_REPORT = (
+    "path string, status string, why string, indexes array<string>, bytes_before bigint, "
+    "bytes_added bigint, rows bigint, seconds double"
+)
+_RAW = f"{_REPORT}, unfit array<string>"
+_PARTS = "split int, part int, name string, seconds double, why string"
+_PART = pa.schema(
+    [
+        ("split", pa.int32()),
+        ("part", pa.int32()),
+        ("name", pa.string()),
+        ("seconds", pa.float64()),
+        ("why", pa.string()),
+    ]
+)
+
+
+def add_indexes(
+    spark: SparkSession,
+    path: PathLike | Sequence[PathLike],
+    indexes: Sequence[IndexSpec | str],
+    *,
+    sidecar: bool | PathLike = False,
+    replace: bool = False,
+    split_bytes: int | str | None = None,
+    parallelism: int | None = None,
+    filesystem: Any = None,
+) -> DataFrame:
+    """Add ``indexes`` to every Parquet file under ``path``, as ``intarsia.add_indexes`` does.
+
+    ``path``, ``indexes`` and ``sidecar`` are as there: sidecars are for files that must not be
+    changed. Files are worked on by tasks, each put in place at once and for itself; one that cannot
+    be indexed does not keep the others from it. A file gets those indexes that it can have and has
+    not: where one is there already, with the same parameters, whole and not stale, it stays; with
+    ``replace=True`` it is built anew. A job that was killed can be started again, and does the
+    rest.
+
+    Row groups of a file larger than ``split_bytes``, a number or text such as ``"1 GB"``, are
+    gathered by several tasks, in parts of about that size, and merged by one; by default that is
+    the share of one of ``parallelism`` tasks in all files, from 256 MiB on. Parts are kept in a
+    folder ``_temporary-<job>`` of the data set, or of the folder of sidecars, and removed at the
+    end; ``recover`` removes what a driver that was killed left. ``parallelism`` is Spark's default
+    unless given.
+
+    The job has run when this returns. What it returns is its report, one row a file: ``path``;
+    ``status``, ``done``, ``skipped`` or ``failed``; ``why``; ``indexes``, the names of those added;
+    ``bytes_before`` and ``bytes_added``, of the file or its sidecar; ``rows``; ``seconds`` of all
+    its tasks. A file is skipped that has all indexes already, or lacks what they are on; a file
+    whose task Spark ran again may be, where the first run had done it.
+
+    Raises ``IndexSpecError`` for what is no index, ``PathError`` where there is no file. An index
+    that no file can have is warned of.
+    """
+    kinds = kinds_of(indexes)
+    if not kinds:
+        raise IndexSpecError("no index was asked for")
+    if sidecar is not False:
+        only_embedded(kinds)
+    limit = bytes_of(split_bytes, "split_bytes")
+    files, wanted = _wanted(path, filesystem, kinds, sidecar, anew=replace)
+    workers = _parallelism(spark, parallelism)
+    folder = _folder(path, wanted.filesystem)
+    sizes = file_sizes(wanted.filesystem, folder, files)
+    if limit is None:
+        limit = max(SPLIT_BYTES, -(-sum(sizes) // workers))
+    splits = [
+        split
+        for file, size in zip(files, sizes, strict=True)
+        if size > limit and (split := _split(file, wanted, limit)) is not None
+    ]
+    with _job_folder(wanted, folder, splits) as (place, job):
+        merges, reports = _gathered(spark, splits, wanted, place, job)
+        apart = {merge.split.path for merge in merges} | {report.path for report in reports}
+        whole = [file for file in files if file not in apart]
+        known = dict(zip(files, sizes, strict=True))
+        work: list[str | Merge] = [*merges, *whole]
+        paths = [merge.split.path for merge in merges] + whole
+
+        def act(item: str | Merge) -> FileReport:
+            if isinstance(item, Merge):
+                return merge_file(item, wanted, place)
+            return index_file(item, wanted)
+
+        tasks = spread([known[path] for path in paths], workers)
+        reports += _run(spark, [[work[at] for at in task] for task in tasks], act)
+    return _report(spark, files, reports, "no file can have it")
+
+
+def drop_indexes(
+    spark: SparkSession,
+    path: PathLike | Sequence[PathLike],
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
+    *,
+    sidecar: bool | PathLike = False,
+    parallelism: int | None = None,
+    filesystem: Any = None,
+) -> DataFrame:
+    """Take ``indexes`` off every Parquet file under ``path``, as ``intarsia.drop_indexes`` does.
+
+    The job, and its report, are as of ``add_indexes``; a file that has none of them is skipped. An
+    index that no file has is warned of. Raises ``PathError`` where there is no file.
+    """
+    single = isinstance(indexes, str) or hasattr(indexes, "kind")
+    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]  # one or several
+    files, wanted = _wanted(path, filesystem, asked, sidecar)
+    sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)
+    tasks = spread(sizes, _parallelism(spark, parallelism))
+    reports = _run(
+        spark, [[files[at] for at in task] for task in tasks], lambda p: drop_from_file(p, wanted)
+    )
+    return _report(spark, files, reports, "no file has it")
+
+
+def _wanted(
+    path: PathLike | Sequence[PathLike],
+    filesystem: Any,
+    indexes: Sequence[IndexSpec | str],
+    sidecar: bool | PathLike,
+    *,
+    anew: bool = False,
+) -> tuple[list[str], Wanted]:
+    require_pyspark()
+    found, files = visible(path, filesystem)
+    if not isinstance(sidecar, bool):
+        sidecar = os.fspath(sidecar)
+        is_uri = "://" in sidecar or sidecar.startswith("file:")
+        if not is_uri and isinstance(found, pafs.LocalFileSystem):  # tasks run in other folders
+            sidecar = os.path.abspath(os.path.expanduser(sidecar))
+    return list(dict.fromkeys(files)), Wanted(found, tuple(indexes), sidecar, anew)
+
+
+def _parallelism(spark: SparkSession, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise ValueError(f"parallelism must be at least 1, not {asked}")
+    return int(asked or spark.sparkContext.defaultParallelism)
+
+
+def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) -> str | None:
+    """The one folder that was given; None where it is something else."""
+    if not isinstance(path, str | os.PathLike):
+        return None
+    root = Place.of(path, None if "://" in os.fspath(path) else filesystem).root
+    is_folder = filesystem.get_file_info(root).type == pafs.FileType.Directory
+    return root if is_folder else None
+
+
+# --- large files --------------------------------------------------------------------------------
+
+
+def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
+    """How a file is divided; None where it is not, or there is nothing to do, or it is damaged."""
+    places = wanted.places
+    try:
+        with quiet():
+            version = version_of(path, wanted.filesystem)
+            file = open_file(path, wanted.filesystem, sidecar=places)
+            choice = choose(file, wanted, places)
+            check_fit(file, choice.due, editable=places is None)
+            groups = cut(file, limit)
+            size = held_bytes(file, places)
+    except (IntarsiaError, OSError):  # the task that gets the whole file reports it
+        return None
+    if not choice.due or len(groups) < 2:
+        return None
+    refused = FileReport(path, FAILED, bytes_before=size, rows=file.num_rows)
+    return Split(path, version, choice, tuple(groups), refused)
+
+
+@contextlib.contextmanager
+def _job_folder(
+    wanted: Wanted, folder: str | None, splits: Sequence[Split]
+) -> Iterator[tuple[Place, str]]:
+    """Where parts are kept until the block ends, and the name of the job."""
+    job = secrets.token_hex(8)
+    on, root = wanted.filesystem, folder or "."
+    if isinstance(wanted.sidecar, str):
+        places = Sidecars(wanted.filesystem, wanted.sidecar)
+        on, root = places.filesystem, places.folder_of("")
+    elif folder is None and splits:
+        root = splits[0].path.rpartition("/")[0]
+    place = Place.of(root, on)
+    if not splits:
+        yield place, job
+        return
+    try:
+        made = place.make(TEMPORARY + job)
+    except OSError as error:
+        raise PathError(f"{place.root}: cannot be written to: {error}") from error
+    try:
+        yield place, job
+    finally:
+        place.remove_tree(TEMPORARY + job)
+        place.remove_empty(made)
+
+
+def _gathered(
+    spark: SparkSession, splits: Sequence[Split], wanted: Wanted, place: Place, job: str
+) -> tuple[list[Merge], list[FileReport]]:
+    """Gather all parts; returns the files that can be merged, and reports of the others."""
+    if not splits:
+        return [], []
+    tasks = [(at, part) for at, split in enumerate(splits) for part in range(len(split.groups))]
+
+    def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                at, part = tasks[task]
+                name, seconds, why = gather_from(splits[at], part, wanted, place, job)
+                row = {"split": at, "part": part, "name": name, "seconds": seconds, "why": why}
+                yield pa.RecordBatch.from_pylist([row], schema=_PART)
+
+    ids = spark.range(len(tasks), numPartitions=len(tasks))
+    rows = sorted(ids.mapInArrow(act, _PARTS).collect(), key=lambda row: (row.split, row.part))
+    merges, reports = [], []
+    for at, split in enumerate(splits):
+        parts = [row for row in rows if row["split"] == at]
+        seconds = sum(row.seconds for row in parts)
+        why = next((row.why for row in parts if row.why is not None), None)
+        if why is None:
+            merges.append(Merge(split, tuple(row.name for row in parts), seconds))
+        else:
+            refused = asdict(split.refused) | {"why": why, "seconds": seconds}
+            reports.append(FileReport(**refused))
+    return merges, reports
+
+
+# --- in tasks, and after ------------------------------------------------------------------------
+
+
+def _run(
+    spark: SparkSession, tasks: Sequence[Sequence[Any]], act: Callable[[Any], FileReport]
+) -> list[FileReport]:
+    """The reports of all that tasks do."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for item in tasks[task]:
+                    yield act(item).batch
+
+    if not tasks:
+        return []
+    ids = spark.range(len(tasks), numPartitions=len(tasks))
+    names = REPORT.names
+    rows = ids.mapInArrow(run, _RAW).collect()
+    return [FileReport(**{name: row[name] for name in names}) for row in rows]
+
+
+def _report(
+    spark: SparkSession, files: Sequence[str], reports: Sequence[FileReport], nowhere: str
+) -> DataFrame:
+    """The reports as a DataFrame, in the order of the files."""
+    seen = [set(report.unfit) for report in reports if report.status != FAILED]
+    for name in sorted(set.intersection(*seen)) if seen else ():
+        message = f"index {name}: {nowhere}; the report says why"
+        warnings.warn(message, IntarsiaWarning, stacklevel=3)
+    by_path = {report.path: report for report in reports}
+    names = REPORT.names[: len(_REPORT.split(", "))]
+    rows = [tuple(getattr(by_path[file], name) for name in names) for file in files]
+    return spark.createDataFrame(rows, _REPORT)

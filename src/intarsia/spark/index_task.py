@@ -1,0 +1,303 @@
+"""What the tasks of an index job do: add indexes to a file, or drop them, or gather a part of them.
+
+Whatever is wrong with a file is told in its report, so that the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError
+from intarsia.handle import Version, version_of
+from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
+from intarsia.spark.commit import TEMPORARY
+from intarsia.spark.place import Place
+from intarsia.write.build import Builder, check_indexes
+from intarsia.write.drop import drop_from, held_names, name_of
+from intarsia.write.embed import add_to, check_fit, quiet
+from intarsia.write.parts import FromParts, gather_part
+from intarsia.write.present import is_present
+
+DONE, SKIPPED, FAILED = "done", "skipped", "failed"
+REPORT = pa.schema(
+    [
+        ("path", pa.string()),
+        ("status", pa.string()),
+        ("why", pa.string()),
+        ("indexes", pa.list_(pa.string())),
+        ("bytes_before", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("rows", pa.int64()),
+        ("seconds", pa.float64()),
+        ("unfit", pa.list_(pa.string())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of a file: a row of ``REPORT``.
+
+    ``unfit`` are the indexes that it cannot have, or had not when they were to be dropped.
+    """
+
+    path: str
+    status: str
+    why: str | None = None
+    indexes: tuple[str, ...] = ()
+    bytes_before: int | None = None
+    bytes_added: int | None = None
+    rows: int | None = None
+    seconds: float = 0.0
+    unfit: tuple[str, ...] = ()
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """As Spark takes it."""
+        return pa.RecordBatch.from_pylist([asdict(self)], schema=REPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be done to every file; picklable."""
+
+    filesystem: pafs.FileSystem
+    indexes: tuple[IndexSpec | str, ...]
+    """Objects where they are added."""
+    sidecar: bool | str
+    anew: bool = False
+    """Are those built again that are there already?"""
+
+    @property
+    def places(self) -> Sidecars | None:
+        """Where sidecars are, if they are to hold the indexes."""
+        if self.sidecar is False:
+            return None
+        return Sidecars(self.filesystem, None if self.sidecar is True else self.sidecar)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which indexes one file is due, and what is to be said of the others."""
+
+    due: tuple[IndexSpec, ...]
+    unfit: tuple[str, ...]
+    whys: tuple[str, ...]
+
+    @property
+    def why(self) -> str | None:
+        return "; ".join(self.whys) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A large file that several tasks gather from, before one merges."""
+
+    path: str
+    version: Version
+    choice: Choice
+    groups: tuple[range, ...]
+    """The row groups of each part."""
+    refused: FileReport
+    """What is to be reported where a part fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A large file of which all parts are gathered."""
+
+    split: Split
+    names: tuple[str, ...]
+    """Of the parts, below the job's folder."""
+    seconds: float
+    """What the parts took."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    indexes: Sequence[str] = ()
+    why: str | None = None
+    unfit: Sequence[str] = field(default_factory=tuple)
+
+
+def choose(file: OpenedFile, wanted: Wanted, places: Sidecars | None) -> Choice:
+    """The indexes that a file can have and has not, of those wanted."""
+    due: list[IndexSpec] = []
+    there, unfit, whys = [], [], []
+    for index in wanted.indexes:
+        assert not isinstance(index, str)
+        try:
+            check_indexes(file, [index])
+        except IndexSpecError as error:
+            unfit.append(spec_name(index))
+            whys.append(str(error).removeprefix(f"{file.name}: "))
+            continue
+        if not wanted.anew and is_present(file, index, beside=places is not None):
+            there.append(spec_name(index))
+        else:
+            due.append(index)
+    if there:
+        whys.insert(0, f"it has {', '.join(there)} already")
+    return Choice(tuple(due), tuple(unfit), tuple(whys))
+
+
+def index_file(path: str, wanted: Wanted) -> FileReport:
+    """Add to a file the indexes that it has not; as the library's own ``add_indexes`` does."""
+
+    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
+        return _added(file, version, places, wanted, choose(file, wanted, places), None)
+
+    return _reported(path, wanted, act)
+
+
+def merge_file(merge: Merge, wanted: Wanted, place: Place) -> FileReport:
+    """Add to a large file what its parts have gathered; to another one by now, what it needs."""
+    split, choice = merge.split, merge.split.choice
+
+    @contextlib.contextmanager
+    def reopen(part: int, number: int) -> Iterator[Any]:
+        name = f"{merge.names[part]}-{number}"
+        with place.filesystem.open_input_file(place.path(name)) as file:
+            yield file
+
+    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
+        if version != split.version:
+            return _added(file, version, places, wanted, choose(file, wanted, places), None)
+        builder = FromParts(choice.due, len(merge.names), reopen)
+        return _added(file, version, places, wanted, choice, builder)
+
+    report = _reported(split.path, wanted, act)
+    return replace(report, seconds=report.seconds + merge.seconds)
+
+
+def gather_from(
+    split: Split, part: int, wanted: Wanted, place: Place, job: str
+) -> tuple[str, float, str | None]:
+    """Gather a part; returns its files' common name, the seconds it took, and what went wrong."""
+    start = time.perf_counter()
+    name = f"{TEMPORARY}{job}/{secrets.token_hex(8)}"
+    try:
+        with quiet():
+            if version_of(split.path, wanted.filesystem) != split.version:
+                raise PathError("another writer changed the file; it was left as it is")
+            file = open_file(split.path, wanted.filesystem)
+            gather_part(
+                file,
+                split.choice.due,
+                split.groups[part],
+                lambda number: place.written(f"{name}-{number}"),
+            )
+    except Exception as error:  # noqa: BLE001 # whatever it is, it is this file's
+        return name, time.perf_counter() - start, _text(split.path, error)
+    return name, time.perf_counter() - start, None
+
+
+def drop_from_file(path: str, wanted: Wanted) -> FileReport:
+    """Take off a file those of the indexes that were added to it."""
+
+    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
+        held = held_names(file, places)
+        names = [_named(index, held, file) for index in wanted.indexes]
+        gone = [name for name in names if name in held]
+        unfit = [name for name in names if name not in held]
+        if gone:
+            drop_from(file, gone, wanted.filesystem, version, places)
+        return _Outcome(gone, f"it has no {', '.join(unfit)}" if unfit else None, unfit)
+
+    return _reported(path, wanted, act)
+
+
+def _named(index: IndexSpec | str, held: set[str], file: OpenedFile) -> str:
+    try:
+        return name_of(index, held, file)
+    except IndexSpecError:  # of a kind unknown here, and not in this file
+        return str(index)
+
+
+def _added(
+    file: OpenedFile,
+    version: Version,
+    places: Sidecars | None,
+    wanted: Wanted,
+    choice: Choice,
+    builder: Builder | None,
+) -> _Outcome:
+    if choice.due:
+        check_fit(file, choice.due, editable=places is None)
+        add_to(file, choice.due, wanted.filesystem, version, places, builder=builder)
+    return _Outcome([spec_name(index) for index in choice.due], choice.why, choice.unfit)
+
+
+Act = Callable[[OpenedFile, Version, Sidecars | None], _Outcome]
+"""Does something to a file of a version, or to its sidecar."""
+
+
+def _reported(path: str, wanted: Wanted, act: Act) -> FileReport:
+    """Do something to a file, and say what became of it.
+
+    Once more where somebody changed the file meanwhile: that may have been this very task, which
+    Spark runs twice where it is slow.
+    """
+    start = time.perf_counter()
+    report, is_changed = _tried(path, wanted, act)
+    if is_changed:
+        report, _ = _tried(path, wanted, act)
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+def _tried(path: str, wanted: Wanted, act: Act) -> tuple[FileReport, bool]:
+    """What became of a file, and whether that failed and there is another one by now."""
+    report = FileReport(path, FAILED)
+    places, version = wanted.places, None
+    try:
+        with quiet():
+            version = version_of(path, wanted.filesystem)
+            file = open_file(path, wanted.filesystem, sidecar=places)
+            before = held_bytes(file, places)
+            report = replace(report, bytes_before=before, rows=file.num_rows)
+            outcome = act(file, version, places)
+            after = before
+            if outcome.indexes:
+                after = held_bytes(open_file(path, wanted.filesystem, sidecar=places), places)
+        done = replace(
+            report,
+            status=DONE if outcome.indexes else SKIPPED,
+            why=outcome.why,
+            indexes=tuple(outcome.indexes),
+            bytes_added=after - before,
+            unfit=tuple(outcome.unfit),
+        )
+        return done, False
+    except Exception as error:  # noqa: BLE001 # whatever it is, it is this file's
+        now = version_of(path, wanted.filesystem)
+        return replace(report, why=_text(path, error)), None not in (
+            now,
+            version,
+        ) and now != version
+
+
+def held_bytes(file: OpenedFile, places: Sidecars | None) -> int:
+    """The length of a file, or of its sidecar, if told of ``places``."""
+    if places is None:
+        return file.source.size
+    beside = file.sections.beside
+    return 0 if beside is None else beside.source.size
+
+
+def _text(path: str, error: Exception) -> str:
+    """What went wrong; the path is told already."""
+    if isinstance(error, FormatError) and error.where.file == path:
+        error = type(error)(error.message, replace(error.where, file=None))
+    text = str(error).removeprefix(f"{path}: ")
+    return text if isinstance(error, IntarsiaError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,527 @@
+"""Indexes added to files that are there already, by jobs.
+
+::
+
+    driver  lists, cuts large files ──▶ parts ──▶ merges and whole files ──▶ a report, a row a file
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+
+import intarsia as ia
+import intarsia.spark as ias
+from intarsia.spark import index_job
+from intarsia.spark.spread import FILE_BYTES, TASK_BYTES, spread
+
+pytestmark = pytest.mark.spark
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+
+ROWS = 600
+ASKED = ["lookup(key, granule_rows=50)", "minmax(ratio, granule_rows=50)", "ngram(text)"]
+NAMES = ["key:lookup", "ratio:minmax", "text:ngram"]
+WHERE = "key = 17 OR text LIKE '%-123%' OR ratio > 24.9"
+
+
+def table(first: int = 0, rows: int = ROWS) -> pa.Table:
+    ids = range(first, first + rows)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "key": pa.array([None if i % 7 == 0 else i * 7919 % 400 for i in ids], pa.int64()),
+            "ratio": pa.array([None if i % 11 == 0 else i * 31 % 100 / 4 for i in ids]),
+            "text": pa.array([f"né {i % 50}-{i * 13 % 997}" for i in ids], pa.string()),
+        }
+    )
+
+
+def matching(whole: pa.Table) -> list[int]:
+    """The brute-force answer to ``WHERE``, in plain Python."""
+    return sorted(
+        row["id"]
+        for row in whole.to_pylist()
+        if row["key"] == 17
+        or "-123" in row["text"]
+        or (row["ratio"] is not None and row["ratio"] > 24.9)
+    )
+
+
+def ids(spark, path, where=WHERE, **options) -> list[int]:
+    return sorted(row.id for row in ias.read(spark, path, where=where, **options).collect())
+
+
+def report(frame) -> dict[str, dict]:
+    rows = [row.asDict() for row in frame.collect()]
+    assert len({row["path"] for row in rows}) == len(rows)
+    return {Path(row["path"]).name: row for row in rows}
+
+
+def statuses(frame) -> dict[str, str]:
+    return {name: row["status"] for name, row in report(frame).items()}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def lake(tmp_path):
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for at in range(4):
+        pq.write_table(table(at * ROWS), folder / f"{at}.parquet", row_group_size=200)
+    return folder
+
+
+# --- files of all writers -----------------------------------------------------------------------
+
+
+def test_files_of_all_writers_are_indexed_and_answer_as_they_should(spark, tmp_path):
+    folder = tmp_path / "lake"
+    parts = [table(at * ROWS) for at in range(5)]
+    spark.createDataFrame(parts[0]).coalesce(1).write.option(
+        "parquet.page.row.count.limit", "100"
+    ).parquet(str(folder))
+    pq.write_table(parts[1], folder / "pyarrow.parquet", row_group_size=150, use_dictionary=False)
+    pq.write_table(parts[2], folder / "v2.parquet", data_page_version="2.0", write_page_index=True)
+    duckdb.from_arrow(parts[3]).write_parquet(str(folder / "duckdb.parquet"))
+    pl.from_arrow(parts[4]).write_parquet(folder / "polars.parquet", row_group_size=200)
+    files = sorted(folder.glob("*.parquet"))
+    before = {file.name: file.stat().st_size for file in files}
+
+    found = report(ias.add_indexes(spark, folder, [*ASKED, "page_index", "bloom(key)"]))
+
+    assert {name: row["status"] for name, row in found.items()} == dict.fromkeys(before, "done")
+    assert sum(row["rows"] for row in found.values()) == 5 * ROWS
+    for file in files:
+        row = found[file.name]
+        assert row["bytes_before"] == before[file.name]
+        assert row["bytes_before"] + row["bytes_added"] == file.stat().st_size
+        assert row["seconds"] > 0
+        assert set(NAMES) <= set(row["indexes"])
+        (held,) = ia.list_indexes(file)
+        assert [entry.name for entry in held.indexes] == NAMES
+        assert list(ia.verify(file)) == []
+    whole = pa.concat_tables(parts)
+    assert ids(spark, folder) == matching(whole)
+    for key in (17, 399, 1234567):
+        wanted = whole.filter(pc.field("key") == key)["id"].to_pylist()
+        assert ids(spark, folder, f"key = {key}") == sorted(wanted)
+    assert spark.read.parquet(str(folder)).count() == 5 * ROWS  # no stale .crc is in its way
+    assert sorted(pl.read_parquet(folder / "*.parquet")["id"]) == list(range(5 * ROWS))
+
+
+def test_indexes_are_objects_as_well(spark, lake):
+    found = report(ias.add_indexes(spark, lake, [ia.Lookup("key"), ia.Lookup(pc.field("text"))]))
+    assert {tuple(row["indexes"]) for row in found.values()} == {("key:lookup", "text:lookup")}
+
+
+def test_hive_folders_and_unioned_schemas(spark, tmp_path):
+    folder = tmp_path / "lake"
+    for at, day in enumerate(["2024-01-01", "2024-01-02"]):
+        (folder / f"day={day}").mkdir(parents=True)
+        pq.write_table(table(at * ROWS), folder / f"day={day}" / f"full{at}.parquet")
+        old = table((at + 2) * ROWS).drop_columns(["key"])
+        pq.write_table(old, folder / f"day={day}" / f"old{at}.parquet")
+        older = old.drop_columns(["ratio", "text"])
+        pq.write_table(older, folder / f"day={day}" / f"older{at}.parquet")
+    untouched = {k: v for k, v in contents(folder).items() if "older" in k}
+
+    found = report(ias.add_indexes(spark, folder, ["lookup(key)", "lookup(text)"]))
+
+    for at in (0, 1):
+        assert found[f"full{at}.parquet"]["status"] == "done"
+        assert found[f"full{at}.parquet"]["why"] is None
+        partly = found[f"old{at}.parquet"]
+        assert (partly["status"], partly["indexes"]) == ("done", ["text:lookup"])
+        assert "there is no column 'key'" in partly["why"]
+        none = found[f"older{at}.parquet"]
+        assert (none["status"], none["indexes"], none["bytes_added"]) == ("skipped", [], 0)
+        assert "there is no column 'text'" in none["why"]
+    assert {k: v for k, v in contents(folder).items() if "older" in k} == untouched
+    wanted = [row["id"] for row in table(ROWS).to_pylist() if row["key"] == 17]
+    assert ids(spark, folder, "key = 17 AND day = DATE '2024-01-02'") == wanted
+
+
+def test_an_index_that_no_file_can_have_is_warned_of(spark, lake):
+    before = contents(lake)
+    with pytest.warns(ia.IntarsiaWarning, match="index nokey:lookup: no file can have it"):
+        found = report(ias.add_indexes(spark, lake, ["lookup(nokey)"]))
+    assert {row["status"] for row in found.values()} == {"skipped"}
+    assert contents(lake) == before
+
+
+# --- files that cannot be indexed ---------------------------------------------------------------
+
+
+def test_bad_files_do_not_keep_others_from_it(spark, lake):
+    whole = (lake / "0.parquet").read_bytes()
+    (lake / "torn.parquet").write_bytes(whole[: len(whole) // 2])
+    (lake / "encrypted.parquet").write_bytes(whole[:-4] + b"PARE")
+    (lake / "text.parquet").write_text("no Parquet at all, but long enough to be read")
+    (lake / "empty.parquet").write_bytes(b"")
+    damaged = bytearray(whole)
+    damaged[4:3000] = bytes(2996)
+    (lake / "damaged.parquet").write_bytes(damaged)
+    bad = {k: v for k, v in contents(lake).items() if not k[0].isdigit()}
+
+    found = report(ias.add_indexes(spark, lake, ASKED))
+
+    for name in bad:
+        row = found.pop(name)
+        assert (row["status"], row["indexes"], row["bytes_added"]) == ("failed", [], None), name
+        assert row["why"], name
+        assert not row["why"].startswith(str(lake))
+    assert {row["status"] for row in found.values()} == {"done"}
+    assert "encrypted" in report(ias.add_indexes(spark, lake, ASKED))["encrypted.parquet"]["why"]
+    assert {k: v for k, v in contents(lake).items() if not k[0].isdigit()} == bad
+
+
+# --- sidecars -----------------------------------------------------------------------------------
+
+
+def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
+    before = contents(lake)
+    apart = tmp_path / "apart"
+    found = report(ias.add_indexes(spark, lake, ASKED, sidecar=apart, split_bytes=9000))
+    assert contents(lake) == before
+    assert {row["status"] for row in found.values()} == {"done"}
+    written = contents(apart)
+    assert len(written) == 4
+    assert {row["bytes_added"] for row in found.values()} == {len(d) for d in written.values()}
+    again = ias.add_indexes(spark, lake, ASKED, sidecar=apart)
+    assert set(statuses(again).values()) == {"skipped"}
+    assert contents(apart) == written
+
+    ias.add_indexes(spark, lake, ASKED, sidecar=True)
+    beside = contents(lake)
+    assert {name: data for name, data in beside.items() if name in before} == before
+    assert all(name.startswith("_intarsia/") for name in beside.keys() - before.keys())
+    assert ids(spark, lake) == matching(pa.concat_tables([table(at * ROWS) for at in range(4)]))
+
+    dropped = report(ias.drop_indexes(spark, lake, NAMES, sidecar=True))
+    assert {row["status"] for row in dropped.values()} == {"done"}
+    assert contents(lake) == before
+    with pytest.raises(ia.IndexSpecError, match="only the file itself can hold it"):
+        ias.add_indexes(spark, lake, ["page_index"], sidecar=True)
+
+
+# --- done again ---------------------------------------------------------------------------------
+
+
+def test_what_is_there_already_is_skipped(spark, lake):
+    ia.add_indexes(lake / "1.parquet", ASKED)
+    ia.add_indexes(lake / "2.parquet", ["lookup(key, granule_rows=20)", "minmax(ratio)"])
+    untouched = (lake / "1.parquet").read_bytes()
+
+    found = report(ias.add_indexes(spark, lake, ASKED))
+
+    assert {name: row["status"] for name, row in found.items()} == {
+        "0.parquet": "done",
+        "1.parquet": "skipped",
+        "2.parquet": "done",  # other parameters make another index
+        "3.parquet": "done",
+    }
+    assert found["1.parquet"]["why"] == "it has key:lookup, ratio:minmax, text:ngram already"
+    assert found["2.parquet"]["indexes"] == NAMES
+    assert (lake / "1.parquet").read_bytes() == untouched
+    before = contents(lake)
+    again = ias.add_indexes(spark, lake, [*ASKED[:2]])
+    assert set(statuses(again).values()) == {"skipped"}
+    assert contents(lake) == before
+
+    # Only what is missing is added; what is stale or damaged is not taken for an index.
+    stale = pq.read_table(lake / "0.parquet").slice(0, 300)
+    metadata = pq.read_metadata(lake / "0.parquet").metadata
+    pq.write_table(stale.replace_schema_metadata(metadata), lake / "0.parquet")
+    (held,) = ia.list_indexes(lake / "3.parquet")
+    damaged = bytearray((lake / "3.parquet").read_bytes())
+    entry = next(entry for entry in held.indexes if entry.name == "key:lookup")
+    damaged[entry.offset + entry.length - 3] ^= 255
+    (lake / "3.parquet").write_bytes(damaged)
+    found = report(ias.add_indexes(spark, lake, [*ASKED, "lookup(id)"]))
+    assert found["0.parquet"]["indexes"] == [*NAMES, "id:lookup"]
+    assert found["1.parquet"]["indexes"] == ["id:lookup"]
+    assert found["3.parquet"]["indexes"] == ["key:lookup", "id:lookup"]
+    assert [list(ia.verify(path)) for path in sorted(lake.iterdir())] == [[]] * 4
+
+    anew = report(ias.add_indexes(spark, lake, ASKED, replace=True))
+    assert {tuple(row["indexes"]) for row in anew.values()} == {tuple(NAMES)}
+
+
+def test_page_indexes_and_filters_that_are_there_are_skipped(spark, lake):
+    asked = ["page_index", "bloom(key)"]
+    assert set(statuses(ias.add_indexes(spark, lake, asked)).values()) == {"done"}
+    before = contents(lake)
+    found = report(ias.add_indexes(spark, lake, asked))
+    assert {row["why"] for row in found.values()} == {"it has page_index, key:bloom already"}
+    assert contents(lake) == before
+
+
+@dataclass(frozen=True)
+class Deadly(ia.Lookup):
+    """A lookup that kills its process at a value, as long as there is a certain file."""
+
+    kind = "deadly"
+    flag: str = ""
+
+    def keys_of_values(self, values):
+        if os.path.exists(self.flag) and 1300 in values.to_pylist():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().keys_of_values(values)
+
+
+@pytest.mark.parametrize("split", [None, 9000], ids=["whole", "split"])
+def test_a_job_that_is_killed_and_started_again_does_the_rest(spark, lake, tmp_path, split):
+    """Of four files in two tasks, the worker that comes to the third is killed."""
+    flag = tmp_path / "flag"
+    flag.touch()
+    asked = [Deadly("id", flag=str(flag))]
+    pristine = contents(lake)
+    options = {"split_bytes": split, "parallelism": 2}
+    with pytest.raises(PySparkException):
+        ias.add_indexes(spark, lake, asked, **options)
+    left = contents(lake)
+    done = {name for name in left if left[name] != pristine.get(name)}
+    assert left.keys() == pristine.keys()  # no parts, no temporary files
+    assert "2.parquet" not in done
+    assert split or done
+
+    flag.unlink()
+    found = statuses(ias.add_indexes(spark, lake, asked, **options))
+    assert {name for name, status in found.items() if status == "skipped"} == done
+    assert {name for name, status in found.items() if status == "done"} == left.keys() - done
+    now = contents(lake)
+    assert {name: now[name] for name in done} == {name: left[name] for name in done}
+
+
+# --- large files --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The numbers of parts in which files are gathered."""
+    seen = []
+    gathered = index_job._gathered
+
+    def watched(spark, splits, *rest):
+        seen.extend(len(split.groups) for split in splits)
+        return gathered(spark, splits, *rest)
+
+    monkeypatch.setattr(index_job, "_gathered", watched)
+    return seen
+
+
+def write_large(path: Path) -> None:
+    with pq.ParquetWriter(path, table().schema, write_page_index=False) as writer:
+        for at, rows in enumerate([300, 1, 500, 250, 77, 300]):
+            writer.write_table(table(at * ROWS, rows))
+
+
+def test_parts_of_a_large_file_make_what_is_built_at_once(spark, lake, parts):
+    write_large(lake / "large.parquet")
+    shutil.copy(lake / "large.parquet", lake.parent / "same.parquet")
+    asked = ["page_index", *ASKED, "distinct(text)", "words(text)", "bloom(key)", "lookup(id)"]
+    limit = (lake / "large.parquet").stat().st_size // 3
+
+    found = report(ias.add_indexes(spark, lake, asked, split_bytes=limit))
+
+    assert parts == [3]
+    assert found["large.parquet"]["status"] == "done"
+    assert found["large.parquet"]["rows"] == 1428
+    assert sorted(path.name for path in lake.iterdir()) == sorted(found)  # no folder is left
+    assert list(ia.verify(lake / "large.parquet")) == []
+    ia.add_indexes(lake.parent / "same.parquet", asked)
+    (ours,), (same,) = (
+        ia.list_indexes(path) for path in (lake / "large.parquet", lake.parent / "same.parquet")
+    )
+    assert ours.standard == same.standard
+    assert ours.file_bytes == same.file_bytes == (lake / "large.parquet").stat().st_size
+    for mine, other in zip(ours.indexes, same.indexes, strict=True):
+        assert (mine.name, mine.offset, mine.length) == (other.name, other.offset, other.length)
+    old, new = (lake.parent / "same.parquet").read_bytes(), (lake / "large.parquet").read_bytes()
+    body = ours.indexes[0].offset
+    assert old[:body] == new[:body]  # page indexes and filters come first
+    for entry in ours.indexes:  # all that is not named after the file
+        pages = slice(entry.offset, entry.offset + entry.length - entry.meta_length)
+        assert new[pages] == old[pages]
+
+
+def test_files_are_divided_where_one_task_would_get_more_than_its_share(spark, lake, parts):
+    write_large(lake / "large.parquet")
+    ias.add_indexes(spark, lake, ["lookup(key)"])
+    assert parts == []  # small files are not
+    ias.add_indexes(spark, lake, ["lookup(id)"], split_bytes="1 KB")
+    assert sorted(parts) == [3, 3, 3, 3, 6]  # a row group at least
+
+
+def test_a_damaged_page_fails_its_file_only(spark, lake, parts):
+    write_large(lake / "large.parquet")
+    data = bytearray((lake / "large.parquet").read_bytes())
+    chunk = pq.read_metadata(lake / "large.parquet").row_group(3).column(1)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    (lake / "large.parquet").write_bytes(data)
+    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=15_000))
+    assert parts == [2] or parts == [3]
+    row = found.pop("large.parquet")
+    assert (row["status"], row["bytes_before"], row["rows"]) == ("failed", len(data), 1428)
+    assert "row group 3" in row["why"]
+    assert {row["status"] for row in found.values()} == {"done"}
+    assert (lake / "large.parquet").read_bytes() == data
+    assert sorted(path.name for path in lake.iterdir()) == sorted([*found, "large.parquet"])
+
+
+def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
+    write_large(lake / "large.parquet")
+    gathered = index_job._gathered
+
+    def replaced_before(*args):
+        pq.write_table(table(rows=9), lake / "new.parquet")
+        os.replace(lake / "new.parquet", lake / "large.parquet")
+        return gathered(*args)
+
+    monkeypatch.setattr(index_job, "_gathered", replaced_before)
+    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=15_000))
+    assert found["large.parquet"]["why"] == "another writer changed the file; it was left as it is"
+    assert pq.read_table(lake / "large.parquet") == table(rows=9)
+
+    def replaced_after(*args):
+        made = gathered(*args)
+        pq.write_table(table(rows=8), lake / "new.parquet")
+        os.replace(lake / "new.parquet", lake / "large.parquet")
+        return made
+
+    write_large(lake / "large.parquet")
+    monkeypatch.setattr(index_job, "_gathered", replaced_after)
+    found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=15_000))
+    row = found["large.parquet"]
+    assert (row["status"], row["rows"]) == ("done", 8)  # by its own pages
+    assert list(ia.verify(lake / "large.parquet")) == []
+
+
+# --- taking them off ----------------------------------------------------------------------------
+
+
+def test_indexes_are_dropped_again(spark, lake):
+    before = contents(lake)
+    ias.add_indexes(spark, lake, ASKED)
+    ia.drop_indexes(lake / "3.parquet", NAMES)
+    found = report(ias.drop_indexes(spark, lake, ["key:lookup", "ngram(text)", "ratio:minmax"]))
+    assert found["3.parquet"]["status"] == "skipped"
+    assert found["3.parquet"]["why"] == "it has no key:lookup, text:ngram, ratio:minmax"
+    assert contents(lake) == before
+    row = found["0.parquet"]
+    assert row["indexes"] == ["key:lookup", "text:ngram", "ratio:minmax"]
+    assert row["bytes_before"] + row["bytes_added"] == len(before["0.parquet"])
+    with pytest.warns(ia.IntarsiaWarning, match="index key:lookpu: no file has it"):
+        assert set(statuses(ias.drop_indexes(spark, lake, "key:lookpu")).values()) == {"skipped"}
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_refused_before_anything_is_done(spark, lake):
+    before = contents(lake)
+    with pytest.raises(ia.IndexSpecError, match="no index was asked for"):
+        ias.add_indexes(spark, lake, [])
+    with pytest.raises(ia.IndexSpecError, match="there is no index kind 'lookpu'"):
+        ias.add_indexes(spark, lake, ["lookpu(key)"])
+    with pytest.raises(ia.PathError, match="there is no such file or folder"):
+        ias.add_indexes(spark, lake / "none", ["lookup(key)"])
+    with pytest.raises(ValueError, match="split_bytes must be at least 1 byte"):
+        ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=0)
+    with pytest.raises(ValueError, match="parallelism must be at least 1"):
+        ias.add_indexes(spark, lake, ["lookup(key)"], parallelism=-1)
+    assert contents(lake) == before
+
+
+def test_paths_are_files_globs_and_lists(spark, lake, parts):
+    one = ias.add_indexes(spark, lake / "0.parquet", ["lookup(key)"], split_bytes=9000)
+    assert statuses(one) == {"0.parquet": "done"}
+    some = ias.add_indexes(spark, lake / "[01].parquet", ["lookup(key)"])
+    assert statuses(some) == {"0.parquet": "skipped", "1.parquet": "done"}
+    listed = [lake / "2.parquet", lake / "1.parquet", lake / "2.parquet"]
+    assert statuses(ias.add_indexes(spark, listed, ["lookup(key)"], split_bytes=9000)) == {
+        "2.parquet": "done",
+        "1.parquet": "skipped",
+    }
+    assert len(parts) == 2
+    assert sorted(path.name for path in lake.iterdir()) == [f"{at}.parquet" for at in range(4)]
+
+
+def test_on_s3(spark, lake):
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        s3 = pafs.S3FileSystem(
+            access_key="a",
+            secret_key="b",
+            region="us-east-1",
+            endpoint_override="{}:{}".format(*server.get_host_and_port()),
+            scheme="http",
+            allow_bucket_creation=True,
+        )
+        s3.create_dir("lake")
+        for path in lake.iterdir():
+            with s3.open_output_stream(f"lake/in/{path.name}") as out:
+                out.write(path.read_bytes())
+        options = {"filesystem": s3, "split_bytes": 9000}
+        found = report(ias.add_indexes(spark, "lake/in", ASKED, **options))
+        assert {row["status"] for row in found.values()} == {"done"}, found
+        infos = s3.get_file_info(pafs.FileSelector("lake/in", recursive=True))
+        sizes = {i.base_name: i.size for i in infos if i.type == pafs.FileType.File}
+        assert sizes == {n: r["bytes_before"] + r["bytes_added"] for n, r in found.items()}
+        wanted = matching(pa.concat_tables([table(at * ROWS) for at in range(4)]))
+        assert ids(spark, "lake/in", filesystem=s3) == wanted
+        again = ias.add_indexes(spark, "lake/in", ASKED, **options)
+        assert set(statuses(again).values()) == {"skipped"}
+    finally:
+        server.stop()
+
+
+# --- spreading ----------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(0, 300 * 1024 * 1024), max_size=40),
+    st.integers(1, 9),
+)
+def test_tasks_have_about_equal_work(sizes, parallelism):
+    tasks = spread(sizes, parallelism)
+    assert sorted(at for task in tasks for at in task) == list(range(len(sizes)))
+    assert all(tasks)
+    loads = [sum(sizes[at] + FILE_BYTES for at in task) for task in tasks]
+    assert loads == sorted(loads, reverse=True)
+    wanted = -(-sum(loads) // TASK_BYTES)
+    assert len(tasks) == min(len(sizes), max(parallelism, wanted))
+    if tasks:  # the longest is at most 4/3 of the best there can be
+        least = max(sum(loads) / len(tasks), max(sizes) + FILE_BYTES)
+        assert max(loads) <= 4 / 3 * least + max(sizes) / 3 + FILE_BYTES
+
+
+def test_random_files_make_even_tasks():
+    draw = random.Random(3)
+    sizes = [draw.randrange(30 * 1024 * 1024) for _ in range(500)]
+    loads = [sum(sizes[at] for at in task) for task in spread(sizes, 8)]
+    assert max(loads) < 1.1 * min(loads)
