@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import IndexSpecError, IntarsiaError, IntarsiaWarning, PathError
+from intarsia.errors import IndexSpecError, IntarsiaWarning, PathError
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
@@ -219,7 +219,7 @@ def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
             check_fit(file, choice.due, editable=places is None)
             groups = cut(file, limit)
             size = held_bytes(file, places)
-    except (IntarsiaError, OSError):  # the task that gets the whole file reports it
+    except Exception:  # noqa: BLE001 # the task that gets the whole file reports it
         return None
     if not choice.due or len(groups) < 2:
         return None

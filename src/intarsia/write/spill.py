@@ -12,9 +12,9 @@ import numpy as np
 from intarsia.index.section_write import UInt64Array, distinct
 
 RUN_ENTRIES = 1 << 23
-"""Entries held in memory, at 8 bytes, before they are written out as a run; the most of a block."""
+"""Entries held in memory, at 8 bytes, before they are written out as a run."""
 BLOCK_ENTRIES = 1 << 20
-"""Entries taken of each run at a time."""
+"""Entries taken of each run at a time, and those of a block."""
 
 
 class Workspace:
@@ -72,10 +72,8 @@ class Runs:
 
         Where a block ends does not depend on how entries came: each but the last is full.
         """
-        if not self._written:
-            yield self._merged_held()
-            return
-        yield from _filled(merged_blocks([*self._written, self._merged_held()]))
+        runs = [*self._written, self._merged_held()]
+        yield from _filled(merged_blocks(runs) if self._written else iter(runs))
 
     def whole(self) -> UInt64Array:
         """All entries as one array, which is on disk where they are many."""
@@ -118,14 +116,12 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
 
 
 def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:
-    """The same entries in blocks of ``RUN_ENTRIES``, and what is left."""
-    held: list[UInt64Array] = []
-    count = 0
+    """The same entries in blocks of ``BLOCK_ENTRIES``, and what is left; one block at least."""
+    held = np.empty(0, np.uint64)
     for block in blocks:
-        held.append(block)
-        count += len(block)
-        while count > RUN_ENTRIES:
-            whole = np.concatenate(held)
-            yield whole[:RUN_ENTRIES]
-            held, count = [whole[RUN_ENTRIES:]], count - RUN_ENTRIES
-    yield np.concatenate([np.empty(0, np.uint64), *held])
+        held = np.concatenate([held, block]) if len(held) else block
+        full = (len(held) - 1) // BLOCK_ENTRIES * BLOCK_ENTRIES  # what is left is not empty
+        for at in range(0, full, BLOCK_ENTRIES):
+            yield held[at : at + BLOCK_ENTRIES]
+        held = held[max(full, 0) :]
+    yield held

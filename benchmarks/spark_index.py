@@ -1,0 +1,132 @@
+"""Indexes added by Spark jobs: megabytes a second and core, and what a second core gives.
+
+``python benchmarks/spark_index.py --files 24 --rows 500000`` writes logs without indexes, as many
+files and once more as one large file, whose row groups are gathered by several tasks and merged by
+one. Both are copied anew for each job; every round starts a session of one core and one of two,
+whose workers have started before the clock does. Times are medians over rounds; the speed-up is the
+median of the rounds' own ratios. Tasks have one thread each. Files are in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import intarsia.spark as ias
+
+INDEXES = ("lookup(trace_id)", "lookup(user_id)", "minmax(latency)")
+CORES = (1, 2)
+MB = 1024 * 1024
+
+
+def logs(first: int, rows: int) -> pa.Table:
+    """Logs in the order of time: random ids, few levels, and lines of text that compress."""
+    noise = np.random.default_rng(first)
+    offsets = pa.py_buffer(np.arange(0, 32 * rows + 1, 32, dtype=np.int32))
+    digits = pa.py_buffer(noise.bytes(16 * rows).hex().encode())
+    words = noise.integers(0, 1 << 12, (rows, 2))
+    return pa.table(
+        {
+            "ts": np.arange(first, first + rows),
+            "trace_id": pa.StringArray.from_buffers(rows, offsets, digits),
+            "user_id": noise.integers(0, 1 << 20, rows),
+            "status": noise.choice([200, 404, 500], rows).astype("int32"),
+            "latency": noise.exponential(20, rows),
+            "msg": [f"request {a} took a while, then {b} was answered" for a, b in words.tolist()],
+        }
+    )
+
+
+def write(folder: Path, files: int, rows: int, group_rows: int) -> None:
+    """``many/``, and the same rows as ``one/``."""
+    (folder / "many").mkdir(parents=True)
+    (folder / "one").mkdir()
+    with pq.ParquetWriter(folder / "one" / "0.parquet", logs(0, 1).schema) as one:
+        for number in range(files):
+            table = logs(number * rows, rows)
+            path = folder / "many" / f"{number:05}.parquet"
+            pq.write_table(table, path, row_group_size=group_rows)
+            one.write_table(table, row_group_size=group_rows)
+
+
+def seconds(spark: SparkSession, data: Path, scratch: Path, indexes: Sequence[str]) -> float:
+    """How long a job over a copy of ``data`` takes. Raises unless it has done all."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.copytree(data, scratch)
+    os.sync()
+    size = sum(path.stat().st_size for path in scratch.iterdir())
+    split = None if data.name == "many" else size // 8
+    start = time.perf_counter()
+    report = ias.add_indexes(spark, scratch, indexes, split_bytes=split)
+    taken = time.perf_counter() - start
+    wrong = [row for row in report.collect() if row.status != "done"]
+    if wrong:
+        raise RuntimeError(str(wrong[0]))
+    return taken
+
+
+def measured(
+    data: Path, scratch: Path, rounds: int, indexes: Sequence[str]
+) -> dict[tuple[str, int], list[float]]:
+    """The seconds of each round, by the data and the number of cores."""
+    found: dict[tuple[str, int], list[float]] = {}
+    small = scratch / "warm"
+    small.mkdir(parents=True)
+    pq.write_table(logs(0, 1000), small / "0.parquet")
+    for _ in range(rounds):
+        for cores in CORES:
+            config = {"spark.ui.showConsoleProgress": "false"}
+            spark = ias.session(f"local[{cores}]", app_name="index", **config)
+            spark.sparkContext.setLogLevel("ERROR")
+            for _ in range(2):
+                seconds(spark, small, scratch / "copy", indexes)
+            for name in ("many", "one"):
+                taken = seconds(spark, data / name, scratch / "copy", indexes)
+                found.setdefault((name, cores), []).append(taken)
+            spark.stop()
+    return found
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=500_000, help="of each file")
+    parser.add_argument("--group-rows", type=int, default=250_000, help="of each row group")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--indexes", nargs="+", default=list(INDEXES))
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="intarsia-bench-") as folder:
+        data, scratch = Path(folder, "data"), Path(folder, "scratch")
+        write(data, args.files, args.rows, args.group_rows)
+        found = measured(data, scratch, args.rounds, args.indexes)
+        print(f"{args.files} × {args.rows:,} rows, {args.rounds} rounds: {', '.join(args.indexes)}")
+        print()
+        print("| files | MB | local[1] | MB/s a core | local[2] | MB/s a core | speed-up |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for name in ("many", "one"):
+            size = sum(path.stat().st_size for path in (data / name).iterdir()) / MB
+            one, two = (found[name, cores] for cores in CORES)
+            ratio = statistics.median(a / b for a, b in zip(one, two, strict=True))
+            times = [statistics.median(taken) for taken in (one, two)]
+            cells = " | ".join(
+                f"{taken:.2f} s | {size / taken / cores:.0f}"
+                for taken, cores in zip(times, CORES, strict=True)
+            )
+            label = f"{args.files}" if name == "many" else "1, by parts"
+            print(f"| {label} | {size:.0f} | {cells} | {ratio:.2f} × |")
+
+
+if __name__ == "__main__":
+    main()
