@@ -3,6 +3,7 @@
 The only part that imports pyspark. The driver plans, tasks carry plans out; there is no JVM code.
 """
 
+from intarsia.spark.catalog_job import build_catalog
 from intarsia.spark.commit import recover
 from intarsia.spark.order import cluster
 from intarsia.spark.read import read
@@ -10,4 +11,13 @@ from intarsia.spark.session import register, session
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.write import write
 
-__all__ = ["WrittenFile", "cluster", "read", "recover", "register", "session", "write"]
+__all__ = [
+    "WrittenFile",
+    "build_catalog",
+    "cluster",
+    "read",
+    "recover",
+    "register",
+    "session",
+    "write",
+]
