@@ -7,6 +7,8 @@ the listing does not show. A catalog that is damaged is ignored with a warning.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import threading
 import warnings
@@ -19,6 +21,7 @@ import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table, decode_pointer
 from intarsia.errors import FormatError, IntarsiaWarning, PathError
+from intarsia.handle import Stamp, stamps_below
 from intarsia.plan.plan import Amount, Figures
 from intarsia.read.catalog_segment import SegmentReader, in_order
 from intarsia.read.opened import DEFAULTS, OpenedFile, ReadOptions
@@ -29,8 +32,10 @@ from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, resolve
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]
-"""What a listing knows a file by: its length in bytes, its time of change in nanoseconds."""
+"""What a listing knows a file by: its length in bytes, and its time of change in nanoseconds or,
+where an entity tag is listed instead, a hash of that."""
 _ATTEMPTS = 3
+_TIME = "time "
 
 
 def pointer_path(root: str) -> str:
@@ -38,9 +43,35 @@ def pointer_path(root: str) -> str:
     return f"{root}/{SIDECAR_FOLDER}/{POINTER}"
 
 
-def identity_of(info: pafs.FileInfo) -> Identity:
-    """What a listing knows a file by."""
-    return info.size, info.mtime_ns
+def list_folder(
+    filesystem: pafs.FileSystem, root: str, infos: Iterable[pafs.FileInfo] | None = None
+) -> tuple[dict[str, Identity], dict[str, int]]:
+    """All files below a folder, by their paths below it: what they are known by, and when changed.
+
+    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where none is told.
+    Raises ``OSError`` where the folder cannot be listed.
+    """
+    base = f"{root}/"
+    stamps = stamps_below(filesystem, root)
+    if stamps is not None:
+        marks = {path.removeprefix(base): (size, _mark(s)) for path, (size, s) in stamps.items()}
+        times = {path.removeprefix(base): _time_in(s) for path, (_, s) in stamps.items()}
+        return marks, times
+    if infos is None:
+        infos = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
+    found = {i.path.removeprefix(base): (i.size, i.mtime_ns) for i in infos if i.is_file}
+    return found, {path: changed or 0 for path, (_, changed) in found.items()}
+
+
+def _mark(stamp: Stamp) -> int | None:
+    if stamp is None:
+        return None
+    return int.from_bytes(hashlib.blake2b(stamp.encode(), digest_size=7).digest())
+
+
+def _time_in(stamp: Stamp) -> int:
+    is_time = stamp is not None and stamp.startswith(_TIME)
+    return int(stamp.removeprefix(_TIME)) * 1_000_000 if is_time and stamp else 0
 
 
 def read_pointer(filesystem: pafs.FileSystem, root: str) -> Pointer:
@@ -101,22 +132,21 @@ class Catalog:
         """``root`` is the data set's folder; ``listing`` what was seen in it just now, by path."""
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
-        self._listing = None if listing is None else self._identities(listing.values())
+        self._listing: dict[str, Identity] | None = None
+        if listing is not None:
+            with contextlib.suppress(OSError):
+                self._listing = self._identities(listing.values())
         self._lock = threading.Lock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
 
-    def _identities(self, infos: Iterable[pafs.FileInfo]) -> dict[str, Identity]:
-        base = f"{self.root}/"
-        return {i.path.removeprefix(base): identity_of(i) for i in infos if i.is_file}
+    def _identities(self, infos: Iterable[pafs.FileInfo] | None = None) -> dict[str, Identity]:
+        return list_folder(self._filesystem, self.root, infos)[0]
 
     def _list(self) -> dict[str, Identity]:
         """The listing; that of the opening serves once."""
         found, self._listing = self._listing, None
-        if found is None:
-            selector = pafs.FileSelector(self.root, recursive=True)
-            found = self._identities(self._filesystem.get_file_info(selector))
-        return found
+        return self._identities() if found is None else found
 
     def first(self, path: str) -> OpenedFile | None:
         """The file at ``path``, of which only the end is there, as long as it is the first one.
@@ -124,7 +154,8 @@ class Catalog:
         For its schema. None where the catalog knows none, or another one.
         """
         try:
-            assert self._listing is not None
+            if self._listing is None:
+                return None
             known = read_pointer(self._filesystem, self.root).first
             below = path.removeprefix(f"{self.root}/")
             if known is None or not _is_same(known, below, self._listing.get(below)):

@@ -12,6 +12,8 @@ of which the pointer names one; the other is removed.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ import pyarrow as pa
 
 from intarsia.catalog.pointer import KeyPart, Segment, Table, TailPart
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
-from intarsia.errors import FormatError, IntarsiaError, Where
+from intarsia.errors import IntarsiaError
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.read.catalog import Identity
 from intarsia.read.file import open_source
@@ -42,7 +44,6 @@ from intarsia.write.catalog import (
 from intarsia.write.catalog_facts import FileEntry, KeySpec, LeafBounds, keys_of
 from intarsia.write.catalog_segment import (
     PART_ENTRIES,
-    Index,
     SegmentTables,
     SegmentWriter,
 )
@@ -73,8 +74,8 @@ class _File:
 class _Wanted:
     """One file whose keys are wanted: by index, its number and that of the file's first granule."""
 
-    path: str
-    identity: Identity
+    number: int
+    entry: FileEntry
     starts: dict[KeySpec, tuple[int, int, int]]
     """With the number of granules that there have to be."""
 
@@ -116,29 +117,35 @@ def _read(
     spark: SparkSession, target: Target, known: Known, generation: str
 ) -> tuple[int, Segment]:
     """A segment about the files that are new, and how many these are."""
-    new = known.new
-    tables = SegmentTables(target.put_table, generation)
-    tails: list[TailPart] = []
-    wanted: list[_Wanted] = []
-    for table, files in _collected(_look(spark, target, known.files, new, generation)):
-        if table is not None:
-            tails.append(TailPart(len(wanted), table))
-        for file in files:
-            number = tables.add(file.entry, file.bounds)
-            starts = {}
-            for spec, count in file.granules:
-                index = tables.index(spec, file.entry.form)
-                at = list(tables.indexes).index((spec, file.entry.form))
-                starts[spec] = at, index.cover(number, count), count
-            wanted.append(_Wanted(file.entry.path, known.files[file.entry.path], starts))
-    rows = sum(file.num_granules for file in tables.indexes.values())
-    parts = _keys(spark, target, wanted, generation) if rows else {}
-    order = {id(index): at for at, index in enumerate(tables.indexes.values())}
+    looked = list(_collected(_look(spark, target, known.files, known.new, generation)))
+    damaged: set[str] = set()
+    while True:  # a second time where keys turn out to be damaged: these files do without
+        tables = SegmentTables(target.put_table, generation)
+        tails: list[TailPart] = []
+        wanted: list[_Wanted] = []
+        for table, files in looked:
+            if table is not None:
+                tails.append(TailPart(len(wanted), table))
+            wanted += [_added(tables, file, file.entry.path in damaged) for file in files]
+        with _gathered(spark, target, wanted) as gathered:
+            bad = [row["key"] for row in gathered.where("index < 0").collect()]
+            damaged |= {wanted[number].entry.path for number in bad}
+            if not bad:
+                parts = _keys(gathered, target, generation)
+                break
+    numbers = {id(index): at for at, index in enumerate(tables.indexes.values())}
+    return len(wanted), tables.finish(lambda index: parts.get(numbers[id(index)], []), tails)
 
-    def keys_of_index(index: Index) -> Sequence[KeyPart]:
-        return parts.get(order[id(index)], [])
 
-    return len(wanted), tables.finish(keys_of_index, tails)
+def _added(tables: SegmentTables, file: _File, is_damaged: bool) -> _Wanted:
+    """A file's facts, put into ``tables``, and the keys that are wanted of it."""
+    number = tables.add(file.entry, file.bounds)
+    starts = {}
+    for spec, granules in () if is_damaged else file.granules:
+        index = tables.index(spec, file.entry.form)
+        at = list(tables.indexes).index((spec, file.entry.form))
+        starts[spec] = at, index.cover(number, granules), granules
+    return _Wanted(number, file.entry, starts)
 
 
 def _numbered(spark: SparkSession, count: int) -> DataFrame:
@@ -173,12 +180,10 @@ def _look(
 
 def _collected(rows: DataFrame) -> Iterator[tuple[Table | None, list[_File]]]:
     for row in rows.collect():
-        yield pickle.loads(row["found"])  # noqa: S301 # made by this job's own tasks
+        yield pickle.loads(row["found"])
 
 
-def _on_each(
-    tasks: Sequence[Any], work: Callable[[Any], Any]
-) -> Callable[[Batches], Batches]:
+def _on_each(tasks: Sequence[Any], work: Callable[[Any], Any]) -> Callable[[Batches], Batches]:
     """Gives, for each task's number, that and what work on it makes, as bytes."""
 
     def run(batches: Batches) -> Batches:
@@ -209,28 +214,36 @@ def _look_at(
 # --- keys ---------------------------------------------------------------------------------------
 
 
-def _keys(
-    spark: SparkSession, target: Target, wanted: Sequence[_Wanted], generation: str
-) -> dict[int, list[KeyPart]]:
-    """The parts of each index's table, by its number."""
+@contextlib.contextmanager
+def _gathered(
+    spark: SparkSession, target: Target, wanted: Sequence[_Wanted]
+) -> Iterator[DataFrame]:
+    """All entries, in no order; index -1 stands for a file whose keys cannot be read, by number."""
     tasks = _divided(spark, [file for file in wanted if file.starts])
-    gathered = _numbered(spark, len(tasks)).mapInArrow(
+    made = _numbered(spark, len(tasks)).mapInArrow(
         _gather(tasks, target), "index int, key long, granule long"
     )
-    gathered = gathered.persist()  # a range sort looks at its input twice
+    made = made.persist()  # it is looked at for damage, counted, and sampled for the range sort
     try:
-        count = -(-gathered.count() // PART_ENTRIES)
-        order = ["index", "key", "granule"]
-        ranged = gathered.repartitionByRange(count, *order) if count > 1 else gathered.coalesce(1)
-        written = ranged.sortWithinPartitions(*order).mapInArrow(
-            _write_keys(target, generation), "task long, found binary"
-        )
-        found: dict[int, list[KeyPart]] = {}
-        for row in written.collect():
-            index, part = pickle.loads(row["found"])  # noqa: S301 # made by this job's own tasks
-            found.setdefault(index, []).append(part)
+        yield made
     finally:
-        gathered.unpersist()
+        made.unpersist()
+
+
+def _keys(gathered: DataFrame, target: Target, generation: str) -> dict[int, list[KeyPart]]:
+    """The parts of each index's table, by its number."""
+    count = -(-gathered.count() // PART_ENTRIES)
+    if not count:
+        return {}
+    order = ["index", "key", "granule"]
+    ranged = gathered.repartitionByRange(count, *order) if count > 1 else gathered.coalesce(1)
+    written = ranged.sortWithinPartitions(*order).mapInArrow(
+        _write_keys(target, generation), "task long, found binary"
+    )
+    found: dict[int, list[KeyPart]] = {}
+    for row in written.collect():
+        index, part = pickle.loads(row["found"])
+        found.setdefault(index, []).append(part)
     return {i: sorted(parts, key=lambda part: (part.low, part.high)) for i, parts in found.items()}
 
 
@@ -247,18 +260,22 @@ def _gather(tasks: Sequence[Sequence[_Wanted]], target: Target) -> Callable[[Bat
 
 
 def _entries(target: Target, file: _Wanted, places: Sidecars) -> Batches:
-    """The keys of one file. Raises ``FormatError`` where it is not as it was a moment ago."""
-    source = FileSource(target.filesystem, f"{target.root}/{file.path}")
+    """The keys of one file."""
+    source = FileSource(target.filesystem, f"{target.root}/{file.entry.path}")
     found = set()
-    for spec, granules, entries in keys_of(open_source(source, places=places)):
-        index, start, count = file.starts.get(spec, (0, 0, -1))
-        if granules == count:
-            found.add(spec)
-            for at in range(0, len(entries), _BATCH):
-                yield _batch(index, entries[at : at + _BATCH], start)
+    try:
+        for spec, granules, entries in keys_of(open_source(source, places=places)):
+            index, start, count = file.starts.get(spec, (0, 0, -1))
+            if granules == count:
+                found.add(spec)
+                for at in range(0, len(entries), _BATCH):
+                    yield _batch(index, entries[at : at + _BATCH], start)
+    except (IntarsiaError, OSError):
+        found.clear()
     source.close()
     if found != file.starts.keys():
-        raise FormatError("its indexes were changed while they were read", Where(source.path))
+        nothing = np.array([file.number << int(_KEY_BITS)], dtype=np.uint64)
+        yield _batch(-1, nothing, 0)
 
 
 def _batch(index: int, entries: UInt64Array, start: int) -> pa.RecordBatch:
@@ -306,6 +323,6 @@ def _by_index(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, UInt64Ar
         index, key, granule = (batch.column(n).to_numpy() for n in ("index", "key", "granule"))
         entries = key.astype(np.uint64) << _KEY_BITS | granule.astype(np.uint64)
         edges = [0, *(np.flatnonzero(np.diff(index)) + 1).tolist(), len(index)]
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in itertools.pairwise(edges):
             if start < stop:
                 yield int(index[start]), entries[start:stop]

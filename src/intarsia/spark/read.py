@@ -69,11 +69,11 @@ def read(
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path`` is as for ``intarsia.dataset``; ``where`` is an Expression or a SQL condition, read as
-    DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics and indexes, happens
-    now and on the driver; ``catalog`` is as for ``intarsia.dataset``. A ``.where()`` put on the result filters, but skips nothing. Raises
-    ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
-    condition that does not fit it.
+    ``path`` and ``catalog`` are as for ``intarsia.dataset``; ``where`` is an Expression or a SQL
+    condition, read as DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics,
+    indexes and the catalog, happens now and on the driver. A ``.where()`` put on the result
+    filters, but skips nothing. Raises ``PathError`` where there is no file, ``PredicateError`` for
+    a column that is not there or a condition that does not fit it.
     """
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark

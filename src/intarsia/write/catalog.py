@@ -30,7 +30,7 @@ from intarsia.catalog.pointer import (
 from intarsia.catalog.tables import BuiltTable
 from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.parallel import in_order, may_divide, waited_for
-from intarsia.read.catalog import Identity, identity_of, open_segments, pointer_path, read_pointer
+from intarsia.read.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_source
 from intarsia.read.opened import DEFAULTS
@@ -196,17 +196,18 @@ def _settled(target: Target) -> tuple[dict[str, Identity], int]:
     base = f"{target.root}/"
     for left in reversed(range(_LOOKS)):
         seen: dict[str, pafs.FileInfo] = {}
-        _, paths = list_files(target.root, target.filesystem, None, seen)
-        times = [seen[path].mtime_ns or 0 for path in paths]
+        _, listed = list_files(target.root, target.filesystem, None, seen)
+        known, changed = list_folder(target.filesystem, target.root, seen.values())
+        paths = [path.removeprefix(base) for path in listed if path.removeprefix(base) in known]
+        times = [changed[path] for path in paths]
         tick = _FINE_TICK if any(t % 1_000_000_000 for t in times) else _COARSE_TICK
         latest = time.time_ns() - tick
-        wait = max(times) - latest
+        wait = max(times, default=0) - latest
         if wait <= 0 or not left:
             break
         time.sleep(min(wait, tick) / 1e9)
     settled = [path for path, when in zip(paths, times, strict=True) if when <= latest]
-    files = {path.removeprefix(base): identity_of(seen[path]) for path in settled}
-    return files, len(paths) - len(settled)
+    return {path: known[path] for path in settled}, len(paths) - len(settled)
 
 
 def facts_at(
@@ -281,8 +282,7 @@ def each_fact(
     """Facts of files, in their order, read in threads."""
     places = Sidecars(target.filesystem)
     tasks: Iterator[Callable[[], Facts | None]] = (
-        partial(facts_at, target, path, files[path], places, with_keys=with_keys)
-        for path in paths
+        partial(facts_at, target, path, files[path], places, with_keys=with_keys) for path in paths
     )
     if not isinstance(target.filesystem, pafs.LocalFileSystem):
         return waited_for(tasks)
