@@ -133,7 +133,8 @@ def main() -> None:
         folder = Path(name, "lake")
         folder.mkdir()
         write(folder, options.files, options.rows)
-        spark = ias.session(options.master, app_name="catalog")
+        quiet = {"spark.ui.showConsoleProgress": "false"}
+        spark = ias.session(options.master, app_name="catalog", **quiet)
         spark.sparkContext.setLogLevel("ERROR")
         print("| build | s |\n|---|---:|")
         for what, build in (

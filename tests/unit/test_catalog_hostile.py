@@ -228,6 +228,51 @@ def _request(dataset):
     return request_of(dataset.schema, [], pc.field("key") == "key 57")
 
 
+def replaced(folder, source, name, change):
+    """Have a table of the only segment be what ``change`` makes of its rows."""
+
+    def forge(pointer):
+        (segment,) = pointer.segments
+        old = getattr(segment, name)
+        rows = change(pq.read_table(source / "_intarsia" / old.name))
+        built = build_table(new_name(pointer.generation, name), rows.schema, [rows])
+        (folder / "_intarsia" / built.table.name).write_bytes(built.data)
+        segment = dataclasses.replace(segment, **{name: built.table})
+        return dataclasses.replace(pointer, segments=(segment,))
+
+    return forge
+
+
+def test_verify_finds_bounds_and_keys_that_lie(lake, tmp_path):
+    assert not ia.verify(lake)
+
+    def all_zero(table):
+        zeros = pa.array([bytes(8)] * len(table), pa.binary())
+        return table.set_column(2, "low", zeros).set_column(3, "high", zeros)
+
+    folder = tmp_path / "bounds"
+    forged(lake, folder, replaced(folder, lake, "bounds", all_zero))
+    assert ia.dataset(folder).count_rows(filter=pc.field("n") > 110) == 0  # nothing can tell
+    found = ia.verify(folder)
+    assert len(found) == NUMBER
+    assert all("other bounds" in finding.message for finding in found)
+
+    def no_keys(pointer):
+        (segment,) = pointer.segments
+        keys = tuple(dataclasses.replace(index, parts=()) for index in segment.keys)
+        segment = dataclasses.replace(segment, keys=keys)
+        return dataclasses.replace(pointer, segments=(segment,))
+
+    found = ia.verify(forged(lake, tmp_path / "keys", no_keys))
+    assert {finding.message for finding in found} == {
+        "the catalog lacks 20 keys of its index key:lookup"
+    }
+    broken = forged(lake, tmp_path / "broken", lambda pointer: pointer)
+    (broken / "_intarsia" / POINTER).write_bytes(b"nothing")
+    (finding,) = ia.verify(broken)
+    assert finding.severity is ia.Severity.WARNING
+
+
 def test_a_table_of_another_name_is_not_taken(lake):
     pointer = read_pointer(pafs.LocalFileSystem(), str(lake))
     (segment,) = pointer.segments
