@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import (
+    MOST_BYTES,
     First,
     Pointer,
     Segment,
@@ -303,6 +304,9 @@ def publish(
     first = _first(target, pointer, known.files)
     pointer = Pointer(generation, tuple(segments), retired, first)
     data = encode_pointer(pointer)
+    if len(data) > MOST_BYTES:
+        message = f"its pointer would take {len(data):,} bytes; {MOST_BYTES:,} are the most"
+        raise PathError(f"{target.root}: no catalog of so much: {message}")
     target.put(pointer_path("").rpartition("/")[2], data)
     if old is not None:  # nobody has read by these since the pointer before
         target.remove(set(old.retired) - in_use - former)
