@@ -41,7 +41,8 @@ from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
 from intarsia.write.advise import advise
-from intarsia.write.catalog import build_catalog, drop_catalog, show_catalog
+from intarsia.write.catalog import build_catalog, drop_catalog
+from intarsia.write.catalog_show import show_catalog
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.recover import Recovery, recover

@@ -8,13 +8,8 @@ import json
 import click
 
 from intarsia.cli import terminal
-from intarsia.write.catalog import (
-    CatalogReport,
-    CatalogState,
-    build_catalog,
-    drop_catalog,
-    show_catalog,
-)
+from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
+from intarsia.write.catalog_show import CatalogState, show_catalog
 
 _json = click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 
