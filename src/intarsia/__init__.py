@@ -41,6 +41,8 @@ from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity
 from intarsia.version import __version__
 from intarsia.write.advise import advise
+from intarsia.write.catalog import build_catalog, drop_catalog
+from intarsia.write.catalog_show import show_catalog
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.recover import Recovery, recover
@@ -75,8 +77,10 @@ __all__ = [
     "__version__",
     "add_indexes",
     "advise",
+    "build_catalog",
     "contains_words",
     "dataset",
+    "drop_catalog",
     "drop_indexes",
     "list_contains",
     "list_contains_all",
@@ -86,6 +90,7 @@ __all__ = [
     "polars",
     "recover",
     "register_index_kind",
+    "show_catalog",
     "sql",
     "verify",
     "write_table",

@@ -169,19 +169,7 @@ class _FsspecHandle:
     @property
     def stamp(self) -> Stamp:
         """Of the properties that a file system tells, the one that says most."""
-        known = {name.lower().replace("_", ""): value for name, value in self._info.items()}
-        for name in _TAGS:
-            if name in known:
-                return _tag(str(known[name]))
-        for name in _TIMES:
-            value = known.get(name)
-            if isinstance(value, datetime.datetime):
-                return _changed_at(value.timestamp() * 1e3)
-            if isinstance(value, int | float):
-                return _changed_at(value * 1e3)
-            if isinstance(value, str):
-                return _tag(value)
-        return None
+        return _stamp_in(self._info)
 
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
@@ -190,6 +178,36 @@ class _FsspecHandle:
 
 
 _CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
+
+
+def _stamp_in(info: Any) -> Stamp:
+    known = {name.lower().replace("_", ""): value for name, value in info.items()}
+    for name in _TAGS:
+        if name in known:
+            return _tag(str(known[name]))
+    for name in _TIMES:
+        value = known.get(name)
+        if isinstance(value, datetime.datetime):
+            return _changed_at(value.timestamp() * 1e3)
+        if isinstance(value, int | float):
+            return _changed_at(value * 1e3)
+        if isinstance(value, str):
+            return _tag(value)
+    return None
+
+
+def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[int, Stamp]] | None:
+    """All files below a folder of an fsspec file system, by path: their lengths and stamps.
+
+    None for other file systems, whose listings tell times of change. ``pyarrow.fs`` would not hand
+    on what fsspec knows. Raises ``OSError`` where it cannot be listed.
+    """
+    if not _is_fsspec(filesystem):
+        return None
+    inner = filesystem.handler.fs
+    inner.invalidate_cache()  # a listing from before may be kept
+    found = inner.find(folder, detail=True).items()
+    return {path: (int(info["size"]), _stamp_in(info)) for path, info in found}
 
 
 _TAGS = ("etag", "md5hash", "generation")

@@ -63,6 +63,42 @@ class WindowSource:
         return self._inner.read([(self._offset + offset, length) for offset, length in ranges])
 
 
+class EndSource:
+    """A source of ``size`` bytes of which only the last ones, ``end``, can be read."""
+
+    def __init__(self, size: int, end: memoryview) -> None:
+        if end.nbytes > size:
+            raise FormatError(f"the last {end.nbytes:,} of {size:,} bytes")
+        self._size, self._end = size, end
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        start = self._size - self._end.nbytes
+        for offset, length in ranges:
+            check_range((offset - start, length), self._end.nbytes)
+        return [self._end[offset - start :][:length] for offset, length in ranges]
+
+
+class KnownEnd:
+    """A source whose last bytes are known: they are given for the first read, if it is of them."""
+
+    def __init__(self, inner: Source, end: memoryview) -> None:
+        self._inner, self._end = inner, end
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        end, self._end = self._end, memoryview(b"")
+        if end.nbytes and list(ranges) == [(self.size - end.nbytes, end.nbytes)]:
+            return [end]
+        return self._inner.read(ranges)
+
+
 class HeldSource:
     """A source of which one range is held in memory: reads inside it cost no request."""
 

@@ -191,13 +191,14 @@ def list_files(
     paths: PathLike | Sequence[PathLike],
     filesystem: Any = None,
     sidecars: dict[str, list[pafs.FileInfo]] | None = None,
+    seen: dict[str, pafs.FileInfo] | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
     """The data files under a file, folder, glob or URI, or a list of these; sorted in each folder.
 
     Names that start with ``_`` or ``.`` are left out, as Spark and pyarrow do, unless named
     themselves. ``sidecars`` is told what the listing of a folder showed of folders of sidecars, by
-    their paths; of the folders that were listed and hold none as well. Raises ``PathError`` where
-    there is none.
+    their paths; of the folders that were listed and hold none as well. ``seen`` is told all files
+    that were listed, by their paths. Raises ``PathError`` where there is none.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -209,7 +210,7 @@ def list_files(
         if found_on is not None and not found_on.equals(on):
             raise PathError("all paths of a data set must be on one file system")
         found_on = on
-        files += _expand(on, at, sidecars)
+        files += _expand(on, at, sidecars, seen)
     assert found_on is not None
     return found_on, files
 
@@ -218,12 +219,13 @@ def _expand(
     filesystem: pafs.FileSystem,
     path: str,
     sidecars: dict[str, list[pafs.FileInfo]] | None,
+    seen: dict[str, pafs.FileInfo] | None = None,
 ) -> list[str]:
     info = filesystem.get_file_info(path)
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
-        return _files_under(filesystem, path, sidecars)
+        return _files_under(filesystem, path, sidecars, seen)
     if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
         matches = sorted(glob.glob(path, recursive=True))
         if matches:
@@ -236,6 +238,7 @@ def _files_under(
     filesystem: pafs.FileSystem,
     folder: str,
     sidecars: dict[str, list[pafs.FileInfo]] | None,
+    seen: dict[str, pafs.FileInfo] | None = None,
 ) -> list[str]:
     infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
     base = folder.rstrip("/") + "/"
@@ -247,6 +250,8 @@ def _files_under(
     )
     if not found:
         raise PathError(f"{folder}: there is no data file in this folder")
+    if seen is not None:
+        seen.update({info.path: info for info in infos if info.type == pafs.FileType.File})
     if sidecars is not None:
         for path in found:
             sidecars.setdefault(f"{path.rpartition('/')[0]}/{SIDECAR_FOLDER}", [])

@@ -604,3 +604,20 @@ def test_advice_is_a_table_or_json(say, lake):
     assert f"{lake}: 2 files, {ROWS} rows" in said.lines[0]
     found = json.loads(say("index", "advise", lake, *asked, "--json").out)
     assert [one["filter"] for one in found["filters"]] == ["k = 7", "k > 5"]
+
+
+def test_catalog(say, tmp_path: Path) -> None:
+    for number in range(6):
+        table = pa.table({"n": list(range(number * 10, number * 10 + 10))})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    ia.add_indexes(tmp_path, ["lookup(n)"])
+    assert json.loads(say("catalog", "build", tmp_path, "--json").out)["read"] == 6
+    assert "read      0" in say("catalog", "refresh", tmp_path).lines
+    shown = say("catalog", "show", tmp_path)
+    assert "rows      60" in shown.lines
+    assert shown.lines[-1].startswith("index n:lookup: 6 files, 60 keys, ")
+    assert say("scan", tmp_path, "--where", "n = 33", "--format", "csv").lines[1:] == ["33"]
+    assert say("catalog", "drop", tmp_path).out == "6 files removed\n"
+    missing = say("catalog", "show", tmp_path)
+    assert missing.code == 1
+    assert "no catalog" in missing.err

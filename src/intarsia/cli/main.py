@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from intarsia.cli import show, show_column, show_file, show_pages, terminal
+from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe, jsonable
 from intarsia.errors import IntarsiaError
@@ -85,6 +86,9 @@ def _show_warning(message: Warning | str, *_: object) -> None:
 @click.version_option(__version__, package_name="intarsia")
 def cli() -> None:
     """Indexes inlaid in Parquet: see what files hold, add indexes, read by page."""
+
+
+cli.add_command(catalog)
 
 
 @cli.command()

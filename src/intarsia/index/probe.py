@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -130,14 +132,7 @@ class InvertedSection(Section):
         """The pages that any of ``keys``, distinct and sorted, might be on."""
         if not self.num_pages:
             return np.empty(0, dtype=np.int64)
-        wanted = keys.astype(self._high.dtype)
-        first = np.searchsorted(self._high, wanted, side="left")
-        last = np.searchsorted(self._low, wanted, side="right")
-        edges = np.zeros(len(self._low) + 1, dtype=np.int64)
-        found = first < last
-        np.add.at(edges, first[found], 1)
-        np.add.at(edges, last[found], -1)
-        return np.flatnonzero(np.cumsum(edges[:-1]) > 0)
+        return pages_with_keys(self._low, self._high, keys)
 
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
         if not len(pages):
@@ -220,6 +215,18 @@ class InvertedSection(Section):
         keys, granules = self.read(("key", "granule"), pages)
         self._checked(granules)
         return pa.table({"key": keys, "granule": granules})
+
+
+def pages_with_keys(low: NDArray[Any], high: NDArray[Any], keys: FingerprintArray) -> Int64Array:
+    """The pages, sorted and from ``low`` to ``high`` each, that any of ``keys`` might be on."""
+    wanted = keys.astype(high.dtype)
+    first = np.searchsorted(high, wanted, side="left")
+    last = np.searchsorted(low, wanted, side="right")
+    edges = np.zeros(len(low) + 1, dtype=np.int64)
+    found = first < last
+    np.add.at(edges, first[found], 1)
+    np.add.at(edges, last[found], -1)
+    return np.flatnonzero(np.cumsum(edges[:-1]) > 0)
 
 
 class SummarySection(Section):

@@ -82,6 +82,7 @@ def write_section(
     blocks: Iterable[pa.Table],
     granule_starts: Int64Array,
     file_id: str,
+    page_rows: int = PAGE_ROWS,
 ) -> None:
     """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes."""
     info = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
@@ -92,8 +93,8 @@ def write_section(
     with pq.ParquetWriter(
         sink,
         schema,
-        max_rows_per_page=PAGE_ROWS,
-        write_batch_size=PAGE_ROWS,
+        max_rows_per_page=page_rows,
+        write_batch_size=page_rows,
         compression="zstd",
         use_dictionary=False,
         column_encoding=encodings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -12,8 +13,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.errors import FormatError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
+from intarsia.read.catalog import Catalog
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
@@ -59,6 +62,8 @@ class FileCache:
         """Where the sidecars of the files are."""
         self.health = health or Health()
         """What became of their indexes."""
+        self.catalog: Catalog | None = None
+        """What is known of the files without opening them."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._open_ones: OrderedDict[str, _Kept] = OrderedDict()
@@ -80,6 +85,11 @@ class FileCache:
         is_told = scan.cache_options != pa.CacheOptions()
         gap = scan.cache_options.hole_size_limit if is_told else None
         return cls(filesystem, options, gap, places=places, health=health)
+
+    @property
+    def options(self) -> ReadOptions:
+        """How files are read."""
+        return self._options
 
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
@@ -151,7 +161,12 @@ class FileCache:
 
     def _opened(self, source: FileSource, profile: Unwatched = UNWATCHED) -> OpenedFile:
         places, health = self.places, self.health
-        return open_source(source, self._options, profile, places=places, health=health)
+        opened = partial(open_source, source, self._options, profile, places=places, health=health)
+        tail = None if self.catalog is None else self.catalog.tail(source)
+        if tail is not None:
+            with contextlib.suppress(FormatError):  # else the file itself says what is wrong
+                return opened(tail=tail)
+        return opened()
 
     def _open(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)

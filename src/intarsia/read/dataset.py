@@ -34,6 +34,7 @@ from intarsia.read.asked import (
     request_of,
 )
 from intarsia.read.cache import FileCache
+from intarsia.read.catalog import Catalog
 from intarsia.read.count import count_rows
 from intarsia.read.explained import explain_files, plan_files
 from intarsia.read.folders import folder_constants
@@ -88,9 +89,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _new_cache(self) -> FileCache:
         old = getattr(self, "_cache", None)
         places, health = (None, None) if old is None else (old.places, old.health)
-        return FileCache.of(
-            self.filesystem, self.format, self._distinct_index_column, places, health
-        )
+        column = self._distinct_index_column
+        made = FileCache.of(self.filesystem, self.format, column, places, health)
+        made.catalog = None if old is None else old.catalog
+        return made
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -112,6 +114,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._cache = made._new_cache()
         return made
 
+    def with_catalog(self, root: str | None) -> Dataset:
+        """This data set, which asks the catalog of the folder ``root``, if there is one."""
+        if root is not None:
+            self._cache.catalog = Catalog(self.filesystem, root, self._cache.options)
+        return self
+
     @classmethod
     def from_paths(cls, *args: Any, **kwargs: Any) -> Dataset:
         """As ``pyarrow.dataset.FileSystemDataset.from_paths``."""
@@ -121,7 +129,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(self._get_fragments(None))
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         state = self._scan_options, self._partitioning, self._distinct_index_column
-        return _rebuild, (type(self), parts, *state, self._cache.places.folder)
+        catalog = self._cache.catalog
+        root = None if catalog is None else catalog.root
+        return _rebuild, (type(self), parts, *state, self._cache.places.folder, root)
 
     @property
     def partitioning(self) -> Any:
@@ -433,8 +443,9 @@ def _rebuild(
     partitioning: Any,
     distinct_index_column: str | None,
     sidecar: str | None,
+    root: str | None = None,
 ) -> Dataset:
-    made = cls(*parts)
+    made = cls(*parts).with_catalog(root)
     if sidecar is not None:
         made._cache.places = Sidecars(made.filesystem, sidecar)
     made._scan_options = dict(options)

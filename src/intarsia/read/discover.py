@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
 from intarsia.read.cache import FileCache
+from intarsia.read.catalog import catalog_of
 from intarsia.read.dataset import Dataset
 from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.read.opened import OpenedFile
@@ -33,6 +34,7 @@ def dataset(
     read_dictionary: Sequence[str] = (),
     cache_options: pa.CacheOptions | None = None,
     distinct_index_column: str | None = None,
+    catalog: bool | Literal["auto"] = "auto",
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -48,9 +50,12 @@ def dataset(
     ``distinct_index_column`` names the column of text that ``IDX1`` lists of other writers are of,
     which the files do not say; = and IN on it pass over files that list no such value. A list that
     is not where the footer says, or contradicts statistics, is ignored.
+    ``catalog`` asks the catalog that ``build_catalog`` made of a folder which files to open: where
+    there is one, with ``"auto"``; it has to be there with True, and is not looked at with False.
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
+    seen: dict[str, pafs.FileInfo] = {}
     options = pads.ParquetFragmentScanOptions(
         page_checksum_verification=page_checksum_verification,
         cache_options=cache_options or pa.CacheOptions(),
@@ -58,8 +63,9 @@ def dataset(
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=options
     )
-    found, files, base, cache = _located(source, filesystem, form, sidecar)
-    if not isinstance(found, pafs.LocalFileSystem):
+    found, files, base, cache = _located(source, filesystem, form, sidecar, seen)
+    known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
+    if known is not None or not isinstance(found, pafs.LocalFileSystem):
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
             made = _open_remote(found, files, base, form, cache, schema, folders)
@@ -67,7 +73,7 @@ def dataset(
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     made = open_dataset(found, files, base, partitioning, schema, form)
-    made._cache.places = cache.places
+    made._cache.places, made._cache.catalog = cache.places, known
     return made.with_distinct_index(distinct_index_column)
 
 
@@ -76,10 +82,12 @@ def _located(
     filesystem: Any,
     form: pads.ParquetFileFormat,
     sidecar: PathLike | None,
+    seen: dict[str, pafs.FileInfo],
 ) -> tuple[pafs.FileSystem, list[str], str | None, FileCache]:
     """The files that ``source`` stands for, the folder they lie below, and a cache for them.
 
-    A lone remote file is opened while its storage is asked whether it is a file.
+    A lone remote file is opened while its storage is asked whether it is a file. ``seen`` is told
+    what was listed in a folder.
     """
     if not isinstance(source, str | os.PathLike):
         found, files = list_files(source, filesystem)
@@ -88,10 +96,10 @@ def _located(
     places = Sidecars(found, sidecar)
     cache = FileCache.of(found, form, places=places)
     if isinstance(found, pafs.LocalFileSystem):
-        return found, list_files(at, found)[1], folder_of(source), cache
+        return found, list_files(at, found, None, seen)[1], folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
-    files = list_files(at, found, listings)[1]
+    files = list_files(at, found, listings, seen)[1]
     places.know(listings)
     if opening is not None:
         opening.result()
@@ -118,7 +126,8 @@ def _open_remote(
         for file in files
     ]
     if schema is None:
-        first = cache.as_opened(files[0])
+        known = None if cache.catalog is None else cache.catalog.first(files[0])
+        first = known or cache.as_opened(files[0])
         schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
         for field in folders.schema:
             if field.name not in schema.names:

@@ -9,6 +9,7 @@ from functools import partial
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.ranges import RowRanges
 from intarsia.read.account import account_of, read_of
 from intarsia.read.cache import FileCache
 from intarsia.read.columns import roots_to_read
@@ -27,17 +28,45 @@ def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: i
     def planned(file: File) -> FilePlan:
         return _plan_file(cache.get(file.path), file.constants, request, gap)
 
-    wanted = in_folders(files, request.pruning)
-    return Plan.of(each_of(cache, (partial(planned, file) for file in wanted)))
+    wanted = list(in_folders(files, request.pruning))
+    left = _left(cache, wanted, request)
+    plan = Plan.of(each_of(cache, (partial(planned, file) for file in left)))
+    if len(left) == len(wanted):
+        return plan
+    assert cache.catalog is not None
+    kept = {file.path for file in left}
+    cut = cache.catalog.figures(file for file in wanted if file.path not in kept)
+    return replace(plan, figures=plan.figures + cut)
+
+
+def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
+    """Those that the catalog, where there is one, leaves to be looked into."""
+    if cache.catalog is None or request.filter is None:
+        return files
+    return cache.catalog.left(files, request)
 
 
 def explain_files(
     cache: FileCache, files: Sequence[File], request: Request, gap: int, analyze: bool
 ) -> Explanation:
     """Accounts of all ``files``; with ``analyze`` each is read, one after the other."""
-    accounts = tuple(_account(cache, file, request, gap, analyze) for file in files)
+    left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
+    accounts = tuple(
+        _cut(cache, file)
+        if file.path not in left and folder_might_match(request.pruning, file.constants)
+        else _account(cache, file, request, gap, analyze)
+        for file in files
+    )
     text = "none" if request.filter is None else str(request.filter.condition.expression)
     return Explanation(accounts, text, request.all_columns, analyze)
+
+
+def _cut(cache: FileCache, file: File) -> FileAccount:
+    """A file that the catalog leaves out, which is not opened."""
+    assert cache.catalog is not None
+    figures, steps = cache.catalog.figures([file]), (Step("catalog", 0, 0),)
+    plan = FilePlan(file.path, "", RowRanges.none(), dict(file.constants), (), steps, figures, ())
+    return FileAccount(plan)
 
 
 def _account(

@@ -26,7 +26,7 @@ from intarsia.read.request import Filter, Request, without_columns, without_rows
 from intarsia.read.rows import PageIndexMistrust, read_rows
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import Beside, Sidecars, places_of
-from intarsia.source import Source
+from intarsia.source import KnownEnd, Source
 from intarsia.storage import FileSource, PathLike, resolve
 
 
@@ -227,14 +227,18 @@ def open_source(
     *,
     places: Sidecars,
     health: Health | None = None,
+    tail: memoryview | None = None,
 ) -> OpenedFile:
-    """Open a file by its source. Errors as of ``ParquetFile``."""
+    """Open a file by its source. Errors as of ``ParquetFile``.
+
+    ``tail`` are its last bytes, where they are known, the footer included.
+    """
     path = source.path
     try:
         return OpenedFile(
-            source,
+            source if tail is None else KnownEnd(source, tail),
             path,
-            source.tail_bytes,
+            source.tail_bytes if tail is None else len(tail),
             options=options,
             request_bytes=0 if source.is_local else source.gap,
             profile=profile,

@@ -66,6 +66,8 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
         for file in wanted:
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return
+    if cache.catalog is not None:
+        wanted = iter(cache.catalog.left(wanted, request))
     wanted, again = itertools.tee(wanted)
     leases = each_of(cache, (partial(_lease, cache, file.path) for file in again))
     try:

@@ -3,6 +3,7 @@
 The only part that imports pyspark. The driver plans, tasks carry plans out; there is no JVM code.
 """
 
+from intarsia.spark.catalog_job import build_catalog
 from intarsia.spark.commit import recover
 from intarsia.spark.index_job import add_indexes, drop_indexes
 from intarsia.spark.order import cluster
@@ -14,6 +15,7 @@ from intarsia.spark.write import write
 __all__ = [
     "WrittenFile",
     "add_indexes",
+    "build_catalog",
     "cluster",
     "drop_indexes",
     "read",

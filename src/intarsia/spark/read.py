@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.predicate.sql import parse_where
+from intarsia.read.catalog import catalog_root
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
@@ -64,20 +65,21 @@ def read(
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
     filesystem: Any = None,
+    catalog: bool | Literal["auto"] = "auto",
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path`` is as for ``intarsia.dataset``; ``where`` is an Expression or a SQL condition, read as
-    DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics and indexes, happens
-    now and on the driver. A ``.where()`` put on the result filters, but skips nothing. Raises
-    ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
-    condition that does not fit it.
+    ``path`` and ``catalog`` are as for ``intarsia.dataset``; ``where`` is an Expression or a SQL
+    condition, read as DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics,
+    indexes and the catalog, happens now and on the driver. A ``.where()`` put on the result
+    filters, but skips nothing. Raises ``PathError`` where there is no file, ``PredicateError`` for
+    a column that is not there or a condition that does not fit it.
     """
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
-        first = opened(path, filesystem).schema.names[:1]
-        return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
-    source = opened(path, filesystem)
+        first, options = opened(path, filesystem).schema.names[:1], {"filesystem": filesystem}
+        return read(spark, path, columns=first, where=where, catalog=catalog, **options).select()
+    source = opened(path, filesystem, catalog)
     query = query_of(source, columns, where)
     tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
     schema = spark_schema(query.found)
@@ -87,11 +89,16 @@ def read(
     return ids.mapInArrow(_runner(tasks, query), schema)
 
 
-def opened(path: PathLike | Sequence[PathLike], filesystem: Any = None) -> Dataset:
+def opened(
+    path: PathLike | Sequence[PathLike],
+    filesystem: Any = None,
+    catalog: bool | Literal["auto"] = "auto",
+) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates."""
     found, files = visible(path, filesystem)
     base = folder_of(path)
-    return open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
+    made = open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
+    return made.with_catalog(catalog_root(found, path, files, catalog))
 
 
 def query_of(

@@ -11,12 +11,14 @@ from typing import Any
 from intarsia.errors import FormatError, IntarsiaWarning, Where
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
+from intarsia.read.catalog import catalog_root
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import PathLike, list_files
+from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.pages import PageChecks
@@ -42,9 +44,10 @@ def verify(
     Reads everything: header, footer, every page's header and checksum, and compares offset indexes
     with the pages, column indexes, statistics and bloom filters with the decoded values, embedded
     indexes with the values they index, those in sidecars too, beside the files or in the folder
-    ``sidecar``. Gives the findings in the order of the file; none where all is well; then which
-    files lack an index that others have. A file that is not Parquet is a finding; ``PathError`` is
-    raised where there is no file.
+    ``sidecar``, and the catalog of a folder with all of these. Gives the findings in the order of
+    the file; none where all is well; then which files lack an index that others have, and what the
+    catalog has wrong. A file that is not Parquet is a finding; ``PathError`` is raised where there
+    is no file.
     """
     found, files = list_files(path, filesystem)
     places = Sidecars(found, sidecar)
@@ -59,7 +62,10 @@ def verify(
     for name, lacking in missing_in(names).items():
         has = len(names) - len(lacking)
         message = f"it has no index {name}, which {has:,} of the {len(names):,} files have"
-        findings += [warning(Where(path), message) for path in lacking]
+        findings += [warning(Where(file), message) for file in lacking]
+    root = catalog_root(found, path, files)
+    if root is not None:
+        findings += check_catalog(found, root)
     if progress and files:
         progress(files[-1], len(files), len(files))
     return findings

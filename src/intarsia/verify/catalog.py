@@ -1,0 +1,100 @@
+"""A data set's catalog against the files it is about: what queries cannot notice by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from intarsia.errors import IntarsiaError, Where
+from intarsia.index.section_write import UInt64Array
+from intarsia.read.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
+from intarsia.read.catalog_segment import SegmentReader
+from intarsia.read.opened import DEFAULTS
+from intarsia.read.sidecars import Sidecars
+from intarsia.verify.findings import Finding, error, warning
+from intarsia.write.catalog import Target, facts_at
+from intarsia.write.catalog_facts import Facts, KeySpec, LeafBounds
+
+_KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+def check_catalog(filesystem: pafs.FileSystem, root: str) -> Iterator[Finding]:
+    """What is wrong with the catalog of the folder ``root``, as far as it is about files as now.
+
+    What does not hold up in itself is a warning, since it is ignored; a lie is an error.
+    """
+    try:
+        pointer = read_pointer(filesystem, root)
+        listing, _ = list_folder(filesystem, root)
+        for reader in open_segments(filesystem, root, pointer, DEFAULTS):
+            yield from _of_segment(Target(filesystem, root), reader, listing)
+    except (IntarsiaError, OSError) as problem:
+        yield warning(Where(pointer_path(root)), f"the catalog is ignored: {problem}")
+
+
+def _of_segment(
+    target: Target, reader: SegmentReader, listing: dict[str, Identity]
+) -> Iterator[Finding]:
+    listed, places = reader.listed, Sidecars(target.filesystem)
+    bounds = _bounds(reader)
+    keys = [(number, _entries(reader, number)) for number in range(len(reader.segment.keys))]
+    for file, path in enumerate(listed.paths):
+        identity = int(listed.sizes[file]), int(listed.mtimes[file])
+        if listing.get(path) != identity:
+            continue  # it is asked itself
+        facts = facts_at(target, path, identity, places)
+        where = Where(f"{target.root}/{path}")
+        if facts is None:
+            yield warning(where, "the catalog is of this file, which cannot be read now")
+            continue
+        yield from _of_file(where, reader, file, facts)
+        if {b.path: b for b in facts.bounds} != bounds.get(file, {}):
+            yield error(where, "the catalog has other bounds of its columns")
+        own = {spec: entries for spec, _, entries in facts.keys}
+        for number, entries in keys:
+            if file in entries:
+                index = reader.segment.keys[number]
+                lost = np.setdiff1d(own.get(KeySpec.of(index), _NONE), entries[file])
+                if len(lost):
+                    name = f"{index.on}:{index.kind}"
+                    yield error(where, f"the catalog lacks {len(lost):,} keys of its index {name}")
+
+
+_NONE = np.empty(0, dtype=np.uint64)
+
+
+def _of_file(where: Where, reader: SegmentReader, file: int, facts: Facts) -> Iterator[Finding]:
+    listed, entry = reader.listed, facts.entry
+    form = reader.segment.forms[int(listed.forms[file])].hash
+    if (form, int(listed.rows[file])) != (entry.form, entry.rows):
+        yield error(where, "the catalog has another schema of it, or another number of rows")
+    if reader.tail(file) not in (b"", facts.tail):
+        yield error(where, "the catalog has another footer of it")
+
+
+def _bounds(reader: SegmentReader) -> dict[int, dict[tuple[str, ...], LeafBounds]]:
+    """By file and column."""
+    found: dict[int, dict[tuple[str, ...], LeafBounds]] = {}
+    for leaf, path in enumerate(reader.segment.leaves):
+        for row in reader.bounds_of(leaf).to_pylist():
+            file = row.pop("file")
+            found.setdefault(file, {})[path] = LeafBounds(path, **row)
+    return found
+
+
+def _entries(reader: SegmentReader, number: int) -> dict[int, UInt64Array]:
+    """The entries of an index by file, each with the granule as the file numbers it."""
+    covered, index = reader.covered(number), reader.segment.keys[number]
+    parts = [reader.part(part.table, covered.num_granules).all() for part in index.parts]
+    entries = np.concatenate([_NONE, *parts])
+    granules = (entries & _LOW).astype(np.int64)
+    at = np.searchsorted(covered.stops, granules, side="right")
+    before = np.concatenate(([0], covered.stops))[at]
+    own = (entries >> _KEY_BITS << _KEY_BITS) | (granules - before).astype(np.uint64)
+    order = np.argsort(at, kind="stable")
+    edges = np.searchsorted(at[order], np.arange(len(covered.files) + 1))
+    return {
+        file: own[order[edges[i] : edges[i + 1]]] for i, file in enumerate(covered.files.tolist())
+    }

@@ -1,0 +1,410 @@
+"""The catalog: the same answers with it and without, and few files opened."""
+
+import os
+import pickle
+import time
+import warnings
+from collections import Counter
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import storage
+from intarsia.catalog.pointer import POINTER, is_table_name
+from intarsia.read.catalog import read_pointer
+from intarsia.write import catalog, catalog_segment
+
+FILES, ROWS = 40, 30
+
+
+def table_of(number, count=ROWS):
+    start, random = number * count, np.random.default_rng(number)
+    rows = range(start, start + count)
+    return pa.table(
+        {
+            "n": pa.array(rows, pa.int64()),
+            "id": random.integers(0, 1 << 40, count),
+            "x": [None if i % 7 == 0 else float("nan") if i % 5 == 0 else i / 3 for i in rows],
+            "text": [f"row {i}" if i % 3 else None for i in rows],
+            "tags": [[f"t{i % 50}", f"file {number}"] for i in rows],
+            "flag": pa.array([None] * count if number % 4 else [True] * count, pa.bool_()),
+        }
+    )
+
+
+def fill(folder, files=FILES, indexes=("lookup(id)", "elements(tags)", "lookup(text)")):
+    for number in range(files):
+        part = folder / f"part={number % 3}"
+        part.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table_of(number), part / f"{number:03}.parquet")
+    if indexes:
+        ia.add_indexes(folder, indexes)
+    return folder
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return fill(tmp_path / "lake")
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How often each file was opened, by name."""
+    counts, original = Counter(), storage.open_handle
+
+    def counted(filesystem, path):
+        counts[os.path.basename(path)] += 1
+        return original(filesystem, path)
+
+    monkeypatch.setattr(storage, "open_handle", counted)
+    return counts
+
+
+def data_files(counts):
+    return {name for name in counts if name != POINTER and not is_table_name(name)}
+
+
+def some_id(number, row=11):
+    return table_of(number).column("id")[row].as_py()
+
+
+def conditions():
+    f = pc.field
+    return {
+        "one id": f("id") == some_id(7),
+        "no id": f("id") == 1,
+        "ids": f("id").isin([some_id(3), some_id(30), 5]),
+        "range": (f("n") >= 100) & (f("n") < 160),
+        "not in range": ~((f("n") >= 100) & (f("n") < 1150)),
+        "or": (f("id") == some_id(20)) | (f("n") == 3),
+        "and": (f("id") == some_id(20)) & (f("n") > 5000),
+        "id and folder": (f("id") == some_id(20)) & (f("part") == 1),
+        "folder": (f("part") == 2) & (f("n") < 40),
+        "text": f("text") == "row 601",
+        "not text": f("text") != "row 601",
+        "floats": f("x") > 390.0,
+        "floats or nan": ~(f("x") <= 390.0),
+        "null": f("flag").is_null(),
+        "valid": f("flag").is_valid(),
+        "true": f("flag") & (f("n") < 500),
+        "in list": ia.list_contains(f("tags"), "file 13"),
+        "all in list": ia.list_contains_all(f("tags"), ["t7", "file 15"]),
+        "function": pc.utf8_upper(f("text")) == "ROW 601",
+        "cast": f("id").cast(pa.string()) == str(some_id(9)),
+    }
+
+
+def answers(dataset):
+    return {name: comparable(dataset.to_table(filter=c)) for name, c in conditions().items()}
+
+
+def comparable(table):
+    """A table that equals another one also where both have NaN."""
+    at = table.schema.get_field_index("x")
+    return table.set_column(at, "x", table.column("x").cast(pa.string()))
+
+
+def test_answers_are_those_without_it(lake):
+    without = answers(ia.dataset(lake, catalog=False))
+    report = ia.build_catalog(lake)
+    assert (report.files, report.read, report.gone, report.skipped) == (FILES, FILES, 0, 0)
+    dataset = ia.dataset(lake, catalog=True)
+    for _ in range(2):
+        for name, found in answers(dataset).items():
+            assert found.equals(without[name]), name
+    for name, condition in conditions().items():
+        assert dataset.count_rows(filter=condition) == without[name].num_rows, name
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert comparable(copy.to_table(filter=conditions()["ids"])).equals(without["ids"])
+    assert copy._cache.catalog.root == str(lake)
+    assert dataset.schema.equals(ia.dataset(lake, catalog=False).schema, check_metadata=True)
+
+
+def test_a_point_query_opens_one_of_three_hundred_files(tmp_path, opened):
+    lake = fill(tmp_path / "lake", 300)
+    ia.build_catalog(lake)
+    opened.clear()
+    found = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(123))
+    assert found.column("n").to_pylist() == [123 * ROWS + 11]
+    assert data_files(opened) == {"123.parquet"}
+    assert opened.total() <= 8
+    opened.clear()
+    assert not ia.dataset(lake).count_rows(filter=pc.field("id") == 1)
+    assert not data_files(opened)
+    plan = ia.dataset(lake).plan(filter=pc.field("id") == some_id(123))
+    assert [file.path for file in plan.files] == [str(lake / "part=0" / "123.parquet")]
+    assert (plan.figures.files.selected, plan.figures.files.total) == (1, 300)
+    assert plan.figures.rows.total == 300 * ROWS
+
+
+def test_the_end_of_a_surviving_file_is_not_read(lake, monkeypatch):
+    ia.build_catalog(lake)
+    read = []
+    original = storage.FileSource._fetch
+
+    def fetched(self, ranges):
+        read.append((os.path.basename(self.path), ranges))
+        return original(self, ranges)
+
+    monkeypatch.setattr(storage.FileSource, "_fetch", fetched)
+    dataset = ia.dataset(lake)
+    assert dataset.to_table(filter=pc.field("id") == some_id(7)).num_rows == 1
+    ranges = [r for name, found in read if name == "007.parquet" for r in found]
+    size = (lake / "part=1" / "007.parquet").stat().st_size
+    tail = ia.ParquetFile(lake / "part=1" / "007.parquet").footer
+    assert ranges
+    assert all(offset + length <= size - len(tail) for offset, length in ranges)
+
+
+def test_no_filter_reads_the_pointer_only(lake, opened):
+    ia.build_catalog(lake)
+    opened.clear()
+    assert ia.dataset(lake).to_table().num_rows == FILES * ROWS
+    assert [*opened] == [POINTER]
+
+
+def test_without_a_catalog_nothing_is_asked_for(lake, opened):
+    opened.clear()
+    ia.dataset(lake)
+    assert not opened
+    with pytest.raises(ia.PathError, match="no catalog"):
+        ia.dataset(lake, catalog=True)
+    with pytest.raises(ValueError, match="catalog"):
+        ia.dataset(lake, catalog="perhaps")
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_files_new_changed_and_gone_since(lake):
+    ia.build_catalog(lake)
+    (lake / "part=0" / "000.parquet").unlink()
+    pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
+    pq.write_table(table_of(101), lake / "part=2" / "new.parquet")
+    before = ia.dataset(lake)
+    for condition in (
+        pc.field("id").isin([some_id(n) for n in (0, 1, 2, 100, 101)]),
+        pc.field("n") >= FILES * ROWS,
+        pc.field("n") < 3 * ROWS,
+    ):
+        want = pads.dataset(lake, partitioning="hive").to_table(filter=condition)
+        assert comparable(before.to_table(filter=condition)).equals(comparable(want))
+    state = ia.show_catalog(lake)
+    assert (state.files, state.changed, state.gone) == (FILES - 2, 2, 2)
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_a_file_replaced_after_the_data_set_was_opened(lake):
+    ia.build_catalog(lake)
+    dataset = ia.dataset(lake)
+    wanted = pc.field("id") == some_id(100)
+    assert not dataset.count_rows(filter=wanted)
+    pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
+    assert dataset.count_rows(filter=wanted) == 1
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_refresh_reads_what_is_new_only(lake, opened):
+    ia.build_catalog(lake)
+    (lake / "part=0" / "000.parquet").unlink()
+    pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
+    pq.write_table(table_of(101), lake / "part=2" / "new.parquet")
+    ia.add_indexes(lake / "part=2" / "new.parquet", ["lookup(id)"])
+    opened.clear()
+    report = ia.build_catalog(lake, refresh=True)
+    assert data_files(opened) == {"001.parquet", "new.parquet"}
+    assert (report.files, report.read, report.gone, report.segments) == (FILES, 2, 2, 2)
+    opened.clear()
+    found = ia.dataset(lake).to_table(filter=pc.field("id") == some_id(101))
+    assert found.num_rows == 1
+    assert data_files(opened) == {"001.parquet", "new.parquet"}  # the first has no index
+    opened.clear()
+    assert ia.build_catalog(lake, refresh=True).read == 0
+    assert not data_files(opened)
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_many_segments_become_one_without_reading_files(lake, opened):
+    ia.build_catalog(lake)
+    for number in range(8):
+        pq.write_table(table_of(200 + number), lake / "part=0" / f"{200 + number}.parquet")
+        ia.add_indexes(lake / "part=0" / f"{200 + number}.parquet", ["lookup(id)"])
+        opened.clear()
+        report = ia.build_catalog(lake, refresh=True)
+        assert data_files(opened) == {f"{200 + number}.parquet"}
+    assert report.segments == 1
+    without = answers(ia.dataset(lake, catalog=False))
+    assert {n: t.num_rows for n, t in answers(ia.dataset(lake)).items()} == {
+        n: t.num_rows for n, t in without.items()
+    }
+    opened.clear()
+    ids = [some_id(number) for number in (4, 203, 207)]
+    assert ia.dataset(lake).to_table(filter=pc.field("id").isin(ids)).num_rows == 3
+    assert data_files(opened) == {"004.parquet", "203.parquet", "207.parquet"}
+
+
+def test_keys_in_many_parts(lake, monkeypatch):
+    without = answers(ia.dataset(lake, catalog=False))
+    monkeypatch.setattr(catalog_segment, "PART_ENTRIES", 100)
+    ia.build_catalog(lake)
+    segment = read_pointer(pafs.LocalFileSystem(), str(lake)).segments[0]
+    assert all(len(index.parts) > 5 for index in segment.keys)
+    for name, found in answers(ia.dataset(lake)).items():
+        assert found.equals(without[name]), name
+
+
+def test_old_generations_go_one_later(lake):
+    def tables():
+        return {path.name for path in (lake / "_intarsia").iterdir()} - {POINTER}
+
+    ia.build_catalog(lake)
+    first = tables()
+    ia.build_catalog(lake)
+    second = tables() - first
+    assert first < tables()
+    ia.build_catalog(lake)
+    assert second < tables()
+    assert not first & tables()
+
+
+def test_a_reader_of_an_old_pointer_goes_on_to_the_next(lake, opened):
+    ia.build_catalog(lake)
+    dataset = ia.dataset(lake)
+    assert dataset.count_rows(filter=pc.field("n") == 3) == 1  # bounds are read, keys are not
+    for _ in range(3):
+        ia.build_catalog(lake)
+    opened.clear()
+    assert dataset.count_rows(filter=pc.field("id") == some_id(7)) == 1
+    assert data_files(opened) <= {"007.parquet"}
+
+
+def test_a_reader_whose_tables_are_gone_rereads_the_pointer(lake, opened, monkeypatch):
+    ia.build_catalog(lake)
+    dataset = ia.dataset(lake)
+    assert dataset.count_rows(filter=pc.field("n") == 3) == 1
+    listed = dataset._cache.catalog._identities
+    stale = {name: i for name, i in listed(_infos(lake)).items() if name.endswith(POINTER)}
+    for _ in range(3):
+        ia.build_catalog(lake)
+    monkeypatch.setattr(
+        dataset._cache.catalog, "_identities", lambda infos=None: {**listed(infos), **stale}
+    )
+    opened.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dataset.count_rows(filter=pc.field("id") == some_id(7)) == 1
+    assert data_files(opened) <= {"007.parquet"}
+
+
+def _infos(folder):
+    return pafs.LocalFileSystem().get_file_info(pafs.FileSelector(str(folder), recursive=True))
+
+
+def test_sidecars_and_catalogs_leave_each_other_alone(tmp_path, opened):
+    lake = fill(tmp_path / "lake", 12, ())
+    for number in (100, 101):
+        pq.write_table(table_of(number), lake / f"{number}.parquet")
+    ia.add_indexes(lake, ["lookup(id)"], sidecar=True)
+    ia.build_catalog(lake)
+    wanted = pc.field("id") == some_id(100)
+    opened.clear()
+    assert ia.dataset(lake).count_rows(filter=wanted) == 1
+    assert {name.partition(".")[0] for name in data_files(opened)} == {"100"}
+    sidecars = sorted((lake / "_intarsia").glob("*.intarsia"))
+    assert len(sidecars) == 2
+    ia.build_catalog(lake)
+    assert sorted((lake / "_intarsia").glob("*.intarsia")) == sidecars
+    ia.drop_indexes(lake, ["id:lookup"], sidecar=True)
+    assert ia.show_catalog(lake).files == 14
+    assert ia.dataset(lake).count_rows(filter=wanted) == 1
+    ia.add_indexes(lake, ["lookup(id)"], sidecar=True)
+    ia.drop_catalog(lake)
+    assert len(list((lake / "_intarsia").iterdir())) == 2
+    assert not ia.verify(lake)
+
+
+def test_dropping(lake):
+    ia.build_catalog(lake)
+    assert ia.drop_catalog(lake) > 5
+    assert not (lake / "_intarsia").exists()
+    assert ia.drop_catalog(lake) == 0
+    with pytest.raises(ia.PathError, match="no catalog"):
+        ia.show_catalog(lake)
+    with pytest.raises(ia.PathError, match="folder"):
+        ia.build_catalog(lake / "part=0" / "000.parquet")
+
+
+def test_explain_says_what_the_catalog_left_out(lake, opened):
+    ia.build_catalog(lake)
+    opened.clear()
+    text = str(ia.dataset(lake).explain(filter=pc.field("id") == some_id(7)))
+    assert f"by catalog  {FILES - 1} files" in text
+    assert data_files(opened) == {"007.parquet"}
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_files_of_several_schemas(tmp_path):
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    for number in range(12):
+        table = table_of(number)
+        if number % 3 == 1:
+            table = table.set_column(1, "id", table.column("id").cast(pa.string()))
+        if number % 3 == 2:
+            table = table.drop_columns(["id", "x"])
+        pq.write_table(table, lake / f"{number:03}.parquet")
+        ia.add_indexes(lake / f"{number:03}.parquet", ["elements(tags)"])
+        if number % 3 < 2:
+            ia.add_indexes(lake / f"{number:03}.parquet", ["lookup(id)"])
+    ia.build_catalog(lake)
+    schema = ia.dataset(lake / "000.parquet").schema
+    for condition in (
+        pc.field("id") == some_id(3),
+        pc.field("id") == some_id(4),
+        pc.field("id").is_null(),
+        pc.field("x") > 50.0,
+    ):
+        want = ia.dataset(lake, schema=schema, catalog=False).to_table(filter=condition)
+        assert ia.dataset(lake, schema=schema).to_table(filter=condition).equals(want)
+
+
+def test_a_file_that_cannot_be_read_is_left_out(lake):
+    (lake / "part=1" / "bad.parquet").write_bytes(b"PAR1 and then nothing")
+    report = ia.build_catalog(lake)
+    assert (report.files, report.skipped) == (FILES, 1)
+    with pytest.raises(ia.FormatError, match="bad"):
+        ia.dataset(lake).to_table(filter=pc.field("id") == 1)
+
+
+def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
+    late = time.time_ns() + 3_600_000_000_000
+    os.utime(lake / "part=0" / "000.parquet", ns=(late, late))
+    monkeypatch.setattr(catalog, "_FINE_TICK", 1_000_000)
+    report = ia.build_catalog(lake)
+    assert (report.files, report.skipped) == (FILES - 1, 1)
+    assert ia.dataset(lake).count_rows(filter=pc.field("id") == some_id(0)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_on_another_file_system(tmp_path):
+    lake = fill(tmp_path / "lake")
+    memory = fsspec.filesystem("memory")
+    memory.put(str(lake), "/lake", recursive=True)
+    try:
+        ia.build_catalog("/lake", filesystem=memory)
+        want = answers(ia.dataset(lake))
+        dataset = ia.dataset("/lake", filesystem=memory, catalog=True)
+        for name, found in answers(dataset).items():
+            assert found.equals(want[name]), name
+        assert dataset.plan(filter=pc.field("id") == 1).figures.files.total == FILES
+        memory.pipe("/lake/part=1/001.parquet", memory.cat("/lake/part=0/000.parquet"))
+        report = ia.build_catalog("/lake", refresh=True, filesystem=memory)
+        assert (report.files, report.read) == (FILES, 1)
+        assert ia.drop_catalog("/lake", filesystem=memory) > 5
+    finally:
+        memory.rm("/lake", recursive=True)
