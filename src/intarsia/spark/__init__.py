@@ -4,10 +4,21 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 """
 
 from intarsia.spark.commit import recover
+from intarsia.spark.optimize import OptimizedFolder, optimize
 from intarsia.spark.order import cluster
 from intarsia.spark.read import read
 from intarsia.spark.session import register, session
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.write import write
 
-__all__ = ["WrittenFile", "cluster", "read", "recover", "register", "session", "write"]
+__all__ = [
+    "OptimizedFolder",
+    "WrittenFile",
+    "cluster",
+    "optimize",
+    "read",
+    "recover",
+    "register",
+    "session",
+    "write",
+]

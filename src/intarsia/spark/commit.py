@@ -20,7 +20,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -83,10 +83,12 @@ def publish(
     files: Sequence[str],
     remove: Sequence[str] = (),
     stream: StreamBatch | None = None,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Move ``files`` out of the job's folder, then remove files that are there already.
 
-    Where a file cannot be moved, none stays and the old ones do. Raises ``PathError``.
+    Where a file cannot be moved, or ``check``, which is called just before the commit, raises, none
+    stays and the old ones do. Raises ``PathError``, or what ``check`` does.
     """
     journal = Journal(job, _PUBLISHING, tuple(files), tuple(remove), stream)
     is_simple = len(files) < 2 and not remove and stream is None
@@ -98,6 +100,8 @@ def publish(
             made = [*place.make("" if folder == "." else folder), *made]
         for file in files:
             place.move(f"{TEMPORARY}{job}/{file}", file)
+        if check is not None:
+            check()
         if not is_simple:
             journal = replace(journal, phase=_PUBLISHED)
             place.write_text(journal.name, journal.encode())
@@ -223,7 +227,7 @@ def visible(
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
-    places = {place.root: place for place in (_root(one, filesystem) for one in given)}
+    places = {place.root: place for place in (root_of(one, filesystem) for one in given)}
     for _ in range(_LOOKS):
         before = [_state(place) for place in places.values()]
         found, files = list_files(path, filesystem)
@@ -240,7 +244,7 @@ def visible(
     return found, [file for file in files if file not in hidden] if hidden else files
 
 
-def _root(path: PathLike, filesystem: Any) -> Place:
+def root_of(path: PathLike, filesystem: Any) -> Place:
     """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
     place = Place.of(path, filesystem)
     root = PurePosixPath(place.root)
