@@ -19,7 +19,8 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.commit import Journal, journals, publish, visible
+from intarsia.read.journal import Journal, visible
+from intarsia.spark.commit import journals, publish
 from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.rewrites import small_runs
 

@@ -17,6 +17,7 @@ from intarsia.parallel import begin
 from intarsia.read.cache import FileCache
 from intarsia.read.dataset import Dataset
 from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
+from intarsia.read.journal import visible_under
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource, PathLike, list_files, resolve
@@ -88,10 +89,10 @@ def _located(
     places = Sidecars(found, sidecar)
     cache = FileCache.of(found, form, places=places)
     if isinstance(found, pafs.LocalFileSystem):
-        return found, list_files(at, found)[1], folder_of(source), cache
+        return found, visible_under(found, at), folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
-    files = list_files(at, found, listings)[1]
+    files = visible_under(found, at, listings)
     places.know(listings)
     if opening is not None:
         opening.result()

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.read.journal import visible
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle, visible
+from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place

@@ -22,9 +22,9 @@ from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
+from intarsia.read.journal import visible
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
-from intarsia.spark.commit import visible
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.storage import PathLike
