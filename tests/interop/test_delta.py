@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import struct
+import urllib.parse
 
 import deltalake
 import polars
@@ -72,6 +73,27 @@ def test_the_files_of_a_table_are_a_data_set(table):
     where = WANTED & (pc.field("day") == "2013-01-02")
     assert rows(source.to_table(filter=where)) == rows(TABLE.filter(where))
     assert source.plan(filter=pc.field("day") == "2013-01-02").figures.files.selected == 1
+
+
+VALUES = ["New York", "a/b", "50%", "x=y", None, "né"]
+
+
+@pytest.mark.parametrize("name", ["table", "a table of 50%"])
+def test_folders_have_any_name(name, tmp_path):
+    """The log's paths are encoded once more than names on the disk are."""
+    data = pa.table({"id": range(6), "c": VALUES})
+    path = str(tmp_path / name)
+    deltalake.write_deltalake(path, data, partition_by=["c"])
+    table = DeltaTable(path)
+    logged = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    files = [f"{path}/{urllib.parse.unquote(one)}" for one in logged]
+    source = ia.dataset(files, schema=schema_of(table))
+    assert rows(source.to_table()) == data.to_pylist()
+    for number, value in enumerate(VALUES[:4]):
+        found = source.to_table(filter=pc.field("c") == value)
+        assert found["id"].to_pylist() == [number]
+    if name == "table":
+        assert sorted(table.file_uris()) == sorted(files)
 
 
 def test_an_older_version_is_another_list_of_files(table):
