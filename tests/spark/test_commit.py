@@ -13,11 +13,14 @@ import itertools
 import json
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.spark.commit import StreamBatch, journals, publish, publish_batch, recover, visible
+from intarsia.read import journal
+from intarsia.read.journal import StreamBatch, visible
+from intarsia.spark.commit import journals, publish, publish_batch, recover
 from intarsia.spark.place import LocalPlace, Place
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
@@ -54,6 +57,10 @@ def put(folder, files):
         pq.write_table(pa.table({"v": [value]}), folder / name)
 
 
+def by_dataset(folder, path=""):
+    return sorted(ia.dataset(folder / path).to_table(["v"])["v"].to_pylist())
+
+
 def values(folder, path=""):
     _, files = visible(folder / path)
     return sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
@@ -86,6 +93,7 @@ def test_a_driver_that_dies_while_it_overwrites_leaves_old_rows_or_new_ones(old,
     for folder in every_death(tmp_path, old=old, remove=list(old)):
         found = values(folder)
         assert found in (sorted(old.values()), [3, 4, 5])
+        assert by_dataset(folder) == found
         seen.append(found)
         recover(folder)
         assert values(folder) == found
@@ -103,6 +111,7 @@ def test_a_driver_that_dies_while_it_appends_leaves_all_files_or_none(tmp_path):
     for folder in every_death(tmp_path, old=OLD):
         found = values(folder)
         assert found in ([1, 2], [1, 2, 3, 4, 5])
+        assert by_dataset(folder) == found
         seen.append(found)
         recover(folder)
         assert values(folder) == found
@@ -167,6 +176,32 @@ def test_readers_of_part_of_a_data_set_go_by_its_journal_too(tmp_path):
     assert values(folder, "day=1/old.parquet") == [2]
     _, files = visible([folder / "day=1", folder / "old.parquet"])
     assert len(files) == 2
+    assert by_dataset(folder, "day=1") == by_dataset(folder, "day=1/*.parquet") == [2]
+    assert by_dataset(folder, "day=1/b.parquet") == [4]  # named itself
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '"x"', '{"job": 1, "phase": "published", "stream": null}']
+)
+def test_what_is_no_journal_is_told_and_nothing_removed(text, tmp_path):
+    put(tmp_path, OLD)
+    (tmp_path / "_commit-x.json").write_text(text)
+    for ask in (by_dataset, values, recover):
+        with pytest.raises(ia.FormatError, match=r"_commit-x.json.*not the journal"):
+            ask(tmp_path)
+    assert (tmp_path / "old.parquet").exists()
+
+
+@pytest.mark.parametrize("path", ["../out.parquet", "/out.parquet", "a/../../out.parquet", ""])
+def test_a_journal_removes_nothing_outside_its_folder(path, tmp_path):
+    put(tmp_path / "lake", OLD)
+    outside = tmp_path / "out.parquet"
+    outside.write_bytes(b"")
+    known = {"job": "x", "phase": "published", "publish": [], "remove": [path], "stream": None}
+    (tmp_path / "lake" / "_commit-x.json").write_text(json.dumps(known))
+    with pytest.raises(ia.FormatError, match="not below the data set's folder"):
+        recover(tmp_path / "lake")
+    assert outside.exists()
 
 
 def test_a_journal_says_what_it_is_about(tmp_path):
@@ -183,14 +218,32 @@ def test_a_journal_says_what_it_is_about(tmp_path):
 def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
-    from intarsia.spark import commit
 
-    def listed(*arguments, done=[], list_files=commit.list_files):  # noqa: B006 # kept on purpose
+    def listed(*arguments, done=[], list_files=journal.list_files):  # noqa: B006 # kept on purpose
         found = list_files(*arguments)
         if not done:  # what was listed is gone by the time it is looked at
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
         return found
 
-    monkeypatch.setattr(commit, "list_files", listed)
+    monkeypatch.setattr(journal, "list_files", listed)
     assert values(tmp_path) == [3, 4, 5]
+
+
+def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatch):
+    put(tmp_path, OLD)
+    asked = []
+    far = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    real = journal._names
+
+    def names(*arguments):
+        asked.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(journal, "_names", names)
+    assert sorted(ia.dataset("/", filesystem=far).to_table(["v"])["v"].to_pylist()) == [1, 2]
+    assert len(asked) == 1
+    half = half_published(tmp_path / "half").relative_to(tmp_path)
+    asked.clear()
+    assert ia.dataset(f"/{half}", filesystem=far).to_table(["v"])["v"].to_pylist() == [2, 1]
+    assert len(asked) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pyarrow.fs as pafs
 import pytest
 from moto.server import ThreadedMotoServer
@@ -94,3 +96,41 @@ def test_the_format_writes_and_reads_by_uri(spark, s3, server):
     found = spark.read.format("intarsia").option("where", "id < 20").load(uri)
     assert ids(found) == list(range(20))
     assert len([key for key in keys(s3, "lake/five") if key.endswith(".parquet")]) == 2
+
+
+def test_optimize_merges_and_orders_what_is_there(spark, s3):
+    options = {"filesystem": s3, "indexes": "hash:lookup", "partition_by": "p", "mode": "append"}
+    for start in (0, 100, 200):
+        ias.write(data(spark, start, start + 100), "lake/six", **options)
+    ia.add_indexes("lake/six", ["id:lookup"], filesystem=s3, sidecar=True)
+    reports = ias.optimize(spark, "lake/six", filesystem=s3)
+    assert [(r.folder, r.files_after, r.rows) for r in reports] == [
+        ("p=0", 1, 150),
+        ("p=1", 1, 150),
+    ]
+    written = [file.path for report in reports for file in report.written]
+    assert keys(s3, "lake/six") == sorted(["_SUCCESS", *written])
+    for report in ia.list_indexes("lake/six", filesystem=s3):
+        assert [entry.name for entry in report.indexes] == ["hash:lookup", "id:lookup"]
+    assert ias.optimize(spark, "lake/six", filesystem=s3) == []
+    assert len(ias.optimize(spark, "lake/six", cluster_by=["hash"], filesystem=s3)) == 2
+    assert ids(ias.read(spark, "lake/six", filesystem=s3)) == list(range(300))
+    assert ia.dataset("lake/six", filesystem=s3).count_rows() == 300
+
+
+def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, monkeypatch):
+    for start in (0, 100):
+        ias.write(data(spark, start, start + 100), "lake/seven", mode="append", filesystem=s3)
+    before = [key for key in keys(s3, "lake/seven") if key.endswith(".parquet")]
+    module = sys.modules["intarsia.spark.optimize"]
+    real = module.told_of
+
+    def told_of(tasks):
+        found = real(tasks)
+        ia.add_indexes(f"lake/seven/{before[0]}", ["id:lookup"], filesystem=s3)
+        return found
+
+    monkeypatch.setattr(module, "told_of", told_of)
+    with pytest.raises(ia.PathError, match=f"{before[0]} was changed meanwhile"):
+        ias.optimize(spark, "lake/seven", filesystem=s3)
+    assert keys(s3, "lake/seven") == sorted(["_SUCCESS", *before])

@@ -18,6 +18,7 @@ from intarsia.read.cache import FileCache
 from intarsia.read.catalog import catalog_of
 from intarsia.read.dataset import Dataset
 from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
+from intarsia.read.journal import visible_under
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource, PathLike, list_files, resolve
@@ -96,10 +97,10 @@ def _located(
     places = Sidecars(found, sidecar)
     cache = FileCache.of(found, form, places=places)
     if isinstance(found, pafs.LocalFileSystem):
-        return found, list_files(at, found, None, seen)[1], folder_of(source), cache
+        return found, visible_under(found, at, None, seen), folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
-    files = list_files(at, found, listings, seen)[1]
+    files = visible_under(found, at, listings, seen)
     places.know(listings)
     if opening is not None:
         opening.result()

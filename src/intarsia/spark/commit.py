@@ -9,8 +9,8 @@
 
 The journal names the files to publish and those to remove, and its phase. While that is
 ``publishing``, the new files do not count; from ``published`` on, which is the commit, the old ones
-do not. Readers here go by that (``visible``), so that they see the one or the other even where a
-driver died in the middle; other readers see both sorts of rows until ``recover``, or the next
+do not. Readers here go by that (``read.journal``), so that they see the one or the other even where
+a driver died in the middle; other readers see both sorts of rows until ``recover``, or the next
 write, has finished what was begun.
 """
 
@@ -18,63 +18,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaWarning, PathError
+from intarsia.read.journal import (
+    PUBLISHED,
+    PUBLISHING,
+    SUCCESS,
+    Journal,
+    StreamBatch,
+    journals_at,
+    root_at,
+)
 from intarsia.spark.place import Place
-from intarsia.storage import PathLike, list_files
+from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
-_JOURNAL = "_commit-"
-_SUCCESS = "_SUCCESS"
-_PUBLISHING, _PUBLISHED = "publishing", "published"
-_LOOKS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class StreamBatch:
-    """A batch of a streaming query, which is published once however often it is run."""
-
-    query: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Journal:
-    """What a commit does; paths are below the data set's folder."""
-
-    job: str
-    phase: str
-    publish: tuple[str, ...]
-    remove: tuple[str, ...]
-    stream: StreamBatch | None = None
-
-    @property
-    def name(self) -> str:
-        """Its file's name."""
-        return f"{_JOURNAL}{self.job}.json"
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The files that do not count, as long as there is this journal."""
-        return self.publish if self.phase == _PUBLISHING else self.remove
-
-    def encode(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def decode(cls, text: str) -> Journal:
-        known: dict[str, Any] = json.loads(text)
-        stream = known["stream"] and StreamBatch(**known["stream"])
-        lists = {name: tuple(known[name]) for name in ("publish", "remove")}
-        return cls(job=known["job"], phase=known["phase"], stream=stream, **lists)
 
 
 def publish(
@@ -83,12 +48,14 @@ def publish(
     files: Sequence[str],
     remove: Sequence[str] = (),
     stream: StreamBatch | None = None,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Move ``files`` out of the job's folder, then remove files that are there already.
 
-    Where a file cannot be moved, none stays and the old ones do. Raises ``PathError``.
+    Where a file cannot be moved, or ``check``, which is called just before the commit, raises, none
+    stays and the old ones do. Raises ``PathError``, or what ``check`` does.
     """
-    journal = Journal(job, _PUBLISHING, tuple(files), tuple(remove), stream)
+    journal = Journal(job, PUBLISHING, tuple(files), tuple(remove), stream)
     is_simple = len(files) < 2 and not remove and stream is None
     made: list[str] = []
     try:
@@ -98,8 +65,10 @@ def publish(
             made = [*place.make("" if folder == "." else folder), *made]
         for file in files:
             place.move(f"{TEMPORARY}{job}/{file}", file)
+        if check is not None:
+            check()
         if not is_simple:
-            journal = replace(journal, phase=_PUBLISHED)
+            journal = replace(journal, phase=PUBLISHED)
             place.write_text(journal.name, journal.encode())
     except BaseException as error:
         with contextlib.suppress(OSError):  # as long as the journal is there, its files don't count
@@ -135,25 +104,30 @@ def _finish(place: Place, journal: Journal) -> None:
     for folder in sorted(folders - {"."}, key=lambda folder: -folder.count("/")):
         place.remove_empty([place.path(folder)])
     for other in journals(place) if journal.remove else ():
-        if other.phase == _PUBLISHING and set(other.publish) <= set(journal.remove):
+        if other.phase == PUBLISHING and set(other.publish) <= set(journal.remove):
             place.remove(other.name)  # of a dead writer: none of its files is there any more
     if journal.stream is not None:
         place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
     # Touched before the journal goes: who looked before that sees that something has happened.
-    place.write_text(_SUCCESS, "")
+    place.write_text(SUCCESS, "")
     place.remove(journal.name)
 
 
 def journals(place: Place) -> list[Journal]:
     """The commits that are under way, or were interrupted."""
-    texts = (place.read_text(name) for name in sorted(place.names(_JOURNAL)))
-    return [Journal.decode(text) for text in texts if text is not None]
+    return journals_at(place.filesystem, place.root)
+
+
+def root_of(path: PathLike, filesystem: Any = None) -> Place:
+    """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
+    place = Place.of(path, filesystem)
+    return replace(place, root=root_at(place.root))
 
 
 def settle(place: Place) -> None:
     """Finish the removals that another writer did not; warn of files it left half published."""
     for journal in journals(place):
-        if journal.phase == _PUBLISHED:
+        if journal.phase == PUBLISHED:
             _finish(place, journal)
         else:
             warnings.warn(
@@ -174,7 +148,7 @@ def recover(path: PathLike, *, filesystem: Any = None) -> list[str]:
     removed: list[str] = []
     for journal in journals(place):
         removed += [name for name in journal.hidden if _is_there(place, name)]
-        (_finish if journal.phase == _PUBLISHED else _undo)(place, journal)
+        (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
     for name in place.names(TEMPORARY):
         place.remove_tree(name)
         removed.append(name)
@@ -205,55 +179,8 @@ def publish_batch(
     """Publish the files of a batch, unless it has been; what a dead driver left is cleared."""
     for journal in journals(place):
         if journal.stream is not None and journal.stream.query == batch.query:
-            (_finish if journal.phase == _PUBLISHED else _undo)(place, journal)
+            (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
     if not is_done(place, batch):
         publish(place, job, files, remove, batch)
     for name in place.names(f"{TEMPORARY}{batch.query}-"):
         place.remove_tree(name)
-
-
-# --- for readers --------------------------------------------------------------------------------
-
-
-def visible(
-    path: PathLike | Sequence[PathLike], filesystem: Any = None
-) -> tuple[pafs.FileSystem, list[str]]:
-    """As ``list_files``, without the files that commits under way say do not count.
-
-    Raises ``PathError`` where commits follow each other too closely to get a listing in between.
-    """
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
-    places = {place.root: place for place in (_root(one, filesystem) for one in given)}
-    for _ in range(_LOOKS):
-        before = [_state(place) for place in places.values()]
-        found, files = list_files(path, filesystem)
-        if before == [_state(place) for place in places.values()]:
-            break
-    else:
-        raise PathError(f"{path}: files are being replaced faster than they can be listed")
-    hidden = {
-        place.path(file)
-        for place, (under_way, _) in zip(places.values(), before, strict=True)
-        for journal in under_way
-        for file in journal.hidden
-    }
-    return found, [file for file in files if file not in hidden] if hidden else files
-
-
-def _root(path: PathLike, filesystem: Any) -> Place:
-    """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
-    place = Place.of(path, filesystem)
-    root = PurePosixPath(place.root)
-    while len(root.parts) > 1 and (set("=*?[") & set(root.name) or root.suffix == ".parquet"):
-        root = root.parent
-    return replace(place, root=str(root))
-
-
-def _state(place: Place) -> tuple[list[Journal], int]:
-    """What every commit changes: the journals, and the time of the last success (ns)."""
-    try:
-        names = place.names("_")
-    except OSError:  # not a folder
-        return [], 0
-    success = names[_SUCCESS].mtime_ns if _SUCCESS in names else None
-    return (journals(place) if any(n.startswith(_JOURNAL) for n in names) else []), success or 0

@@ -29,8 +29,9 @@ from intarsia.errors import IndexSpecError, IntarsiaWarning, PathError
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
+from intarsia.read.journal import visible
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.commit import TEMPORARY, visible
+from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.index_task import (
     FAILED,
     REPORT,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -57,6 +57,8 @@ class Job:
     """In which folders name timestamps."""
     sorts: bool = False
     """Do tasks sort rows themselves? Else they come sorted, by folders as well."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further ones of pyarrow's writer."""
 
 
 def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zone: str) -> Job:
@@ -77,7 +79,7 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
             raise PredicateError(f"column {column!r} is named twice in partition_by and cluster_by")
         if within.count(column) > 1 or (column in folders and column in within):
             raise PredicateError(f"column {column!r} is named twice in sort_within or folders")
-    files = [nullable(field) for field in arrow_schema(schema) if field.name not in folders]
+    files = [nullable(one) for one in arrow_schema(schema) if one.name not in folders]
     if not files:
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:

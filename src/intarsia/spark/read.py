@@ -23,9 +23,9 @@ from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
+from intarsia.read.journal import visible
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
-from intarsia.spark.commit import visible
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.storage import PathLike
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 TASK_BYTES = 64 * 1024 * 1024
 """About how many planned bytes one task reads; a task costs some 15 ms whatever it reads."""
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,13 @@ def opened(
     """The data set at ``path``, as far as it is published; folders of dates are dates."""
     found, files = visible(path, filesystem)
     base = folder_of(path)
-    made = open_dataset(found, files, base, hive_partitioning(files, base, dates=True))
+    folders = hive_partitioning(files, base, dates=True)
+    made = open_dataset(found, files, base, folders)
+    plain = pa.schema(
+        [field.with_type(_VIEWS.get(field.type, field.type)) for field in made.schema]
+    )
+    if plain != made.schema:
+        made = open_dataset(found, files, base, folders, plain)
     return made.with_catalog(catalog_root(found, path, files, catalog))
 
 

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from intarsia.read.folders import NULL_FOLDER
 
+FOLDER = "__intarsia_folder"
+"""A column that holds the folder of each row, as it is called already."""
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
 
@@ -112,6 +114,8 @@ def _runs(
 
 def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
     """``day=1/city=New York`` of rows that agree in these columns; ``""`` without any."""
+    if tuple(columns) == (FOLDER,):
+        return str(rows.column(FOLDER)[0].as_py())
     pairs = ((name, _text(rows.column(name)[0], time_zone)) for name in columns)
     return "/".join(f"{_escaped(name)}={_escaped(text) or NULL_FOLDER}" for name, text in pairs)
 

@@ -24,8 +24,9 @@ from pyspark.sql.datasource import (
 
 from intarsia.errors import PredicateError
 from intarsia.plan.plan import FilePlan
+from intarsia.read.journal import StreamBatch
 from intarsia.spark import options as opts
-from intarsia.spark.commit import TEMPORARY, StreamBatch, publish, publish_batch, settle
+from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
 from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
 from intarsia.spark.read import Query, execute, opened, pack, query_of

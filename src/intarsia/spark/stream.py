@@ -28,8 +28,8 @@ from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
 from intarsia.read.discover import open_dataset
 from intarsia.read.folders import hive_types
+from intarsia.read.journal import visible
 from intarsia.spark import options as opts
-from intarsia.spark.commit import visible
 from intarsia.spark.place import Place
 from intarsia.spark.read import opened
 from intarsia.spark.types import arrow_schema

@@ -92,7 +92,7 @@ def write_group(writer: pq.ParquetWriter, group: pa.Table, job: Job) -> None:
 
 def open_job_writer(job: Job, path: Path) -> Any:
     """``open_writer`` for one of the job's files."""
-    options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page}
+    options: dict[str, Any] = {"max_rows_per_page": job.rows_per_page, **job.options}
     sorting = _sorting_columns(job)
     if sorting:
         options["sorting_columns"] = sorting

@@ -34,7 +34,7 @@ from intarsia.write.writer import PAGE_ROWS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_MANIFEST = "path string, rows bigint, bytes bigint"
+MANIFEST = "path string, rows bigint, bytes bigint"
 _MODES = ("error", "errorifexists", "ignore", "append", "overwrite")
 _OVERWRITES = ("static", "dynamic")
 
@@ -96,9 +96,8 @@ def write(
     settle(place)
     made = make_job_folder(job)
     try:
-        tasks = arranged(df, layout, job).mapInArrow(_writer(job), _MANIFEST)
-        files = [WrittenFile(row.path, row.rows, row.bytes) for row in tasks.collect()]
-        files = files or empty_file(job)
+        tasks = arranged(df, layout, job).mapInArrow(file_writer(job), MANIFEST)
+        files = told_of(tasks) or empty_file(job)
         old = replaced_files(job, files, mode == "overwrite", partition_overwrite == "dynamic")
         publish(place, job.name, [file.path for file in files], old)
     except BaseException:
@@ -150,10 +149,21 @@ def empty_file(job: Job) -> list[WrittenFile]:
     return [WrittenFile(name, 0, job.place.size(temporary))]
 
 
-def _writer(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def file_writer(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does; what it has written comes back as ``MANIFEST`` says."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = write_task(batches, job)
-        if files:
-            yield pa.RecordBatch.from_pylist([asdict(file) for file in files])
+        yield from manifest(write_task(batches, job))
 
     return run
+
+
+def manifest(files: Sequence[WrittenFile]) -> Iterator[pa.RecordBatch]:
+    """Files as the rows that tell the driver of them."""
+    if files:
+        yield pa.RecordBatch.from_pylist([asdict(file) for file in files])
+
+
+def told_of(tasks: DataFrame) -> list[WrittenFile]:
+    """The files that tasks tell of, which are run now."""
+    return [WrittenFile(row.path, row.rows, row.bytes) for row in tasks.collect()]

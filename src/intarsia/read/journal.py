@@ -1,0 +1,189 @@
+"""Which files of a data set count while a job publishes others: what the journals of commits say.
+
+::
+
+    _commit-<job>.json       the journal, while files are published and old ones removed
+    _SUCCESS                 touched when that is done
+
+Only read here; ``spark.commit`` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from intarsia.errors import FormatError, PathError, Where
+from intarsia.storage import FileSource, PathLike, list_files, resolve
+
+JOURNAL = "_commit-"
+SUCCESS = "_SUCCESS"
+PUBLISHING, PUBLISHED = "publishing", "published"
+_LOOKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A batch of a streaming query, which is published once however often it is run."""
+
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What a commit does; paths are below the data set's folder."""
+
+    job: str
+    phase: str
+    publish: tuple[str, ...]
+    remove: tuple[str, ...]
+    stream: StreamBatch | None = None
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return f"{JOURNAL}{self.job}.json"
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The files that do not count, as long as there is this journal."""
+        return self.publish if self.phase == PUBLISHING else self.remove
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Journal:
+        """Raises ``FormatError`` for what is none, or names files outside the data set."""
+        try:
+            known: dict[str, Any] = json.loads(text)
+            stream = known["stream"] and StreamBatch(**known["stream"])
+            lists = {name: tuple(map(_below, known[name])) for name in ("publish", "remove")}
+            return cls(job=known["job"], phase=known["phase"], stream=stream, **lists)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise FormatError(f"not the journal of a commit: {error!r}") from error
+
+
+def _below(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or parts[0] == "/" or ".." in parts:
+        raise ValueError(f"{path!r} is not below the data set's folder")
+    return path
+
+
+def journals_at(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
+    """The commits that are under way in the data set's folder ``root``, or were interrupted."""
+    return _state(filesystem, root)[0]
+
+
+def root_at(path: str) -> str:
+    """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
+    root = PurePosixPath(path)
+    while len(root.parts) > 1 and (set("=*?[") & set(root.name) or root.suffix == ".parquet"):
+        root = root.parent
+    return str(root)
+
+
+def visible(
+    path: PathLike | Sequence[PathLike], filesystem: Any = None
+) -> tuple[pafs.FileSystem, list[str]]:
+    """As ``list_files``, without the files that commits under way say do not count.
+
+    Raises ``PathError`` where commits follow each other too closely to get a listing in between.
+    """
+    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    resolved = [resolve(one, filesystem) for one in given]
+    roots = {root_at(at): on for on, at in resolved}
+    found: list[pafs.FileSystem] = []
+
+    def listing() -> list[str]:
+        on, files = list_files(path, filesystem)
+        found[:] = [on]
+        return files
+
+    files = _counting(roots, listing)
+    return found[0], files
+
+
+def visible_under(
+    filesystem: pafs.FileSystem,
+    path: str,
+    listings: dict[str, list[pafs.FileInfo]] | None = None,
+    seen: dict[str, pafs.FileInfo] | None = None,
+) -> list[str]:
+    """As ``visible``, of one folder or glob; a file that is named counts whatever journals say.
+
+    ``listings`` and ``seen`` are told what ``list_files`` tells them.
+
+    Far storage is asked once for journals where no commit has ever been finished.
+    """
+
+    def listing() -> list[str]:
+        return list_files(path, filesystem, listings, seen)[1]
+
+    if PurePosixPath(path).suffix == ".parquet" and not set("*?[") & set(path):
+        return listing()
+    root = root_at(path)
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    if not is_local and _state(filesystem, root) == ([], 0):
+        return listing()
+    return _counting({root: filesystem}, listing)
+
+
+def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]) -> list[str]:
+    """The files of a listing between whose beginning and end no commit went on, that count."""
+    for _ in range(_LOOKS):
+        before = [_state(on, root) for root, on in roots.items()]
+        files = listing()
+        if before == [_state(on, root) for root, on in roots.items()]:
+            break
+    else:
+        raise PathError(f"{next(iter(roots))}: files are replaced faster than they can be listed")
+    hidden = {
+        f"{root}/{file}".lstrip("/")
+        for root, (under_way, _) in zip(roots, before, strict=True)
+        for journal in under_way
+        for file in journal.hidden
+    }
+    return [file for file in files if file.lstrip("/") not in hidden] if hidden else files
+
+
+def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
+    """What every commit changes: the journals, and the time of the last success (ns)."""
+    try:
+        names, success = _names(filesystem, root)
+    except OSError:  # not a folder
+        return [], 0
+    found = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
+    return [journal for journal in found if journal is not None], success
+
+
+def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
+    """The journals' names, and when ``_SUCCESS`` was touched; 0 where there is none."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        with os.scandir(root) as entries:
+            found = {e.name: e for e in entries if e.name.startswith(JOURNAL) or e.name == SUCCESS}
+        mark = found.pop(SUCCESS, None)
+        return list(found), mark.stat().st_mtime_ns if mark else 0
+    selector = pafs.FileSelector(root, allow_not_found=True)
+    infos = {info.base_name: info for info in filesystem.get_file_info(selector)}
+    touched = infos[SUCCESS].mtime_ns if SUCCESS in infos else None
+    return [name for name in infos if name.startswith(JOURNAL)], touched or 0
+
+
+def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
+    """None where it is gone by now."""
+    try:
+        source = FileSource(filesystem, path)
+        return Journal.decode(bytes(source.read([(0, source.size)])[0]).decode())
+    except PathError:
+        return None
+    except (FormatError, UnicodeDecodeError) as error:
+        raise FormatError(str(error), Where(path)) from error

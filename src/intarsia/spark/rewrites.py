@@ -1,0 +1,316 @@
+"""What ``optimize`` rewrites: which files of which folders, and what the new ones are to be like.
+
+Footers are read here, on the driver; no row is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
+from intarsia.format.footer import check_editable
+from intarsia.format.metadata import CompressionCodec, Type
+from intarsia.handle import Version, version_of
+from intarsia.index.directory import FOOTER_KEY
+from intarsia.index.idx1 import KEY
+from intarsia.index.registry import IndexSpec, make, spec_name
+from intarsia.index.standard import Bloom
+from intarsia.parallel import waited_for
+from intarsia.predicate.sql import parse_where
+from intarsia.read.file import open_source
+from intarsia.read.folders import hive_types
+from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
+from intarsia.spark.place import Place
+from intarsia.storage import FileSource
+from intarsia.write.embed import standard_of
+
+_CODECS = {
+    CompressionCodec.UNCOMPRESSED: "none",
+    CompressionCodec.SNAPPY: "snappy",
+    CompressionCodec.GZIP: "gzip",
+    CompressionCodec.BROTLI: "brotli",
+    CompressionCodec.ZSTD: "zstd",
+    CompressionCodec.LZ4: "lz4",
+    CompressionCodec.LZ4_RAW: "lz4",
+}
+_OF_ONE_FILE = {FOOTER_KEY.encode(), KEY.encode(), b"ARROW:schema"}
+"""Entries of a footer that point into its own file, or that writers make themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file that is to be rewritten, as it was when it was looked at; ``path`` is below the data
+    set's. ``group_bytes`` are those of its row groups, compressed.
+    """
+
+    path: str
+    bytes: int
+    rows: int
+    version: Version
+    group_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What new files are like: their columns, indexes, and options of pyarrow's writer."""
+
+    schema: pa.Schema
+    indexes: tuple[IndexSpec, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def has_int96(self) -> bool:
+        """Are timestamps stored as INT96?"""
+        return bool(self.options.get("use_deprecated_int96_timestamps"))
+
+    def is_as(self, other: Form) -> bool:
+        """Do files of both belong in one job?"""
+        is_same = self.indexes == other.indexes and self.options == other.options
+        return is_same and self.schema.equals(other.schema, check_metadata=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, how many files and bytes it has in all, and runs of files to be rewritten."""
+
+    name: str
+    num_files: int
+    num_bytes: int
+    runs: tuple[tuple[OldFile, ...], ...]
+    form: Form
+
+    @property
+    def files(self) -> list[OldFile]:
+        return [file for run in self.runs for file in run]
+
+
+def folders_of(place: Place, files: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The sizes of ``files``, in bytes, by folder and path below the data set's."""
+    found: dict[str, dict[str, int]] = {}
+    for info in place.filesystem.get_file_info([place.path(file) for file in files]):
+        if info.type == pafs.FileType.File:
+            path = info.path.removeprefix(f"{place.root}/")
+            found.setdefault(path.rpartition("/")[0], {})[path] = int(info.size)
+    return found
+
+
+def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]:
+    """The folders for whose values ``where`` holds; those of dates are dates.
+
+    Raises ``PredicateError`` for a condition on anything but what folders fix.
+    """
+    names = sorted(names)
+    if where is None:
+        return names
+    keys = hive_types([f"{name}/-" for name in names], None, dates=True)
+    if isinstance(where, str):
+        where = parse_where(where, keys)
+    folders = pads.HivePartitioning(keys)
+    parsed = (folders.parse(f"{name}/-") for name in names)
+    values = [pads.get_partition_keys(one) for one in parsed]
+    columns = [pa.array([row.get(key.name) for row in values], key.type) for key in keys]
+    table = pa.table([*columns, pa.array(names)], [*keys.names, "__folder"])
+    try:
+        found: list[str] = pads.dataset(table).to_table(["__folder"], filter=where)[0].to_pylist()
+    except (pa.ArrowException, KeyError) as error:
+        raise PredicateError(f"where is about the columns of folders: {error}") from error
+    return found
+
+
+def small_runs(sizes: Mapping[str, int], target: int) -> list[list[str]]:
+    """Files of less than ``target`` bytes, in their order, as many together as make up that.
+
+    ::
+
+        target 100    40 30 ▇ 20 │ 90 │ 60 30    ▇ is not small, and stays where it is
+                      └───────┘     ·   └───┘     · is alone, and stays as well
+    """
+    runs: list[list[str]] = []
+    held = target + 1
+    for path, size in sorted(sizes.items()):
+        if size >= target:
+            continue
+        if held + size > target:
+            runs.append([])
+            held = 0
+        runs[-1].append(path)
+        held += size
+    return [run for run in runs if len(run) > 1]
+
+
+def opened_folder(
+    place: Place,
+    name: str,
+    sizes: Mapping[str, int],
+    runs: Sequence[Sequence[str]],
+    indexes: Sequence[IndexSpec] | None,
+) -> Folder | None:
+    """What there is to rewrite of a folder; None where the files to be rewritten have no rows.
+
+    Raises ``FormatError`` for a file that is not Parquet or must not be rewritten.
+    """
+    places = Sidecars(place.filesystem)
+    paths = [path for run in runs for path in run]
+    tasks = (partial(_opened, place, path, places) for path in paths)
+    is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
+    read = [task() for task in tasks] if is_local else waited_for(tasks)
+    found = {}
+    forms = []
+    for path, (version, file) in zip(paths, read, strict=True):
+        groups = tuple(
+            sum(file.chunk(group, leaf.index).total_compressed_size for leaf in file.schema.leaves)
+            for group in range(len(file.metadata.row_groups))
+        )
+        found[path] = OldFile(path, sizes[path], file.num_rows, version, groups)
+        forms.append(_FileForm.of(file, place))
+    kept = tuple(
+        tuple(found[path] for path in run) for run in runs if any(found[p].rows for p in run)
+    )
+    if not kept:
+        return None
+    form = _form(forms, place.path(name), indexes)
+    return Folder(name, len(sizes), sum(sizes.values()), kept, form)
+
+
+def _opened(place: Place, path: str, places: Sidecars) -> tuple[Version, OpenedFile]:
+    source = FileSource(place.filesystem, place.path(path))
+    version = source.version  # before anything is read: what changes later is noticed
+    file = open_source(source, places=places)
+    try:
+        check_editable(file.footer)
+    except FormatError as error:
+        raise error.at(Where(file.name)) from error
+    source.rest()
+    return version, file
+
+
+def changed_since(place: Place, files: Sequence[OldFile]) -> str | None:
+    """Which of ``files`` is gone or another one now, in words; None where all are the same."""
+    tasks = [partial(version_of, place.path(file.path), place.filesystem) for file in files]
+    is_local = isinstance(place.filesystem, pafs.LocalFileSystem)
+    now = [task() for task in tasks] if is_local else list(waited_for(tasks))
+    for file, version in zip(files, now, strict=True):
+        if version is None or version != file.version:
+            return f"{file.path} was {'changed' if version else 'removed'} meanwhile"
+    return None
+
+
+# --- form ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _FileForm:
+    path: str
+    schema: pa.Schema
+    indexes: dict[str, IndexSpec]
+    codecs: Mapping[int, int]
+    has_int96: bool
+
+    @classmethod
+    def of(cls, file: OpenedFile, place: Place) -> _FileForm:
+        schema, has_int96 = file.schema_arrow, False
+        old = sum(leaf.element.type == Type.INT96 for leaf in file.schema.leaves)
+        if old:
+            with _reader(place, file.name, has_int96=True) as reader:
+                schema, has_int96 = reader.schema_arrow, True
+            if old < sum(map(_num_timestamps, schema.types)):
+                raise UnsupportedError(
+                    "some timestamps are INT96 and some are not; no writer makes both",
+                    Where(file.name),
+                )
+        codecs: Counter[int] = Counter()
+        for group in range(len(file.metadata.row_groups)):
+            for leaf in file.schema.leaves:
+                chunk = file.chunk(group, leaf.index)
+                codecs[chunk.codec] += chunk.total_compressed_size
+        schema = schema.with_metadata(file.templates.stored_metadata)
+        return cls(file.name, schema, _indexes_of(file), codecs, has_int96)
+
+
+def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
+    # What INT96 says of years far off does not fit nanoseconds, and pyarrow would not tell.
+    return pq.ParquetFile(
+        path,
+        filesystem=place.filesystem,
+        coerce_int96_timestamp_unit="us" if has_int96 else None,
+        page_checksum_verification=True,
+    )
+
+
+def open_reader(place: Place, file: OldFile, form: Form) -> pq.ParquetFile:
+    """pyarrow's reader of a file, with its checksums looked at."""
+    return _reader(place, place.path(file.path), has_int96=form.has_int96)
+
+
+def _num_timestamps(kind: pa.DataType) -> int:
+    if not pa.types.is_nested(kind):
+        return int(pa.types.is_timestamp(kind))
+    return sum(_num_timestamps(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
+    """The indexes of a file, in itself and beside it, by name; page indexes are always written."""
+    found: dict[str, IndexSpec] = {}
+    for entry in file.sections.entries:
+        try:
+            found.setdefault(entry.name, make(entry.kind, entry.on, entry.params))
+        except IndexSpecError as error:
+            raise IndexSpecError(
+                f"{file.name}: index {entry.name} cannot be built again; say by indexes= which "
+                f"ones new files are to have: {error}"
+            ) from error
+    for report in standard_of(file):
+        column, _, kind = report.name.rpartition(":")
+        if kind == Bloom.kind:
+            found[report.name] = Bloom(column)
+    return found
+
+
+def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
+    schema = _united([file.schema for file in files], where)
+    if len(set(schema.names)) < len(schema):
+        raise UnsupportedError("two columns have one name", Where(where))
+    codecs: Counter[int] = Counter()
+    for file in files:
+        codecs.update(file.codecs)
+    if len({file.has_int96 for file in files}) > 1 and any(map(_num_timestamps, schema.types)):
+        raise UnsupportedError("timestamps are INT96 in some files and not in others", Where(where))
+    ((codec, _),) = codecs.most_common(1) or [(CompressionCodec.ZSTD, 0)]
+    options: dict[str, Any] = {"compression": _CODECS.get(CompressionCodec(codec), "zstd")}
+    if files[0].has_int96:
+        options["use_deprecated_int96_timestamps"] = True
+    if indexes is None:
+        kept: dict[str, IndexSpec] = {}
+        for file in files:
+            kept = file.indexes | kept
+        indexes = [kept[name] for name in sorted(kept)]
+    return Form(schema, tuple(sorted(indexes, key=spec_name)), options)
+
+
+def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
+    """All columns of all files, and what their footers agree on; the rest may be NULL."""
+    first = schemas[0]
+    same = set((first.metadata or {}).items())
+    for schema in schemas[1:]:
+        same &= set((schema.metadata or {}).items())
+    metadata = {key: value for key, value in same if key not in _OF_ONE_FILE}
+    bare = [schema.remove_metadata() for schema in schemas]
+    try:
+        united = bare[0] if all(s.equals(bare[0]) for s in bare) else pa.unify_schemas(bare)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        problem = f"files differ in their columns' types: {error}"
+        raise UnsupportedError(problem, Where(where)) from error
+    everywhere = set(united.names).intersection(*(schema.names for schema in bare))
+    fields = [f if f.name in everywhere else f.with_nullable(True) for f in united]
+    return pa.schema(fields, metadata or None)
