@@ -17,7 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import SchemaTemplates
-from intarsia.errors import FormatError, IntarsiaWarning, UnsupportedError, Where
+from intarsia.errors import (
+    CorruptDataWarning,
+    FormatError,
+    IntarsiaWarning,
+    UnsupportedError,
+    Where,
+)
 from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared, page_bounds
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
@@ -35,6 +41,7 @@ from intarsia.format.shape import Shape
 from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
+from intarsia.read.damage import CorruptData, Damage, OnCorrupt
 from intarsia.read.health import Health
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
@@ -56,12 +63,19 @@ class ReadOptions:
 
     ``page_checksum_verification`` compares pages with their checksums, where they have some.
     ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
-    ``distinct_index_column`` is the column that lists of other writers are of.
+    ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
+    checks pages as far as they can be, and says what becomes of damaged ones.
     """
 
     page_checksum_verification: bool = False
     read_dictionary: tuple[str, ...] = ()
     distinct_index_column: str | None = None
+    on_corrupt: OnCorrupt | None = None
+
+    @property
+    def skips_corrupt(self) -> bool:
+        """Are the rows of damaged pages left out?"""
+        return self.on_corrupt == "skip"
 
 
 DEFAULTS = ReadOptions()
@@ -94,6 +108,7 @@ class OpenedFile:
         """
         self.name = name
         self.beside, self._health = beside, health
+        self.damage = Damage(name, health)
         self.profile = profile
         self.request_bytes = request_bytes
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
@@ -401,6 +416,21 @@ class OpenedFile:
         self.distrusted += 1
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self.warn(f"a page index is ignored: {where}: {reason}")
+
+    def take_offset_index(self, row_group: int, leaf: int, index: OffsetIndex) -> None:
+        """Go by an index made of a chunk's pages, which has none, from now on."""
+        self._offset_indexes[row_group, leaf] = index
+
+    def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> None:
+        """Leave the damaged rows of a chunk out, with a warning for each place.
+
+        Raises ``FormatError`` for the first place where damage is not to be skipped.
+        """
+        if not self.options.skips_corrupt:
+            raise FormatError(found[0].message, found[0].where)
+        for one in self.damage.add(row_group, leaf, found):
+            self.ignored[str(one)] = None
+            warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
 
     def bloom_filters_might_contain(
         self, leaf: int, groups: Sequence[int], hashes: UInt64Array
