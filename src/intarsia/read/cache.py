@@ -84,6 +84,11 @@ class FileCache:
         gap = scan.cache_options.hole_size_limit if is_told else None
         return cls(filesystem, options, gap, places=places, health=health)
 
+    @property
+    def checks_pages(self) -> bool:
+        """Is damage looked for?"""
+        return self._options.on_corrupt is not None
+
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
         lease = self.lease(path)

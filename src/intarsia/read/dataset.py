@@ -351,10 +351,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """How many rows match.
 
         Reads the filter's columns only, where statistics and page indexes leave it open. Where
-        damaged pages are skipped, rows count that a scan of these columns gives.
+        damaged pages are skipped, rows count that a scan of these columns gives: without a filter,
+        all of them.
         """
         wanted = self._wanted(filter, options)
-        if wanted is None:
+        if wanted is None and self._on_corrupt is None:
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)

@@ -27,6 +27,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.damage import CorruptData
 from intarsia.read.opened import OpenedFile
 
+_KNOWN_TYPES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE)
 _FIRST_FIELD = b"\x15"
 """What every page header begins with: the field ``type``, an integer."""
 
@@ -156,9 +157,11 @@ class _Search:
         behind: list[tuple[int, CheckedPage]] = []
         if not is_whole:
             # The way may have been lost before it showed, at the first page that is not sound.
-            at, last = next((one for one in walked if one[1].problem), (-1, None))
-            if last is None:
+            unsound = [one for one in walked if one[1].problem or _is_of_no_known_type(one[1])]
+            if not unsound:
                 return None  # one of them tells a wrong number of values
+            at, found = unsound[0]
+            last = replace(found, problem=found.problem or "its type is unknown")
             pages = [one for one in pages if one[0] < at]
             behind = self._resumed(at)
             left = self._rows - sum(p.num_values or 0 for _, p in (*pages, *behind))
@@ -279,6 +282,10 @@ class _Search:
             [place.first_row for place in kept],
         )
         return OffsetIndex(*(np.array(column, dtype=np.int64) for column in columns))
+
+
+def _is_of_no_known_type(page: CheckedPage) -> bool:
+    return page.header is not None and page.header.type not in _KNOWN_TYPES
 
 
 def _without_lone_checksums(places: Sequence[_Place]) -> list[_Place]:
