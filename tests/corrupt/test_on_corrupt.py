@@ -298,6 +298,39 @@ def test_a_damaged_footer_is_refused(path):
     assert skipping(path).to_table().equals(table())
 
 
+def test_verify_compares_what_the_directory_has_checksums_of(path):
+    ia.add_indexes(path, [ia.Lookup("b")])
+    assert not ia.verify(path)
+    column = ia.ParquetFile(path).metadata.row_groups[0].columns[0]
+    flip(path, column.column_index_offset + column.column_index_length - 3)
+    assert any("does not match its checksum" in found.message for found in ia.verify(path))
+
+
+def test_checksums_are_those_of_the_file_as_it_becomes(path):
+    for change in (
+        lambda: ia.add_indexes(path, [ia.Lookup("a"), ia.Bloom("a")]),
+        lambda: ia.add_indexes(path, [ia.DistinctIDX1("w")]),
+        lambda: ia.add_indexes(path, [ia.Lookup("a"), ia.NGram("w")]),
+        lambda: ia.drop_indexes(path, ["a:lookup"]),
+    ):
+        change()
+        file = ia.ParquetFile(path, on_corrupt="raise")._opened
+        assert file.trusts_bounds
+        assert len(file._page_index_checksums) == 2 * 2 * len(file.schema.leaves)
+        assert file.column_index(1, 0) is not None
+        assert not ia.verify(path)
+
+
+def test_page_indexes_that_are_added_have_checksums(tmp_path):
+    path = tmp_path / "t.parquet"
+    write(path, write_page_index=False)
+    ia.add_indexes(path, [ia.PageIndex()])
+    for _ in range(2):
+        found = skipping(path).explain(filter=pc.field("a") == 700)
+        assert found.planned.rows.selected == PAGE_ROWS
+        ia.add_indexes(path, [ia.Lookup("b")])
+
+
 def test_explain_says_what_was_lost(damaged):
     with pytest.warns(ia.CorruptDataWarning):
         told = skipping(damaged).explain(filter=pc.field("b") >= 0.0, analyze=True)

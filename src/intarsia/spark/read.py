@@ -18,10 +18,12 @@ from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.predicate.sql import parse_where
+from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
+from intarsia.read.opened import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.commit import visible
@@ -46,6 +48,7 @@ class Query:
     output: pa.Schema
     """As Spark takes it."""
     filesystem: pafs.FileSystem
+    on_corrupt: OnCorrupt | None = None
 
     @property
     def found(self) -> pa.Schema:
@@ -64,21 +67,25 @@ def read(
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
     filesystem: Any = None,
+    on_corrupt: OnCorrupt | None = None,
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
     ``path`` is as for ``intarsia.dataset``; ``where`` is an Expression or a SQL condition, read as
     DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics and indexes, happens
-    now and on the driver. A ``.where()`` put on the result filters, but skips nothing. Raises
+    now and on the driver. A ``.where()`` put on the result filters, but skips nothing.
+    ``on_corrupt`` is as for ``intarsia.dataset``; executors warn of what is skipped. Raises
     ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
     condition that does not fit it.
     """
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
         first = opened(path, filesystem).schema.names[:1]
-        return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
-    source = opened(path, filesystem)
-    query = query_of(source, columns, where)
+        options = {"where": where, "filesystem": filesystem, "on_corrupt": on_corrupt}
+        return read(spark, path, columns=first, **options).select()
+    check_on_corrupt(on_corrupt)
+    source = opened(path, filesystem).with_on_corrupt(on_corrupt)
+    query = replace(query_of(source, columns, where), on_corrupt=on_corrupt)
     tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
     schema = spark_schema(query.found)
     if not tasks:
@@ -140,7 +147,8 @@ def _runner(
 
 def execute(plan: FilePlan, query: Query) -> Iterator[pa.RecordBatch]:
     """The batches of one file's part of a plan, in the types Spark expects."""
-    file = open_file(plan.path, query.filesystem)
+    options = ReadOptions(query.on_corrupt is not None, on_corrupt=query.on_corrupt)
+    file = open_file(plan.path, query.filesystem, options)
     if binding_of(file.metadata) != plan.binding:
         raise FormatError("the file was rewritten after it was planned", Where(plan.path))
     wanted = None if query.where is None else Filter.of(query.where, query.schema)
