@@ -13,6 +13,7 @@ import argparse
 import io
 import random
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -342,6 +343,29 @@ def table_of(counts: dict[tuple[str, bool], Counter[str]]) -> str:
     return "\n".join(lines)
 
 
+def cost(rows: int) -> str:
+    """Seconds of scans of all rows, the best of three, by what is checked."""
+    ways = {"nothing": {}, "checksums": {"page_checksum_verification": True}}
+    ways["pages, on_corrupt"] = {"on_corrupt": "raise"}
+    numbers = np.random.default_rng(1).permutation(rows)
+    table = pa.table({"n": numbers, "x": numbers * 0.37, "text": [f"text {n}" for n in numbers]})
+    lines = ["| checked | seconds |", "|---|---:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        ia.write_table(table, path, indexes=[ia.PageIndex()])
+        for name, options in ways.items():
+            data = ia.dataset(path, **options)
+            best = min(_seconds(data) for _ in range(3))
+            lines.append(f"| {name} | {best:.3f} |")
+    return "\n".join(lines)
+
+
+def _seconds(data: ia.Dataset) -> float:
+    start = time.perf_counter()
+    data.to_table(filter=pc.field("n") >= 0)
+    return time.perf_counter() - start
+
+
 def main() -> None:
     """Flip, ask, count."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -349,7 +373,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--verbose", action="store_true", help="say what went wrong, and where")
+    parser.add_argument("--cost", type=int, metavar="ROWS", help="time scans of so many instead")
     options = parser.parse_args()
+    if options.cost:
+        print(cost(options.cost))
+        return
     print(table_of(run(options.flips, options.seed, options.shapes, verbose=options.verbose)))
 
 

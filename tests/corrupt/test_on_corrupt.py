@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.read import units
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 4000, 2000, 500
 
@@ -168,6 +169,24 @@ def test_row_numbers_head_take_and_count(damaged):
     assert data.count_rows(filter=pc.field("b") >= 0.0) == ROWS - 500
     assert data.count_rows(filter=pc.field("a") >= 0) == ROWS
     assert data.count_rows() == ROWS
+
+
+@pytest.mark.parametrize("use_threads", [True, False])
+def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads):
+    monkeypatch.setattr(units, "UNIT_ROWS", 300)
+    monkeypatch.setattr(units, "FIRST_ROWS", 300)
+    for column, row_group, number in [("b", 0, 0), ("a", 0, 3), ("b", 1, 1), ("w", 1, 3)]:
+        flip(path, body_of(path, column, row_group, number))
+    left = without((0, 500), (1500, 2000), (2500, 3000), (3000, 3500))
+    with pytest.warns(ia.CorruptDataWarning):
+        data = skipping(path)
+        assert data.to_table(use_threads=use_threads).equals(left)
+    assert sorted(found.num_rows for found in data.corrupt) == [500] * 4
+    with pytest.warns(ia.CorruptDataWarning):
+        found = skipping(path).to_table(filter=pc.field("b") >= 0.5, use_threads=use_threads)
+    assert found.equals(left.filter(pc.field("b") >= 0.5))
+    with pytest.warns(ia.CorruptDataWarning):
+        assert skipping(path).head(1200).equals(left.slice(0, 1200))
 
 
 def test_many_files_are_numbered_through(tmp_path):

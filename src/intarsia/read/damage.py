@@ -56,6 +56,11 @@ class Damage:
         """Is it known where the chunk is damaged?"""
         return (row_group, leaf) in self._lost
 
+    def is_lost(self, row_group: int, leaf: int, rows: RowRanges) -> bool:
+        """Is any of ``rows``, of the file, known to be lost in a chunk?"""
+        with self._lock:
+            return bool(rows & self._lost.get((row_group, leaf), RowRanges.none()))
+
     def rows_of(self, leaves: Iterable[int]) -> RowRanges:
         """The rows of the file that are lost to whoever reads ``leaves``."""
         wanted = set(leaves)

@@ -9,7 +9,7 @@ from intarsia.errors import FormatError
 from intarsia.format.metadata import PageType
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.damage import CorruptData
-from intarsia.read.locate import IndexIsWrong, locate
+from intarsia.read.locate import IndexIsWrong, all_lost, locate
 from intarsia.read.opened import OpenedFile
 
 
@@ -38,18 +38,33 @@ def check_selection(
         return
     problem = _problem(file, group, leaf, selection, dictionary, pages)
     if problem is not None:
-        raise doubt(file, group, leaf, problem)
+        raise doubt(file, group, leaf, selection, problem)
 
 
-def blame(file: OpenedFile, chunks: Iterable[tuple[int, int]], error: FormatError) -> None:
-    """Find out which of ``chunks``, whose checksums fit, cannot be decoded. Raises as above."""
-    ids = list(chunks)
-    suspects = [(id_, found) for id_ in ids if (found := _located(file, *id_, error.message, True))]
-    # Each search names a whole chunk where it finds nothing; only then is the whole to blame.
-    named = [(id_, found) for id_, found in suspects if found[0].where.page is not None]
-    for id_, found in named or suspects:
-        file.note_damage(*id_, found)
+def blame(
+    file: OpenedFile, read: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
+) -> None:
+    """Find out which chunks of those ``read``, whose pages passed, cannot be decoded.
+
+    ``read`` are row groups and leaves, and what was selected of each. Raises as ``check_selection``
+    does.
+    """
+    chunks = list(read)
+    found = [_located(file, group, leaf, error.message, True) for group, leaf, _ in chunks]
+    # A search names a whole chunk where it finds nothing; where others find pages, these did it.
+    named = [i for i, places in enumerate(found) if places[0].where.page is not None]
+    for i in named or range(len(chunks)):
+        _leave_out(file, *chunks[i], found[i], error.message)
     raise PageIndexMistrust from error
+
+
+def doubt(
+    file: OpenedFile, group: int, leaf: int, selection: ChunkSelection, problem: str
+) -> PageIndexMistrust:
+    """Find out what is wrong with a chunk that has a problem: what to raise, or raises itself."""
+    found = _located(file, group, leaf, problem, False)
+    _leave_out(file, group, leaf, selection, found, problem)
+    return PageIndexMistrust()
 
 
 def _located(
@@ -61,10 +76,19 @@ def _located(
         raise PageIndexMistrust from None
 
 
-def doubt(file: OpenedFile, group: int, leaf: int, problem: str) -> PageIndexMistrust:
-    """Find out what is wrong with a chunk that has a problem: what to raise, or raises itself."""
-    file.note_damage(group, leaf, _located(file, group, leaf, problem, False))
-    return PageIndexMistrust()
+def _leave_out(
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    selection: ChunkSelection,
+    found: Sequence[CorruptData],
+    problem: str,
+) -> None:
+    """Take note of what was found; of the whole chunk, where that does not explain the problem."""
+    is_new = file.note_damage(group, leaf, found)
+    held = selection.rows.shift(int(file.row_group_starts[group]))
+    if not is_new and not file.damage.is_lost(group, leaf, held):
+        file.note_damage(group, leaf, [all_lost(file, group, leaf, problem)])
 
 
 def _problem(

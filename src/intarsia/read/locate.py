@@ -60,6 +60,14 @@ def locate(
     return _Search(file, row_group, leaf).damage(reason, decode)
 
 
+def all_lost(file: OpenedFile, row_group: int, leaf: int, reason: str) -> CorruptData:
+    """A chunk of which nothing can be read: its row group's rows are lost."""
+    start, stop = file.row_group_starts[row_group : row_group + 2].tolist()
+    offset = file.chunk(row_group, leaf).start
+    where = Where(file.name, row_group, file.schema.leaves[leaf].name, offset=offset)
+    return CorruptData(where, reason, RowRanges.of((start, stop)))
+
+
 class _Search:
     def __init__(self, file: OpenedFile, row_group: int, leaf: int) -> None:
         self._file, self._group = file, row_group
@@ -107,8 +115,7 @@ class _Search:
         return CorruptData(where, problem, RowRanges.of((start, start + count)))
 
     def _all_lost(self, reason: str) -> CorruptData:
-        whole = self._lost(0, 0, 0, self._rows, reason)
-        return replace(whole, where=replace(whole.where, page=None))
+        return all_lost(self._file, self._group, self._leaf.index, reason)
 
     # --- pages, one behind the other --------------------------------------------------------------
 
@@ -205,7 +212,7 @@ class _Search:
         self, walked: Sequence[tuple[int, CheckedPage]], index: OffsetIndex
     ) -> str | None:
         """How pages whose headers agree with the footer contradict the index."""
-        pages = [(at, page) for at, page in walked if page.num_values is not None]
+        pages = [(at, page) for at, page in walked if page.num_values]  # empty ones are in none
         if len(pages) != len(index):
             return f"{len(index)} entries for {len(pages)} pages"
         starts, stops = index.row_bounds(self._rows)

@@ -457,16 +457,19 @@ class OpenedFile:
         """Go by an index made of a chunk's pages, which has none, from now on."""
         self._offset_indexes[row_group, leaf] = index
 
-    def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> None:
-        """Leave the damaged rows of a chunk out, with a warning for each place.
+    def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> bool:
+        """Leave the damaged rows of a chunk out, with a warning for each place that is new.
 
-        Raises ``FormatError`` for the first place where damage is not to be skipped.
+        False where none is. Raises ``FormatError``, for the first place, where damage is not to be
+        skipped.
         """
         if not self.options.skips_corrupt:
             raise FormatError(found[0].message, found[0].where)
-        for one in self.damage.add(row_group, leaf, found):
+        new = self.damage.add(row_group, leaf, found)
+        for one in new:
             self.ignored[str(one)] = None
             warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
+        return bool(new)
 
     def bloom_filters_might_contain(
         self, leaf: int, groups: Sequence[int], hashes: UInt64Array

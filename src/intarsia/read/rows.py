@@ -29,6 +29,7 @@ from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust, blame, check_selection, doubt
+from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source
 
@@ -250,7 +251,10 @@ def _decode(
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
         if file.options.on_corrupt is not None:
-            blame(file, [(g, read.root.leaves[i]) for g, _ in read.groups for i in leaves], error)
+            chunks = [
+                (g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves
+            ]
+            blame(file, chunks, error)
         if file.options.page_checksum_verification:
             _find_damage(file, read)
         raise error.at(Where(file.name, column=read.root.name)) from error
@@ -286,7 +290,9 @@ def _merged(
     except FormatError as error:
         for group, selections in read.groups:
             for leaf, selection in zip(read.root.leaves, selections, strict=True):
-                if selection.page_rows:
+                if file.damage.knows(group, leaf):  # what is left of it must not be tried for ever
+                    file.note_damage(group, leaf, [all_lost(file, group, leaf, error.message)])
+                elif selection.page_rows:
                     file.distrust_page_index(group, leaf, error.message)
         raise PageIndexMistrust from error
 
@@ -331,7 +337,7 @@ def _checked_values(
             has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
             reason = f"page {number} of those read {has}, where {count} were due"
             if file.options.on_corrupt is not None:
-                raise doubt(file, group, leaf, reason)
+                raise doubt(file, group, leaf, selection, reason)
             file.distrust_page_index(group, leaf, reason)
             raise PageIndexMistrust
         values += found
