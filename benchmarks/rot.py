@@ -249,15 +249,15 @@ class Outcome:
 def ask(path: Path, subject: Subject, place: Place, outcome: Outcome) -> None:
     """Ask all questions of the file at ``path``, of which ``place`` was hit."""
     allowed = set(range(*place.rows))
+    data = None
     for columns, filter_ in questions(subject.table):
         expected = subject.table if filter_ is None else subject.table.filter(filter_)
         expected = expected.select(columns)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
-                found = ia.dataset(path, on_corrupt="skip").to_table(
-                    [*columns, "__row_number"], filter_
-                )
+                data = ia.dataset(path, on_corrupt="skip") if data is None else data
+                found = data.to_table([*columns, "__row_number"], filter_)
             except (ia.IntarsiaError, OSError, pa.ArrowException):
                 outcome.noticed = outcome.refused = True
                 continue
@@ -323,7 +323,8 @@ def run(
             own["wrong rows"] += outcome.wrong
             bad = outcome.wrong or outcome.lost_elsewhere
             if verbose and (bad or (outcome.refused and place.part != "footer")):
-                print(subject.name, place, f"byte {at}: {subject.data[at]} -> {new}", outcome)
+                what = f"byte {at}: {subject.data[at]} -> {new}"
+                print(subject.name, place, what, outcome, flush=True)
     return counts
 
 

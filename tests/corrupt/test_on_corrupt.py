@@ -178,8 +178,8 @@ def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads
     for column, row_group, number in [("b", 0, 0), ("a", 0, 3), ("b", 1, 1), ("w", 1, 3)]:
         flip(path, body_of(path, column, row_group, number))
     left = without((0, 500), (1500, 2000), (2500, 3000), (3000, 3500))
+    data = skipping(path)
     with pytest.warns(ia.CorruptDataWarning):
-        data = skipping(path)
         assert data.to_table(use_threads=use_threads).equals(left)
     assert sorted(found.num_rows for found in data.corrupt) == [500] * 4
     with pytest.warns(ia.CorruptDataWarning):
