@@ -303,15 +303,26 @@ def flip_one(
 
 
 def run(
-    flips: int, seed: int, shapes: list[str], *, verbose: bool = False
+    flips: int,
+    seed: int,
+    shapes: list[str],
+    *,
+    verbose: bool = False,
+    minutes: float = float("inf"),
 ) -> dict[tuple[str, bool], Counter[str]]:
-    """Counts by part, and whether the file has indexes; ``flips`` are divided among the shapes."""
+    """Counts by part, and whether the file has indexes; ``flips`` are divided among the shapes.
+
+    Ends after so many ``minutes``.
+    """
     counts: dict[tuple[str, bool], Counter[str]] = {}
     chance = random.Random(seed)
     subjects = [Subject.of(name) for name in shapes]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "flipped.parquet"
+        end = time.monotonic() + 60 * minutes
         for number in range(flips):
+            if time.monotonic() > end:
+                break
             subject = subjects[number % len(subjects)]
             at, new, place, outcome = flip_one(subject, path, chance)
             own = counts.setdefault((place.part, subject.is_indexed), Counter())
@@ -371,6 +382,7 @@ def main() -> None:
     """Flip, ask, count."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--verbose", action="store_true", help="say what went wrong, and where")
@@ -379,7 +391,8 @@ def main() -> None:
     if options.cost:
         print(cost(options.cost))
         return
-    print(table_of(run(options.flips, options.seed, options.shapes, verbose=options.verbose)))
+    limits = {"verbose": options.verbose, "minutes": options.minutes}
+    print(table_of(run(options.flips, options.seed, options.shapes, **limits)))
 
 
 if __name__ == "__main__":
