@@ -30,6 +30,8 @@ from intarsia.read.opened import OpenedFile
 _KNOWN_TYPES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE)
 _FIRST_FIELD = b"\x15"
 """What every page header begins with: the field ``type``, an integer."""
+_MOST_TIMES = 64
+"""So many times as many bytes as a chunk has are looked at for its next page."""
 
 
 class IndexIsWrong(Exception):  # noqa: N818 # no damage to the data, which all can be read
@@ -195,12 +197,15 @@ class _Search:
     def _resumed(self, at: int) -> list[tuple[int, CheckedPage]]:
         """The pages behind one without a header, from the first that is sound up to the end."""
         data = bytes(self._data)
-        while (at := data.find(_FIRST_FIELD, at + 1)) >= 0:
+        left = _MOST_TIMES * len(data)
+        while left > 0 and (at := data.find(_FIRST_FIELD, at + 1)) >= 0:
             page = check_page(self._data[at:], self._leaf, self._chunk)
+            left -= page.size
             is_sound = page.header is not None and page.problem is None
             if not is_sound or page.header is None or page.header.crc is None:
                 continue
             found, _ = self._walk(at)
+            left -= len(data)
             last, page = found[-1]
             if last + page.size == self._data.nbytes and all(p.header for _, p in found):
                 return [(start, page) for start, page in found if page.num_values is not None]
