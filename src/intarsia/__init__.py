@@ -7,6 +7,7 @@ and answers selective questions by reading only the pages that can match.
 from intarsia.engines import polars
 from intarsia.engines.sql import sql
 from intarsia.errors import (
+    CorruptDataWarning,
     FormatError,
     IndexSpecError,
     IntarsiaError,
@@ -34,6 +35,7 @@ from intarsia.predicate.functions import (
     map_contains,
 )
 from intarsia.ranges import RowRanges
+from intarsia.read.damage import CorruptData
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
 from intarsia.read.file import ParquetFile
@@ -51,6 +53,8 @@ from intarsia.write.writer import ParquetWriter, write_table
 __all__ = [
     "Advice",
     "Bloom",
+    "CorruptData",
+    "CorruptDataWarning",
     "Dataset",
     "Distinct",
     "DistinctIDX1",

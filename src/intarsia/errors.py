@@ -12,6 +12,7 @@
     └── MissingDependencyError an extra is not installed, or no Java; an ImportError
 
     IntarsiaWarning            an index was ignored; the answer is the same
+    CorruptDataWarning         rows were left out, as asked for; a UserWarning
 """
 
 from __future__ import annotations
@@ -101,3 +102,7 @@ class MissingDependencyError(IntarsiaError, ImportError):
 
 class IntarsiaWarning(UserWarning):
     """An index could not be used and was ignored. Answers do not change, only the work."""
+
+
+class CorruptDataWarning(UserWarning):
+    """Rows were left out because their bytes are damaged, as ``on_corrupt="skip"`` asks for."""

@@ -40,6 +40,9 @@ class Handle(Protocol):
     def read_at(self, length: int, offset: int) -> memoryview:
         """``length`` bytes from ``offset`` on; fewer where the file ends before."""
 
+    def was_changed(self) -> bool:
+        """Was the file written to since it was opened, as far as that can be told at no cost?"""
+
     def close(self) -> None: ...
 
 
@@ -102,6 +105,9 @@ class _LocalHandle:
             parts.append(data)
         return memoryview(b"".join(parts))
 
+    def was_changed(self) -> bool:
+        return _version(os.fstat(self._number)) != self.version
+
     def close(self) -> None:
         number, self._number = self._number, -1
         if number >= 0:
@@ -141,6 +147,9 @@ class _ArrowHandle:
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._file.read_at(length, offset))
 
+    def was_changed(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._file.close()
 
@@ -173,6 +182,9 @@ class _FsspecHandle:
 
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
+
+    def was_changed(self) -> bool:
+        return False
 
     def close(self) -> None: ...
 

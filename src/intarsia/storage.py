@@ -60,7 +60,7 @@ class FileSource:
     Ranges that lie no more than ``gap`` bytes apart are fetched in one request, by default as far
     apart as suits the kind of storage; requests to remote storage are made at the same time. The
     file is opened on first use and stays open until ``rest``: on a local disk, a file replaced
-    meanwhile is read on as it was.
+    meanwhile is read on as it was, and one that is written to in place raises ``FileReplaced``.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str, gap: int | None = None) -> None:
@@ -104,12 +104,18 @@ class FileSource:
         finally:  # what another file has there, or has not, is neither an answer nor an error
             if groups and self._is_current is not None and not self._is_current():
                 raise FileReplaced(self.path)
+            if groups and self._was_written_to():
+                raise FileReplaced(self.path)
         out: list[memoryview] = [memoryview(b"")] * len(ranges)
         for group, whole in zip(groups, found, strict=True):
             for member in group.members:
                 offset, length = ranges[member]
                 out[member] = whole[offset - group.offset : offset - group.offset + length]
         return out
+
+    def _was_written_to(self) -> bool:
+        handle = self._handle
+        return handle is not None and handle.was_changed()
 
     def confirm(self, is_current: Callable[[], bool]) -> None:
         """Have what is read from now on wait for this answer, and raise ``FileReplaced`` on False.

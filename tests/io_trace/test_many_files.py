@@ -60,6 +60,7 @@ def asked(monkeypatch):
         def __init__(self, handle, path):
             self._handle, self._path = handle, path
             self.size, self.version, self.close = handle.size, handle.version, handle.close
+            self.was_changed = handle.was_changed
 
         def read_at(self, length, offset):
             log.requests[self._path] += 1

@@ -223,6 +223,21 @@ def test_a_file_rewritten_after_planning_fails_the_job(spark, tmp_path):
         found.collect()
 
 
+def test_damaged_pages_are_skipped_where_that_is_asked_for(spark, tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"k": range(4000)})
+    pages = {"max_rows_per_page": 1000, "write_batch_size": 1000, "write_page_checksum": True}
+    pq.write_table(table, path, use_dictionary=False, **pages)
+    page = ia.ParquetFile(path).pages(0, "k")[2]
+    data = bytearray(path.read_bytes())
+    data[page.offset + page.header_size + 20] ^= 1
+    path.write_bytes(data)
+    found = ias.read(spark, path, where="k >= 0", on_corrupt="skip").toPandas()["k"]
+    assert sorted(found) == [*range(2000), *range(3000, 4000)]
+    with pytest.raises(Exception, match="checksum"):
+        ias.read(spark, path, where="k >= 0", on_corrupt="raise").collect()
+
+
 def test_types_only_pyarrow_writes_are_read_as_sparks_nearest(spark, tmp_path):
     instant = dt.datetime(2020, 2, 3, 4, 5, 6, 700, tzinfo=dt.UTC)
     table = pa.table(

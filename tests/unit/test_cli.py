@@ -142,6 +142,26 @@ def test_scan_prints_a_table(say, lake):
     ]
 
 
+def test_scan_skips_damaged_pages(say, tmp_path):
+    path = tmp_path / "t.parquet"
+    pages = {"max_rows_per_page": 10, "write_batch_size": 10, "write_page_checksum": True}
+    pq.write_table(pa.table({"k": range(40)}), path, use_dictionary=False, **pages)
+    page = ia.ParquetFile(path).pages(0, "k")[1]
+    data = bytearray(path.read_bytes())
+    data[page.offset + page.header_size + 20] ^= 1
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = say("scan", path, "--format", "csv", "--on-corrupt", "skip")
+    assert said.code == 0
+    assert said.lines == ['"k"', *map(str, [*range(10), *range(20, 40)])]
+    assert "column k, page 1" in said.err
+    assert "10 rows lost" in said.err
+    said = say("scan", path, "--format", "csv", "--on-corrupt", "raise")
+    assert said.code == 1
+    assert "checksum" in said.err
+
+
 def test_scan_prints_csv(say, lake):
     said = say("scan", lake, "--where", "k IN (6, 7)", "--columns", "k,gap,word", "--format", "csv")
     assert list(csv.reader(io.StringIO(said.out))) == [

@@ -81,6 +81,8 @@ def test_the_public_names_are_these():
         [
             "Advice",
             "Bloom",
+            "CorruptData",
+            "CorruptDataWarning",
             "Dataset",
             "Distinct",
             "DistinctIDX1",

@@ -15,6 +15,7 @@ from intarsia.format.levels import (
     decode_hybrid,
     decode_levels,
     histogram,
+    hybrid_bytes,
 )
 from intarsia.format.metadata import Encoding
 
@@ -105,6 +106,8 @@ def test_levels_of_mixed_runs_come_back(data):
     levels = [level for _, run in runs for level in run]
     raw = encoded(runs, bit_width(max_level))
     assert decode_hybrid(memoryview(raw), max_level, len(levels)).tolist() == levels
+    assert hybrid_bytes(memoryview(raw), max_level, len(levels)) == len(raw)
+    assert hybrid_bytes(memoryview(raw + b"\x02"), max_level, len(levels)) == len(raw)
     framed = len(raw).to_bytes(4, "little") + raw + b"values"
     found, taken = decode_levels(memoryview(framed), Encoding.RLE, max_level, len(levels))
     assert found.tolist() == levels

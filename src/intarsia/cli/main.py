@@ -23,6 +23,7 @@ from intarsia.cli.document import describe, jsonable
 from intarsia.errors import IntarsiaError
 from intarsia.index.registry import kinds, parse
 from intarsia.predicate.sql import parse_where
+from intarsia.read.damage import OnCorrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
 from intarsia.read.file import open_file
@@ -240,6 +241,11 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     show_default=True,
     help="json is one object a line; table shows 50 rows unless --limit says otherwise.",
 )
+@click.option(
+    "--on-corrupt",
+    type=click.Choice(["raise", "skip"]),
+    help="Check every page that is read: stop at a damaged one, or leave out its rows.",
+)
 @_sidecar_folder
 def scan(
     path: str,
@@ -247,10 +253,11 @@ def scan(
     columns: str | None,
     limit: int | None,
     form: str,
+    on_corrupt: OnCorrupt | None,
     sidecar_folder: str | None,
 ) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match."""
-    source = dataset(path, sidecar=sidecar_folder)
+    source = dataset(path, sidecar=sidecar_folder, on_corrupt=on_corrupt)
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if form == "table":

@@ -132,6 +132,22 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
     return _checked(levels, max_level)
 
 
+def hybrid_bytes(data: memoryview, max_level: int, count: int) -> int:
+    """Bytes that ``count`` levels of the hybrid take, whole groups of eight where they are packed.
+
+    Raises ``FormatError`` for levels that end early. ``count`` may be more than are allocated for.
+    """
+    width = bit_width(max_level)
+    at = done = 0
+    while done < count:
+        header, at = _varint(data, at)
+        at += (header >> 1) * width if header & 1 else -(-width // 8)
+        if not header >> 1:
+            raise FormatError("a run of levels is empty")
+        done += (header >> 1) * (8 if header & 1 else 1)
+    return at
+
+
 _SHORT = 0x7E
 """The header, one byte long, of a run of 63."""
 _FEW, _MANY = 16, 4096

@@ -8,6 +8,8 @@ matches, and the directory is ignored.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import hashlib
 import json
@@ -17,10 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, Where
+from intarsia.format.footer import with_key_values
 from intarsia.format.metadata import FileMetaData
 from intarsia.index.kind import index_name
-from intarsia.source import Source
+from intarsia.source import ByteRange, Source
 
 FOOTER_KEY = "intarsia"
 
@@ -56,13 +59,54 @@ class IndexEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Checksums:
+    """CRC-32 of a file's footer, without the entry that points at the directory, and of its page
+    indexes.
+
+    These follow each other by row group and column, a column index before its offset index; chunks
+    without one are left out.
+    """
+
+    footer: int
+    page_indexes: tuple[int, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As the directory holds them."""
+        packed = struct.pack(f"<{len(self.page_indexes)}I", *self.page_indexes)
+        return {"footer": self.footer, "page_indexes": base64.b64encode(packed).decode()}
+
+
+def footer_checksum(footer: bytes) -> int:
+    """The CRC-32 of a footer without the entry that points at the directory."""
+    return zlib.crc32(with_key_values(footer, {FOOTER_KEY: None}))
+
+
+def page_index_places(metadata: FileMetaData) -> list[tuple[tuple[int, int, str], ByteRange]]:
+    """Every page index that the footer tells of: row group, column and name, and where it is."""
+    found = []
+    for group, row_group in enumerate(metadata.row_groups):
+        for leaf, column in enumerate(row_group.columns):
+            for name in ("column_index", "offset_index"):
+                offset = getattr(column, f"{name}_offset")
+                length = getattr(column, f"{name}_length")
+                if offset is not None and length:
+                    found.append(((group, leaf, name), (offset, length)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Directory:
-    """All sections of a file. ``base_length`` is the file's length before anything was added."""
+    """All sections of a file. ``base_length`` is the file's length before anything was added.
+
+    ``checksums`` are those of what has none in the format; None in files written before them.
+    """
 
     file_id: str
     binding: str
     base_length: int
     indexes: tuple[IndexEntry, ...]
+    checksums: Checksums | None = None
 
 
 def binding_of(metadata: FileMetaData) -> str:
@@ -95,12 +139,14 @@ def binding_of(metadata: FileMetaData) -> str:
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
     """The JSON document, to be placed at ``offset``, and the footer's value that points at it."""
     entries = [_document(entry) for entry in directory.indexes]
-    document = {
+    document: dict[str, Any] = {
         "file_id": directory.file_id,
         "binding": directory.binding,
         "base_length": directory.base_length,
         "indexes": entries,
     }
+    if directory.checksums is not None:
+        document["checksums"] = directory.checksums.document
     data = json.dumps(document).encode()
     pointer = {
         "version": _VERSION,
@@ -165,7 +211,42 @@ def _parsed(document: dict[str, Any], size: int) -> Directory:
         text_in(document, "binding"),
         integer_of(document, "base_length"),
         tuple(_entry(entry, size) for entry in indexes),
+        _checksums(document.get("checksums")),
     )
+
+
+def _checksums(document: Any) -> Checksums | None:
+    if document is None:
+        return None
+    try:
+        packed = base64.b64decode(text_in(document, "page_indexes"), validate=True)
+        found = struct.unpack(f"<{len(packed) // 4}I", packed)
+    except (AttributeError, binascii.Error, struct.error) as error:
+        raise FormatError("the directory's checksums cannot be read") from error
+    return Checksums(integer_of(document, "footer"), found)
+
+
+def checked_footer(
+    metadata: FileMetaData, footer: bytes, source: Source, offset: int
+) -> Checksums | None:
+    """The checksums that the directory has of the file, where the footer has the one it should.
+
+    None where there is no directory that tells, or one that a footer from elsewhere points at.
+    Raises ``FormatError`` where the footer does not match its checksum.
+    """
+    value = metadata.key_value(FOOTER_KEY)
+    try:
+        pointer = json_object(value or "{}")
+        found = directory_at(pointer, source).checksums
+        end = integer_of(pointer, "offset") + integer_of(pointer, "length")
+    except FormatError:
+        return None
+    if found is None or end != offset:
+        return None
+    if footer_checksum(footer) != found.footer:
+        message = "the footer does not match its checksum: damaged, or changed by another tool"
+        raise FormatError(message, Where(offset=offset))
+    return found
 
 
 def _entry(entry: dict[str, Any], size: int) -> IndexEntry:

@@ -49,9 +49,12 @@ def whole_chunk(chunk: ColumnMetaData, num_rows: int) -> ChunkSelection:
 class PageSelector:
     """Selects the pages that hold given rows, in the chunks of one row group."""
 
-    def __init__(self, rows: RowRanges, num_rows: int) -> None:
-        """``rows`` count from the start of the row group, which has ``num_rows``."""
-        self._rows, self._num_rows = rows, num_rows
+    def __init__(self, rows: RowRanges, num_rows: int, *, by_page: bool = False) -> None:
+        """``rows`` count from the start of the row group, which has ``num_rows``.
+
+        ``by_page`` selects no page that holds none of them, however few these are.
+        """
+        self._rows, self._num_rows, self._by_page = rows, num_rows, by_page
         self._known: dict[bytes, _Held] = {}
 
     def select(self, chunk: ColumnMetaData, index: OffsetIndex | None) -> ChunkSelection:
@@ -62,7 +65,8 @@ class PageSelector:
         if index is None or not len(index):
             return whole_chunk(chunk, self._num_rows)
         held, sizes = self._held(index.first_row_index), index.compressed_page_size
-        if int(sizes[held.pages].sum()) >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
+        size = int(sizes[held.pages].sum())
+        if not self._by_page and size >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
             return whole_chunk(chunk, self._num_rows)
         first = int(index.offset[0])
         dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None

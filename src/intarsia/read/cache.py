@@ -17,6 +17,7 @@ from intarsia.errors import FormatError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.catalog import Catalog
+from intarsia.read.damage import OnCorrupt
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
@@ -77,11 +78,13 @@ class FileCache:
         distinct_index_column: str | None = None,
         places: Sidecars | None = None,
         health: Health | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
         scan = form.default_fragment_scan_options
         columns = tuple(sorted(form.read_options.dictionary_columns))
-        options = ReadOptions(scan.page_checksum_verification, columns, distinct_index_column)
+        is_checked = scan.page_checksum_verification or on_corrupt is not None
+        options = ReadOptions(is_checked, columns, distinct_index_column, on_corrupt)
         is_told = scan.cache_options != pa.CacheOptions()
         gap = scan.cache_options.hole_size_limit if is_told else None
         return cls(filesystem, options, gap, places=places, health=health)
@@ -90,6 +93,11 @@ class FileCache:
     def options(self) -> ReadOptions:
         """How files are read."""
         return self._options
+
+    @property
+    def checks_pages(self) -> bool:
+        """Is damage looked for?"""
+        return self._options.on_corrupt is not None
 
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
@@ -175,6 +183,7 @@ class FileCache:
         with self._lock:
             if path in self._kept:
                 self._forget(self._kept[path])
+                self.health.renew(path)
             kept = self._kept[path] = _Kept(path, version, source, file)
             self._touch(kept)
         return file

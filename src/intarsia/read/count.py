@@ -40,6 +40,9 @@ def _count(part: Part, request: Request, use_threads: bool) -> int:
 
 
 def _counted(part: Part, request: Request, file: OpenedFile, use_threads: bool) -> int:
+    if file.options.skips_corrupt:  # what can be read is counted, as reading would give it
+        rest = replace(part, get=partial(lease_of, file))
+        return sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
     while True:
         distrusted = file.distrusted
         proven, unsure = _proven(file, part.constants, request)

@@ -23,7 +23,7 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.sql import parse_where
-from intarsia.ranges import RowRanges
+from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.asked import (
     Columns,
     check_columns,
@@ -36,6 +36,7 @@ from intarsia.read.asked import (
 from intarsia.read.cache import FileCache
 from intarsia.read.catalog import Catalog
 from intarsia.read.count import count_rows
+from intarsia.read.damage import CorruptData, OnCorrupt
 from intarsia.read.explained import explain_files, plan_files
 from intarsia.read.folders import folder_constants
 from intarsia.read.fragment import PlannedFragment
@@ -58,6 +59,7 @@ _SCAN_OPTIONS = {
     "memory_pool",
 }
 _BATCH_ROWS = 131_072
+_PLACE = "__intarsia_place"
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -71,6 +73,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _cache: FileCache
     _partitioning: Any
     _distinct_index_column: str | None = None
+    _on_corrupt: OnCorrupt | None = None
 
     def __init__(
         self,
@@ -89,9 +92,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _new_cache(self) -> FileCache:
         old = getattr(self, "_cache", None)
         places, health = (None, None) if old is None else (old.places, old.health)
-        column = self._distinct_index_column
-        made = FileCache.of(self.filesystem, self.format, column, places, health)
-        made.catalog = None if old is None else old.catalog
+        made = FileCache.of(
+            self.filesystem,
+            self.format,
+            self._distinct_index_column,
+            places,
+            health,
+            self._on_corrupt,
+        )
+        if old is not None and self._on_corrupt is None:  # it tells what footers said, unchecked
+            made.catalog = old.catalog
         return made
 
     @classmethod
@@ -102,8 +112,31 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
-            made._cache, made._distinct_index_column = base._cache, base._distinct_index_column
+            made._take_from(base)
         return made
+
+    def _take_from(self, other: Dataset) -> None:
+        """Read files as ``other`` does, and through its cache."""
+        self._cache, self._distinct_index_column = other._cache, other._distinct_index_column
+        self._on_corrupt = other._on_corrupt
+
+    def with_on_corrupt(self, on_corrupt: OnCorrupt | None) -> Dataset:
+        """The same data set, whose scans treat damaged pages as that says."""
+        if on_corrupt == self._on_corrupt:
+            return self
+        made = self.wrap(self)
+        made._on_corrupt = on_corrupt
+        made._cache = made._new_cache()
+        return made
+
+    @property
+    def corrupt(self) -> list[CorruptData]:
+        """The damaged places that scans came upon so far, and the rows that were left out.
+
+        Empty unless the data set was opened with ``on_corrupt="skip"``. Rows are lost to scans of
+        the place's column; those of other columns read them.
+        """
+        return self._cache.health.corrupt
 
     def with_distinct_index(self, column: str | None) -> Dataset:
         """The same data set, with the lists that other writers left taken to be of ``column``."""
@@ -129,9 +162,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(self._get_fragments(None))
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         state = self._scan_options, self._partitioning, self._distinct_index_column
-        catalog = self._cache.catalog
+        catalog, folder = self._cache.catalog, self._cache.places.folder
         root = None if catalog is None else catalog.root
-        return _rebuild, (type(self), parts, *state, self._cache.places.folder, root)
+        return _rebuild, (type(self), parts, *state, folder, root, self._on_corrupt)
 
     @property
     def partitioning(self) -> Any:
@@ -169,7 +202,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._cache, made._distinct_index_column = self._cache, self._distinct_index_column
+        made._take_from(self)
         return made
 
     def get_fragments(
@@ -182,7 +215,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         pyarrow's fragments do, and read by page. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
-        if filter is None:
+        if filter is None and self._on_corrupt is None:
             yield from fragments
             return
         request = request_of(self.schema, [], filter)
@@ -264,8 +297,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones, in that order.
 
-        Without a filter, only pages that hold one of them are read. Raises ``IndexError`` for an
-        index that is not there.
+        Without a filter, only pages that hold one of them are read, and rows count as they do in
+        the files: those of damaged pages, where these are skipped, are left out. Raises
+        ``IndexError`` for an index that is not there.
         """
         if self._wanted(filter, options) is not None or is_special(columns):
             return self.to_table(columns, filter, **options).take(indices)
@@ -274,13 +308,39 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if len(distinct) and distinct[0] < 0:
             raise IndexError(f"row {distinct[0]}: rows are counted from 0")
         rows = RowRanges.from_rows(distinct)
+        if self._on_corrupt == "skip":
+            return self._take_what_is_left(wanted, rows, columns, options)
         scan = self._scan(columns, None, options, parts=self._parts_at(rows))
         assert scan is not None
         schema, batches = scan
         return pa.Table.from_batches(list(batches), schema).take(pa.array(places))
 
+    def _take_what_is_left(
+        self, wanted: Int64Array, rows: RowRanges, columns: Columns, options: Mapping[str, Any]
+    ) -> pa.Table:
+        """The rows at ``wanted`` that can be read, in that order, each by its number."""
+        names = self.schema.names if columns is None else list(columns)
+        numbered = dict(columns) if isinstance(columns, dict) else {n: pc.field(n) for n in names}
+        numbered[_PLACE] = pc.field(ROW_NUMBER)
+        tables, numbers = [], []
+        for start, part in self._numbered_parts_at(rows):
+            scan = self._scan(numbered, None, options, parts=[part])
+            assert scan is not None
+            table = pa.Table.from_batches(list(scan[1]), scan[0])
+            numbers.append(table.column(_PLACE).to_numpy() + start)
+            tables.append(table.drop_columns(_PLACE))
+        if not tables:
+            return self.head(0, columns, **options)
+        found = np.concatenate(numbers)
+        places = np.searchsorted(found, wanted[np.isin(wanted, found)])
+        return pa.concat_tables(tables).take(pa.array(places))
+
     def _parts_at(self, rows: RowRanges) -> Iterator[Part]:
         """The files that hold ``rows``, counted from the start of the data set."""
+        return (part for _, part in self._numbered_parts_at(rows))
+
+    def _numbered_parts_at(self, rows: RowRanges) -> Iterator[tuple[int, Part]]:
+        """As ``_parts_at``, each with the number of its file's first row."""
         if not rows:
             return
         start = 0
@@ -289,7 +349,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             for file, stop in zip(self._files, _stops(opened), strict=True):
                 if within := rows.clip(start, stop):
                     get = partial(self._cache.lease, file.path)
-                    yield Part(get, file.constants, within.shift(-start))
+                    yield start, Part(get, file.constants, within.shift(-start))
                 start = stop
                 if start >= rows.stops[-1]:
                     return
@@ -302,10 +362,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> int:
         """How many rows match.
 
-        Reads the filter's columns only, where statistics and page indexes leave it open.
+        Reads the filter's columns only, where statistics and page indexes leave it open. Where
+        damaged pages are skipped, rows count that a scan of these columns gives: without a filter,
+        all of them.
         """
         wanted = self._wanted(filter, options)
-        if wanted is None:
+        if wanted is None and self._on_corrupt is None:
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
@@ -341,7 +403,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if is_special(columns):
             check_is_pyarrows(columns, wanted)
             return None
-        by_page = by_page or ROW_NUMBER in (columns or ())
+        by_page = by_page or ROW_NUMBER in (columns or ()) or self._on_corrupt is not None
         if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
             return None
         if isinstance(columns, dict):
@@ -431,9 +493,12 @@ def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:
-    """``data``, in memory where its own filter is none that pyarrow can evaluate."""
-    own = data._scan_options.get("filter") if isinstance(data, Dataset) else None
-    return data if own is None or not needs_evaluation(own) else pads.dataset(data.to_table())
+    """``data``, in memory where pyarrow cannot evaluate its filter, or would not find damage."""
+    if not isinstance(data, Dataset):
+        return data
+    own = data._scan_options.get("filter")
+    is_ours = data._on_corrupt is not None or (own is not None and needs_evaluation(own))
+    return pads.dataset(data.to_table()) if is_ours else data
 
 
 def _rebuild(
@@ -443,9 +508,13 @@ def _rebuild(
     partitioning: Any,
     distinct_index_column: str | None,
     sidecar: str | None,
-    root: str | None = None,
+    catalog: str | None = None,
+    on_corrupt: OnCorrupt | None = None,
 ) -> Dataset:
-    made = cls(*parts).with_catalog(root)
+    made = cls(*parts)
+    made._on_corrupt = on_corrupt
+    made._cache = made._new_cache()
+    made = made.with_catalog(catalog)
     if sidecar is not None:
         made._cache.places = Sidecars(made.filesystem, sidecar)
     made._scan_options = dict(options)

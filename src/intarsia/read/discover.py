@@ -16,6 +16,7 @@ from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
 from intarsia.read.cache import FileCache
 from intarsia.read.catalog import catalog_of
+from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.read.journal import visible_under
@@ -36,6 +37,7 @@ def dataset(
     cache_options: pa.CacheOptions | None = None,
     distinct_index_column: str | None = None,
     catalog: bool | Literal["auto"] = "auto",
+    on_corrupt: OnCorrupt | None = None,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -52,13 +54,23 @@ def dataset(
     which the files do not say; = and IN on it pass over files that list no such value. A list that
     is not where the footer says, or contradicts statistics, is ignored.
     ``catalog`` asks the catalog that ``build_catalog`` made of a folder which files to open: where
-    there is one, with ``"auto"``; it has to be there with True, and is not looked at with False.
+    there is one, with ``"auto"``; it has to be there with True, and is not looked at with False,
+    nor with ``on_corrupt``.
+
+    ``on_corrupt`` has every page that is read checked: its checksum, where it has one, and what its
+    header says. Then ``"raise"`` names the damaged page, in a ``FormatError``; ``"skip"`` leaves
+    its rows out, of every column that is read, and warns (``CorruptDataWarning``); a damaged
+    dictionary takes its row group's rows along, and ``Dataset.corrupt`` lists the places. A file
+    whose footer is damaged raises either way. By default, as with pyarrow, nothing is checked.
+
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
+    check_on_corrupt(on_corrupt)
+    catalog = catalog if on_corrupt is None else False
     seen: dict[str, pafs.FileInfo] = {}
     options = pads.ParquetFragmentScanOptions(
-        page_checksum_verification=page_checksum_verification,
+        page_checksum_verification=page_checksum_verification or on_corrupt is not None,
         cache_options=cache_options or pa.CacheOptions(),
     )
     form = pads.ParquetFileFormat(
@@ -70,12 +82,12 @@ def dataset(
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
             made = _open_remote(found, files, base, form, cache, schema, folders)
-            return made.with_distinct_index(distinct_index_column)
+            return made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
-    return made.with_distinct_index(distinct_index_column)
+    return made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
 
 
 def _located(

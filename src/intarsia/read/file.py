@@ -17,13 +17,15 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import text_of
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
+from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
+from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, ChunkId, OpenedFile, ReadOptions
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.projection import Projection, named
 from intarsia.read.request import Filter, Request, without_columns, without_rows
-from intarsia.read.rows import PageIndexMistrust, read_rows
+from intarsia.read.rows import read_rows
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import Beside, Sidecars, places_of
 from intarsia.source import KnownEnd, Source
@@ -44,8 +46,8 @@ class ParquetFile:
     system; ``sidecar`` the folder of sidecars, where they are not beside their files.
     ``page_checksum_verification`` compares the pages that are read with their checksums,
     where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
-    columns of text that are to come as Arrow dictionaries. ``distinct_index_column`` is as for
-    ``intarsia.dataset``.
+    columns of text that are to come as Arrow dictionaries. ``distinct_index_column`` and
+    ``on_corrupt`` are as for ``intarsia.dataset``.
 
     Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
@@ -59,9 +61,14 @@ class ParquetFile:
         page_checksum_verification: bool = False,
         read_dictionary: Sequence[str] = (),
         distinct_index_column: str | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> None:
+        check_on_corrupt(on_corrupt)
         options = ReadOptions(
-            page_checksum_verification, tuple(read_dictionary), distinct_index_column
+            page_checksum_verification or on_corrupt is not None,
+            tuple(read_dictionary),
+            distinct_index_column,
+            on_corrupt,
         )
         self._opened = open_file(where, filesystem, options, sidecar)
 
@@ -101,6 +108,11 @@ class ParquetFile:
         Offsets are those in the file, or in its sidecar.
         """
         return self._opened.sections.entries
+
+    @property
+    def corrupt(self) -> list[CorruptData]:
+        """The damaged places that reads came upon so far, with ``on_corrupt="skip"``."""
+        return list(self._opened.damage.found.values())
 
     def distinct(self, on: str | pc.Expression) -> pa.Array | None:
         """The distinct values of a column, or function of columns, that has a ``Distinct`` index.
@@ -187,7 +199,9 @@ class ParquetFile:
             try:
                 arrays = read_rows(self._opened, roots, wanted)
             except PageIndexMistrust:
-                continue  # an index was dropped: this time, pages are found without it
+                # An index was dropped, and pages are found without it; or some are damaged.
+                wanted -= self._opened.damage.rows_of(range(len(self.schema.leaves)))
+                continue
             return pa.Table.from_arrays(arrays, schema=self.schema_arrow)
 
     def _chunk_id(self, row_group: int, column: int | str) -> ChunkId:

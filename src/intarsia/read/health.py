@@ -1,12 +1,18 @@
-"""What became of the indexes of a data set's files: told in one warning, not one a file."""
+"""What became of the files of a data set: of their indexes, told in one warning and not one a file,
+and which of their pages are damaged.
+"""
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from intarsia.errors import IntarsiaWarning
+
+if TYPE_CHECKING:  # they are told here
+    from intarsia.read.damage import CorruptData
 
 
 class Health:
@@ -17,6 +23,24 @@ class Health:
         self._names: dict[str, frozenset[str]] = {}
         self._stale: dict[str, bool] = {}
         self._told = False
+        self._corrupt: dict[str, list[CorruptData]] = {}
+
+    def note_corrupt(self, path: str, found: Iterable[CorruptData]) -> None:
+        """Places of a file turned out to be damaged."""
+        with self._lock:
+            known = self._corrupt.setdefault(path, [])
+            known += [one for one in found if one not in known]
+
+    def renew(self, path: str) -> None:
+        """Another file is at the path now."""
+        with self._lock:
+            self._corrupt.pop(path, None)
+
+    @property
+    def corrupt(self) -> list[CorruptData]:
+        """The damaged places found so far, by file."""
+        with self._lock:
+            return [one for path in sorted(self._corrupt) for one in self._corrupt[path]]
 
     def note(self, path: str, names: Collection[str], problem: str | None) -> None:
         """A file has indexes of these names; ``problem`` says why others are stale, if any are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -17,7 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import SchemaTemplates
-from intarsia.errors import FormatError, IntarsiaWarning, UnsupportedError, Where
+from intarsia.errors import (
+    CorruptDataWarning,
+    FormatError,
+    IntarsiaWarning,
+    UnsupportedError,
+    Where,
+)
 from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared, page_bounds
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
@@ -32,9 +39,16 @@ from intarsia.format.page_index import (
 )
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
-from intarsia.index.directory import Directory, IndexEntry
+from intarsia.index.directory import (
+    Checksums,
+    Directory,
+    IndexEntry,
+    checked_footer,
+    page_index_places,
+)
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
+from intarsia.read.damage import CorruptData, Damage, OnCorrupt
 from intarsia.read.health import Health
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
@@ -56,12 +70,19 @@ class ReadOptions:
 
     ``page_checksum_verification`` compares pages with their checksums, where they have some.
     ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
-    ``distinct_index_column`` is the column that lists of other writers are of.
+    ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
+    checks pages as far as they can be, and says what becomes of damaged ones.
     """
 
     page_checksum_verification: bool = False
     read_dictionary: tuple[str, ...] = ()
     distinct_index_column: str | None = None
+    on_corrupt: OnCorrupt | None = None
+
+    @property
+    def skips_corrupt(self) -> bool:
+        """Are the rows of damaged pages left out?"""
+        return self.on_corrupt == "skip"
 
 
 DEFAULTS = ReadOptions()
@@ -93,7 +114,9 @@ class OpenedFile:
         ``beside`` finds the file's sidecar.
         """
         self.name = name
+        self._page_index_checksums: dict[tuple[int, int, str], int] = {}
         self.beside, self._health = beside, health
+        self.damage = Damage(name, health)
         self.profile = profile
         self.request_bytes = request_bytes
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
@@ -104,6 +127,7 @@ class OpenedFile:
             elements, shape = self._footer.metadata.schema, self._footer.shape
             self.schema: Schema = shape.kept("schema", lambda: read_schema(elements))
             self._check_chunks()
+            self._checksums = self._checked_footer() if options.on_corrupt is not None else None
         except FormatError as error:
             raise error.at(Where(name)) from error
         self._orders: dict[int, ValueOrder] = shape.kept("orders", dict)
@@ -335,7 +359,7 @@ class OpenedFile:
         return (offset, length) if offset is not None and length else (0, 0)
 
     def _checked(
-        self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T]
+        self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T | None]
     ) -> T | None:
         """The decoded index; None where there is none, or one that is not to be trusted."""
         try:
@@ -345,10 +369,12 @@ class OpenedFile:
             self.warn(f"a page index is ignored: {error.at(where)}")
             return None
 
-    def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex:
-        return read_column_index(data)
+    def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
+        is_known = self._is_vouched_for("column_index", id_, data)
+        return read_column_index(data) if is_known or self.options.on_corrupt is None else None
 
     def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
+        self._is_vouched_for("offset_index", id_, data)
         index = read_offset_index(data)
         chunk = self.chunk(*id_)
         stop = chunk.start + chunk.total_compressed_size
@@ -402,13 +428,59 @@ class OpenedFile:
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self.warn(f"a page index is ignored: {where}: {reason}")
 
+    def _checked_footer(self) -> Checksums | None:
+        """The checksums of what has none in the format, if the footer matches its own."""
+        footer = self._footer
+        found = checked_footer(footer.metadata, footer.raw, footer.source, footer.offset)
+        if found is None:
+            return None
+        names = [name for name, _ in page_index_places(footer.metadata)]
+        is_whole = len(names) == len(found.page_indexes)
+        self._page_index_checksums = dict(
+            zip(names, found.page_indexes, strict=True) if is_whole else ()
+        )
+        return found
+
+    @property
+    def trusts_bounds(self) -> bool:
+        """Are statistics gone by? Where damage is looked for, only those that have a checksum."""
+        return self.options.on_corrupt is None or self._checksums is not None
+
+    def _is_vouched_for(self, kind: str, id_: ChunkId, data: memoryview) -> bool:
+        """Does a page index match its checksum? Raises ``FormatError`` where it has another."""
+        known = self._page_index_checksums.get((*id_, kind))
+        if known is not None and zlib.crc32(data) != known:
+            raise FormatError("it does not match its checksum")
+        return known is not None
+
+    def take_offset_index(self, row_group: int, leaf: int, index: OffsetIndex) -> None:
+        """Go by an index made of a chunk's pages, which has none, from now on."""
+        self._offset_indexes[row_group, leaf] = index
+
+    def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> bool:
+        """Leave the damaged rows of a chunk out, with a warning for each place that is new.
+
+        False where none is. Raises ``FormatError``, for the first place, where damage is not to be
+        skipped.
+        """
+        if not self.options.skips_corrupt:
+            raise FormatError(found[0].message, found[0].where)
+        new = self.damage.add(row_group, leaf, found)
+        for one in new:
+            self.ignored[str(one)] = None
+            warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
+        return bool(new)
+
     def bloom_filters_might_contain(
         self, leaf: int, groups: Sequence[int], hashes: UInt64Array
     ) -> list[bool] | None:
         """For each row group: might its chunk hold a value of one of ``hashes``?
 
-        None where none of the chunks has a bloom filter, or one is damaged.
+        None where none of the chunks has a bloom filter, or one is damaged; or where damage is
+        looked for: filters have no checksum.
         """
+        if self.options.on_corrupt is not None:
+            return None
         chunks = [self.chunk(group, leaf) for group in groups]
         places = [
             (chunk.bloom_filter_offset, chunk.bloom_filter_length)

@@ -249,7 +249,9 @@ class _Planner:
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
         are_likely = len({test.term for test in tests}) == 1 and all(
-            answered.get(test) or (isinstance(test, Test) and test.op in _RANGES) for test in tests
+            answered.get(test)
+            or (isinstance(test, Test) and test.op in _RANGES and file.trusts_bounds)
+            for test in tests
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 
@@ -319,6 +321,8 @@ class _Planner:
 
     def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
         file = self._file
+        if not file.trusts_bounds:
+            return self._all
         might = rows_might_match(test, file.row_group_bounds(leaf.index))
         starts = file.row_group_starts
         return RowRanges(starts[:-1][might], starts[1:][might])
@@ -337,6 +341,8 @@ class _Planner:
 
     def _is_idle(self, test: Test, leaf: Leaf) -> bool:
         """Does it ask for values where the footer knows of no row without one?"""
+        if not self._file.trusts_bounds:
+            return False
         bounds = self._file.row_group_bounds(leaf.index)
         return test.op is Op.ANY and not bounds.order.has_nan and not bounds.null_counts.any()
 

@@ -28,6 +28,8 @@ from intarsia.parallel import all_of, may_divide
 from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
+from intarsia.read.guard import PageIndexMistrust, blame, check_selection, doubt
+from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source
 
@@ -38,10 +40,6 @@ _TOGETHER_BYTES = 4 * 1024 * 1024
 _SLICES, _KEPT_ALIVE = 64, 4
 """Rows are cut out by slicing where that takes so many slices at most, and by their positions where
 it takes more. Slices that would keep more than so many times their memory alive are copied."""
-
-
-class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
-    """Pages do not hold the rows their index says; whoever relied on it must plan again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,10 @@ def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], 
             # A page's last row may go on in the next page: only that page can tell.
             held = rows | rows.shift(1) if repeats else rows
             selectors[repeats] = PageSelector(held, count)
-        return selectors[repeats].select(file.chunk(group, leaf), file.offset_index(group, leaf))
+        chunk, index = file.chunk(group, leaf), file.offset_index(group, leaf)
+        if file.damage.knows(group, leaf):  # not even to look whether a row goes on there
+            return PageSelector(rows, count, by_page=True).select(chunk, index)
+        return selectors[repeats].select(chunk, index)
 
     return select_in
 
@@ -179,7 +180,7 @@ def _decoded_together(
         RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
-    table = decode_roots(template, spliced, file.options.page_checksum_verification, use_threads)
+    table = decode_roots(template, spliced, _verified(file), use_threads)
     cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
     return cut
 
@@ -217,6 +218,7 @@ def _fetched(
         for leaf, selection in zip(read.root.leaves, selections, strict=True):
             dictionary = next(parts) if selection.dictionary else None
             pages = [next(parts) for _ in selection.parts]
+            check_selection(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
                 _check_dictionary(file, group, leaf, dictionary)
             chunk = file.chunk(group, leaf)
@@ -244,12 +246,23 @@ def _decode(
         for (_, selections), chunks in zip(read.groups, groups, strict=True)
     ]
     try:
-        checked = file.options.page_checksum_verification
-        return decode_root(template, spliced, verify_checksums=checked)
+        return decode_root(template, spliced, verify_checksums=_verified(file))
+    except UnsupportedError as error:
+        raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
+        if file.options.on_corrupt is not None:
+            chunks = [
+                (g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves
+            ]
+            blame(file, chunks, error)
         if file.options.page_checksum_verification:
             _find_damage(file, read)
         raise error.at(Where(file.name, column=read.root.name)) from error
+
+
+def _verified(file: OpenedFile) -> bool:
+    """Is pyarrow to compare checksums? Not where it was done as pages were fetched."""
+    return file.options.page_checksum_verification and file.options.on_corrupt is None
 
 
 def _merged(
@@ -277,7 +290,9 @@ def _merged(
     except FormatError as error:
         for group, selections in read.groups:
             for leaf, selection in zip(read.root.leaves, selections, strict=True):
-                if selection.page_rows:
+                if file.damage.knows(group, leaf):  # what is left of it must not be tried for ever
+                    file.note_damage(group, leaf, [all_lost(file, group, leaf, error.message)])
+                elif selection.page_rows:
                     file.distrust_page_index(group, leaf, error.message)
         raise PageIndexMistrust from error
 
@@ -321,6 +336,8 @@ def _checked_values(
         if num_rows_found != count:
             has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
             reason = f"page {number} of those read {has}, where {count} were due"
+            if file.options.on_corrupt is not None:
+                raise doubt(file, group, leaf, selection, reason)
             file.distrust_page_index(group, leaf, reason)
             raise PageIndexMistrust
         values += found

@@ -17,11 +17,11 @@ from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
+from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.matching import UnitReader
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.rows import PageIndexMistrust
 from intarsia.read.units import units_of
 from intarsia.storage import FileReplaced
 
@@ -155,6 +155,11 @@ class _Attempt:
         return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
+        """``rows`` without those that nobody asks for, and those known to be damaged."""
+        file, constants = self._file, self._part.constants
+        if file.damage.found:
+            roots = roots_to_read(file, self._request, constants)
+            rows = rows - file.damage.rows_of(leaf for root in roots for leaf in root.leaves)
         return rows if self._part.rows is None else rows & self._part.rows
 
     def _renew(self) -> None:

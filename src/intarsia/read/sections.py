@@ -157,7 +157,9 @@ class Sections:
             for entry in self.entries
             if (entry.on == column if column else bool(entry.meaning))
         ]
-        if column is not None and column == self._file.options.distinct_index_column:
+        options = self._file.options
+        is_listed = column is not None and column == options.distinct_index_column
+        if is_listed and options.on_corrupt is None:  # such lists have no checksum
             found.append(self._stray)
         known = [index for index in found if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))

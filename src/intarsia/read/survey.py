@@ -58,11 +58,12 @@ class Kept(NamedTuple):
 def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[Kept]:
     """Those of ``files`` that might hold matching rows, in their order.
 
-    Files of folders that cannot match are not opened; few files are not worth a survey. A file that
+    Files of folders that cannot match are not opened; few files are not worth a survey, nor are
+    those whose statistics may be damaged. A file that
     cannot be opened is kept: the error comes when its turn does.
     """
     wanted = in_folders(files, request.pruning)
-    if request.filter is None or len(files) < LEAST_FILES:
+    if request.filter is None or len(files) < LEAST_FILES or cache.checks_pages:
         for file in wanted:
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return

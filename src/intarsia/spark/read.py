@@ -19,11 +19,13 @@ from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.predicate.sql import parse_where
 from intarsia.read.catalog import catalog_root
+from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.journal import visible
+from intarsia.read.opened import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.session import require_pyspark
@@ -49,6 +51,7 @@ class Query:
     output: pa.Schema
     """As Spark takes it."""
     filesystem: pafs.FileSystem
+    on_corrupt: OnCorrupt | None = None
 
     @property
     def found(self) -> pa.Schema:
@@ -68,21 +71,26 @@ def read(
     where: pc.Expression | str | None = None,
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
+    on_corrupt: OnCorrupt | None = None,
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
     ``path`` and ``catalog`` are as for ``intarsia.dataset``; ``where`` is an Expression or a SQL
     condition, read as DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics,
     indexes and the catalog, happens now and on the driver. A ``.where()`` put on the result
-    filters, but skips nothing. Raises ``PathError`` where there is no file, ``PredicateError`` for
-    a column that is not there or a condition that does not fit it.
+    filters, but skips nothing. ``on_corrupt`` is as for ``intarsia.dataset``; executors warn of
+    what is skipped. Raises
+    ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
+    condition that does not fit it.
     """
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
-        first, options = opened(path, filesystem).schema.names[:1], {"filesystem": filesystem}
-        return read(spark, path, columns=first, where=where, catalog=catalog, **options).select()
-    source = opened(path, filesystem, catalog)
-    query = query_of(source, columns, where)
+        first = opened(path, filesystem).schema.names[:1]
+        options = {"filesystem": filesystem, "catalog": catalog, "on_corrupt": on_corrupt}
+        return read(spark, path, columns=first, where=where, **options).select()
+    check_on_corrupt(on_corrupt)
+    source = opened(path, filesystem, catalog).with_on_corrupt(on_corrupt)
+    query = replace(query_of(source, columns, where), on_corrupt=on_corrupt)
     tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
     schema = spark_schema(query.found)
     if not tasks:
@@ -155,7 +163,8 @@ def _runner(
 
 def execute(plan: FilePlan, query: Query) -> Iterator[pa.RecordBatch]:
     """The batches of one file's part of a plan, in the types Spark expects."""
-    file = open_file(plan.path, query.filesystem)
+    options = ReadOptions(query.on_corrupt is not None, on_corrupt=query.on_corrupt)
+    file = open_file(plan.path, query.filesystem, options)
     if binding_of(file.metadata) != plan.binding:
         raise FormatError("the file was rewritten after it was planned", Where(plan.path))
     wanted = None if query.where is None else Filter.of(query.where, query.schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from intarsia.errors import FormatError, IntarsiaWarning, Where
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
+from intarsia.index.directory import checked_footer, page_index_places
 from intarsia.read.catalog import catalog_root
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
@@ -90,6 +92,7 @@ def findings_of(file: OpenedFile) -> Iterator[Finding]:
         yield from _of_frame(file)
         yield from _of_ordinals(file)
         yield from _of_places(file)
+        yield from _of_checksums(file)
     except FormatError as problem:
         yield of_exception(problem, Where(file.name))
     for group in range(len(file.metadata.row_groups)):
@@ -143,6 +146,22 @@ def _of_places(file: OpenedFile) -> Iterator[Finding]:
         if start < stop:
             message = f"it begins within the chunk of row group {before.row_group}, column "
             yield error(replace(where, offset=start), message + str(before.column))
+
+
+def _of_checksums(file: OpenedFile) -> Iterator[Finding]:
+    """What the directory vouches for. Raises ``FormatError`` for a footer that is not as it was."""
+    if file.directory is None:
+        return  # of what the file was before a rewrite, if there is one: ``check_sections`` says so
+    found = checked_footer(file.metadata, file.footer, file.source, file.footer_offset)
+    places = page_index_places(file.metadata)
+    if found is None or len(found.page_indexes) != len(places):
+        return
+    parts = file.source.read([place for _, place in places])
+    for (name, place), crc32, data in zip(places, found.page_indexes, parts, strict=True):
+        if zlib.crc32(data) != crc32:
+            group, leaf, kind = name
+            where = Where(file.name, group, file.schema.leaves[leaf].name, offset=place[0])
+            yield error(where, f"{kind.replace('_', ' ')}: it does not match its checksum")
 
 
 def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,18 +26,22 @@ from intarsia.format.footer import (
     with_key_values,
 )
 from intarsia.format.metadata import ColumnChunk
+from intarsia.format.shape import decode_footer
 from intarsia.index.directory import (
     FOOTER_KEY,
+    Checksums,
     Directory,
     binding_of,
     encode_directory,
+    footer_checksum,
+    page_index_places,
 )
 from intarsia.index.idx1 import KEY, DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.opened import ChunkId, OpenedFile
-from intarsia.source import ByteRange, WindowSource
+from intarsia.source import ByteRange, Source, WindowSource
 from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
 
@@ -163,7 +168,7 @@ def compose(
     directory = Directory(
         file_id, binding_of(file.metadata), old.base_length if old else kept, tuple(entries)
     )
-    return out.closed(footer, directory)
+    return out.closed(footer, directory, file.source)
 
 
 class _Parts:
@@ -172,12 +177,14 @@ class _Parts:
     def __init__(self, kept: int) -> None:
         self._kept = self.end = kept
         self._parts: list[Part] = []
+        self._at: dict[int, Part] = {}
         self.changes: dict[ChunkId, dict[str, Any]] = {}
 
     def put(self, part: Part) -> int:
         """Where ``part`` is put."""
         at = self.end
         self._parts.append(part)
+        self._at[at] = part
         self.end += part[1] if isinstance(part, tuple) else len(part)
         return at
 
@@ -187,14 +194,28 @@ class _Parts:
         for name, value in fields.items():
             own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
 
-    def closed(self, footer: bytes, directory: Directory) -> Composed:
-        """All parts, the directory and the new footer."""
-        document, pointer = encode_directory(directory, self.end)
-        keys = {FOOTER_KEY: pointer}
-        for entry in directory.indexes:
-            if entry.kind == DistinctIDX1.kind:
-                keys[KEY] = str(entry.offset)
+    def closed(self, footer: bytes, directory: Directory, old: Source) -> Composed:
+        """All parts, the directory and the new footer, of what was the file ``old``."""
+        lists = [entry for entry in directory.indexes if entry.kind == DistinctIDX1.kind]
         if self.changes:
             footer = with_chunks(with_column_orders(footer), self.changes)
-        ends = (document, framed(with_key_values(footer, keys)))
+        if lists:
+            footer = with_key_values(footer, {KEY: str(lists[-1].offset)})
+        directory = replace(directory, checksums=self._checksums(footer, old))
+        document, pointer = encode_directory(directory, self.end)
+        ends = (document, framed(with_key_values(footer, {FOOTER_KEY: pointer})))
         return Composed(self._kept, (*self._parts, *ends))
+
+    def _checksums(self, footer: bytes, old: Source) -> Checksums:
+        """Those of the footer to be, and of the page indexes it tells of."""
+        places = [place for _, place in page_index_places(decode_footer(footer)[0])]
+        kept = [place for place in places if place[0] < self._kept]
+        try:
+            data: dict[ByteRange, bytes | memoryview] = dict(zip(kept, old.read(kept), strict=True))
+        except FormatError:  # outside the file: then none of them is vouched for
+            return Checksums(footer_checksum(footer), ())
+        for place in places:
+            if place not in data:
+                part = self._at[place[0]]
+                data[place] = old.read([part])[0] if isinstance(part, tuple) else part
+        return Checksums(footer_checksum(footer), tuple(zlib.crc32(data[p]) for p in places))

@@ -16,8 +16,9 @@ from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.predicate.functions import elements_of
 from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import PageIndexMistrust, read_rows
+from intarsia.read.rows import read_rows
 from intarsia.read.subjects import evaluated
 from intarsia.source import BufferSource, ByteRange, Source
 

@@ -1,0 +1,141 @@
+"""Whether a page is as it was written, as far as it and its chunk's footer entry can tell.
+
+The body has a checksum, where the writer made one. The header has none: what it says is compared
+with the footer, with the body's length and, in a V2 page, with the levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia.decode.page_body import check_size, page_levels
+from intarsia.errors import FormatError
+from intarsia.format.levels import hybrid_bytes
+from intarsia.format.metadata import (
+    ColumnMetaData,
+    CompressionCodec,
+    DataPageHeaderV2,
+    Encoding,
+    PageHeader,
+    PageType,
+)
+from intarsia.format.page_header import checksum_problem, num_values, read_page_header
+from intarsia.format.schema import Leaf
+
+_DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
+_OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
+_DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPage:
+    """A page as it was found. Without a header it cannot be told where the next page begins."""
+
+    header: PageHeader | None
+    size: int
+    """Header and body in bytes, as the header says; 0 where there is none."""
+    problem: str | None
+
+    @property
+    def num_values(self) -> int | None:
+        """Values in a data page, NULLs included; None for a page of another type."""
+        return None if self.header is None else num_values(self.header)
+
+
+def check_page(data: memoryview, leaf: Leaf, chunk: ColumnMetaData) -> CheckedPage:
+    """The page at the start of ``data``, which may go on behind it."""
+    try:
+        header, length = read_page_header(data)
+    except FormatError as error:
+        return CheckedPage(None, 0, f"its header cannot be read: {error.message}")
+    size = length + header.compressed_page_size
+    if size > data.nbytes:
+        claim = f"its header claims {size:,} bytes, {data.nbytes:,} are left"
+        return CheckedPage(None, 0, claim)
+    body = data[length:size]
+    try:
+        problem = checksum_problem(header, body) or _header_problem(header, body, leaf, chunk)
+    except FormatError as error:
+        problem = error.message
+    return CheckedPage(header, size, problem)
+
+
+def _header_problem(
+    header: PageHeader, body: memoryview, leaf: Leaf, chunk: ColumnMetaData
+) -> str | None:
+    """What the header says that cannot be so. Raises ``FormatError`` likewise."""
+    check_size(header, chunk.codec)
+    if header.type == PageType.DICTIONARY_PAGE:
+        dictionary = header.dictionary_page_header
+        if dictionary is None or dictionary.num_values < 0:
+            return "a dictionary page without its header"
+        if dictionary.encoding not in _OF_DICTIONARIES:
+            return f"a dictionary in encoding {dictionary.encoding}"
+        return _size_problem(header, chunk.codec)
+    if header.type not in _DATA:
+        return None  # pages of types nobody knows yet are skipped
+    count = num_values(header)
+    if count is None or count < 0:
+        return "a data page without a number of values"
+    data = header.data_page_header or header.data_page_header_v2
+    assert data is not None
+    if data.encoding not in _data_encodings(chunk, header.type):
+        return f"values in encoding {data.encoding}, which is none of the footer's"
+    if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:
+        return _problem_v2(header, header.data_page_header_v2, body, leaf, chunk)
+    return _problem_v1(header, leaf, chunk)
+
+
+def _data_encodings(chunk: ColumnMetaData, page_type: int) -> set[int]:
+    """The encodings that values of the chunk's pages are in, by the footer."""
+    told = {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
+    known = told or set(chunk.encodings)
+    return known | _DICTIONARY if known & _DICTIONARY else known
+
+
+def _problem_v1(header: PageHeader, leaf: Leaf, chunk: ColumnMetaData) -> str | None:
+    v1 = header.data_page_header
+    assert v1 is not None
+    for encoding, highest in (
+        (v1.definition_level_encoding, leaf.max_definition_level),
+        (v1.repetition_level_encoding, leaf.max_repetition_level),
+    ):
+        if highest and encoding not in chunk.encodings:
+            return f"levels in encoding {encoding}, which is none of the footer's"
+    return _size_problem(header, chunk.codec)
+
+
+def _problem_v2(
+    header: PageHeader,
+    v2: DataPageHeaderV2,
+    body: memoryview,
+    leaf: Leaf,
+    chunk: ColumnMetaData,
+) -> str | None:
+    levels = page_levels(header, body, leaf, chunk.codec)
+    first, second = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
+    for data, highest in (
+        (body[:first], leaf.max_repetition_level),
+        (body[first : first + second], leaf.max_definition_level),
+    ):
+        taken = hybrid_bytes(data, highest, v2.num_values) if highest else 0
+        if taken < data.nbytes:
+            return f"levels take {taken:,} bytes, the header says {data.nbytes:,}"
+    rows, present = levels.num_rows(), levels.num_present(leaf.max_definition_level)
+    if rows != v2.num_rows or v2.num_values - present != v2.num_nulls:
+        nulls = v2.num_values - present
+        return (
+            f"levels tell {rows:,} rows and {nulls:,} NULLs, "
+            f"the header {v2.num_rows:,} and {v2.num_nulls:,}"
+        )
+    if not levels.begins_a_row:
+        return "it begins within a row"
+    stored = CompressionCodec.UNCOMPRESSED if v2.is_compressed is False else chunk.codec
+    return _size_problem(header, stored)
+
+
+def _size_problem(header: PageHeader, codec: int) -> str | None:
+    stored, whole = header.compressed_page_size, header.uncompressed_page_size
+    if codec == CompressionCodec.UNCOMPRESSED and stored != whole:
+        return f"uncompressed_page_size is {whole:,} of {stored:,} bytes, uncompressed"
+    return None

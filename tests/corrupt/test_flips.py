@@ -1,0 +1,38 @@
+"""Bytes flipped at random: ``INTARSIA_FLIPS=1000`` for more, ``benchmarks/rot.py`` for a table."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+_PATH = Path(__file__).parents[2] / "benchmarks" / "rot.py"
+_spec = importlib.util.spec_from_file_location("rot", _PATH)
+rot = sys.modules["rot"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(rot)
+
+FLIPS = int(os.environ.get("INTARSIA_FLIPS", "72"))
+SEED = 20
+
+
+@pytest.mark.parametrize("shape", list(rot.SHAPES))
+def test_no_row_is_wrong_and_none_is_lost_elsewhere(shape):
+    counts = rot.run(FLIPS // len(rot.SHAPES), SEED, [shape])
+    for (part, is_indexed), own in counts.items():
+        if part == "footer" and not is_indexed:
+            continue  # a footer has no checksum in the format: nothing is promised of it
+        assert not own["wrong rows"], part
+        if part == "page header" and shape == "pyarrow, no page index":
+            continue  # a wrong number of values may be any page's
+        assert not own["lost elsewhere"], part
+
+
+@pytest.mark.parametrize("shape", list(rot.SHAPES))
+def test_a_whole_file_answers_every_question(shape, tmp_path):
+    subject = rot.Subject.of(shape)
+    path = tmp_path / "whole.parquet"
+    path.write_bytes(subject.data)
+    outcome = rot.Outcome()
+    rot.ask(path, subject, rot.Place("other", 0, 0), outcome)
+    assert outcome == rot.Outcome()

@@ -1,0 +1,99 @@
+"""A file that is written over where it is, between plan and read, is noticed and not misread."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.read import scan, units
+from intarsia.storage import FileReplaced
+
+ROWS = 20_000
+FILTER = pc.field("n") >= 0
+
+
+def table(first):
+    return pa.table(
+        {
+            "n": np.arange(first, first + ROWS),
+            "t": [f"text {i}" for i in range(first, first + ROWS)],
+        }
+    )
+
+
+def write(path, first):
+    pq.write_table(
+        table(first),
+        path,
+        row_group_size=1000,
+        write_page_index=True,
+        max_rows_per_page=100,
+        use_dictionary=False,
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "t.parquet"
+    write(path, 0)
+    os.utime(path, ns=(1, 1))  # long ago: a clock that ticks slowly tells it from what follows
+    return path
+
+
+def overwrite(path):
+    """The same file, as ``open(path, "wb")`` leaves it: other bytes under the same number."""
+    before = os.stat(path).st_ino
+    write(path, 10**6)
+    assert os.stat(path).st_ino == before
+
+
+def test_a_file_opened_before_says_so(path):
+    file = ia.ParquetFile(path)
+    overwrite(path)
+    for wanted in (FILTER, pc.field("n") == 5, None):
+        with pytest.raises(FileReplaced):
+            file.read(filter=wanted)
+
+
+def test_a_data_set_reads_the_new_file(path):
+    data = ia.dataset(path)
+    assert data.to_table(filter=FILTER).equals(table(0))
+    overwrite(path)
+    assert data.to_table(filter=FILTER).equals(table(10**6))
+    assert data.count_rows(filter=pc.field("n") >= 10**6) == ROWS
+
+
+def test_a_scan_that_has_given_rows_says_so_and_gives_no_other(path, monkeypatch):
+    monkeypatch.setattr(units, "UNIT_ROWS", 1000)
+    batches = ia.dataset(path).to_batches(filter=FILTER, use_threads=False)
+    first = next(batches)
+    overwrite(path)
+    found = [first]
+    with pytest.raises(FileReplaced):
+        found += batches
+    rows = pa.Table.from_batches(found)
+    assert rows.equals(table(0).slice(0, rows.num_rows))
+
+
+def test_a_scan_that_has_not_begins_anew(path, monkeypatch):
+    plan_rows = scan.plan_rows
+
+    def plan_then_overwrite(*arguments):
+        found = plan_rows(*arguments)
+        monkeypatch.setattr(scan, "plan_rows", plan_rows)
+        overwrite(path)
+        return found
+
+    monkeypatch.setattr(scan, "plan_rows", plan_then_overwrite)
+    assert ia.dataset(path).to_table(filter=FILTER).equals(table(10**6))
+
+
+def test_a_file_replaced_by_another_is_read_on_as_it_was(path, tmp_path):
+    file = ia.ParquetFile(path)
+    write(tmp_path / "other.parquet", 10**6)
+    os.replace(tmp_path / "other.parquet", path)
+    assert file.read(filter=FILTER).equals(table(0))
