@@ -209,7 +209,12 @@ def list_files(
         if found_on is not None and not found_on.equals(on):
             raise PathError("all paths of a data set must be on one file system")
         found_on = on
-        files += _expand(on, at, sidecars)
+        try:
+            files += _expand(on, at, sidecars)
+        except PathError:
+            raise
+        except OSError as error:
+            raise PathError(f"{path}: cannot be looked at: {error}") from error
     assert found_on is not None
     return found_on, files
 
@@ -306,8 +311,8 @@ def _replacing_local(
         _sync(temporary)
         with _locked(target):
             check()
+            _forget_hadoop_checksum(target)  # before: a file without one is read as it is
             os.replace(temporary, target)
-        _forget_hadoop_checksum(target)
         _sync(target.parent)
     except BaseException:
         if not keep_unfinished:

@@ -112,15 +112,6 @@ def test_owner_and_group_stay(file, monkeypatch):
     assert asked == [(before.st_uid, before.st_gid)]
 
 
-def test_other_names_of_a_file_keep_the_old_one(file):
-    other = file.with_name("other.parquet")
-    os.link(file, other)
-    old = file.read_bytes()
-    ia.add_indexes(file, [ia.Lookup("k")])
-    assert other.read_bytes() == old
-    assert len(ia.list_indexes(file)[0].indexes) == 1
-
-
 def test_a_folder_that_takes_no_file_is_said(file, monkeypatch):
     opened = os.open
 

@@ -15,14 +15,14 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1, encoded
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.section_write import BuiltSection, write_section
+from intarsia.index.section_write import MOST_GRANULES, BuiltSection, write_section
 from intarsia.index.standard import Standard
 from intarsia.predicate.term import Term
 from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of
 from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.spill import Workspace
+from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import check_standard
 from intarsia.write.values import leaves_of, pieces
 
@@ -149,9 +149,10 @@ def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject) -> Int64Array
 def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> Int64Array:
     """First rows of granules, and the number of rows: a column's pages, long ones divided evenly.
 
-    Without a ``leaf``, row groups are divided.
+    Without a ``leaf``, row groups are divided. Raises ``IndexSpecError`` for more than are taken.
     """
     parts: list[Int64Array] = []
+    total = 0
     groups = range(len(file.metadata.row_groups))
     if leaf is not None:
         file.load_page_indexes([(group, leaf.index) for group in groups], [])
@@ -162,6 +163,11 @@ def granule_starts(file: OpenedFile, leaf: Leaf | None, granule_rows: int) -> In
         edges = np.append(pages + first, stop)
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             count = -(-(high - low) // granule_rows)
+            total += count
+            if total > MOST_GRANULES:
+                raise IndexSpecError(
+                    f"granules of {granule_rows:,} rows are more than {MOST_GRANULES:,}"
+                )
             parts.append(low + np.arange(count, dtype=np.int64) * (high - low) // max(count, 1))
     parts.append(np.array([file.num_rows], dtype=np.int64))
     return np.concatenate(parts)
@@ -172,8 +178,9 @@ def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> Bui
     if isinstance(due.index, DistinctIDX1):
         data = encoded(pa.concat_tables(list(gathered.blocks()))["key"], due.index.on)
         return BuiltSection(memoryview(data), len(data))
-    path = str(work.new_path())
-    with pa.OSFile(path, "wb") as sink:
-        write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
+    with on_disk():
+        path = str(work.new_path())
+        with pa.OSFile(path, "wb") as sink:
+            write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
     with pa.memory_map(path) as mapped:
         return BuiltSection.of(memoryview(mapped.read_buffer()))

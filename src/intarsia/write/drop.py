@@ -15,7 +15,7 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import IndexReport, Progress, report_of, rewrite
+from intarsia.write.embed import IndexReport, Progress, report_of, rewrite, warn_of_names
 from intarsia.write.spill import Workspace
 
 
@@ -64,6 +64,7 @@ def drop_indexes(
             if places is not None:
                 write_sidecar(opened, (), names, places)
             else:
+                warn_of_names(file, found)
                 with Workspace() as work:
                     rewrite(opened, compose(opened, (), names, work), found, version)
         reports.append(report_of(open_file(file, found, sidecar=places)))
