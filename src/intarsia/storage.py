@@ -309,7 +309,7 @@ def _replacing_local(
         yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
         _own_as(temporary, target)
         _sync(temporary)
-        with _locked(target):
+        with locked(target):
             check()
             _forget_hadoop_checksum(target)  # before: a file without one is read as it is
             os.replace(temporary, target)
@@ -339,8 +339,8 @@ def _own_as(path: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Keep others that replace ``target`` from doing so between a check and the renaming.
+def locked(target: PathLike) -> Iterator[None]:
+    """Keep others that replace a local file, or its sidecar, from doing so meanwhile.
 
     The file itself is locked: who waited for it finds another one in its place.
     """

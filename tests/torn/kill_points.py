@@ -84,6 +84,8 @@ def check_indexes(old, new, sidecar, folder, before):
     path = folder / "t.parquet"
     found = names_in(folder, sidecar)
     assert found in (old, new), found
+    if found == new and not sidecar:  # else Hadoop would refuse the file
+        assert not (folder / ".t.parquet.crc").exists()
     if sidecar or found == old:
         assert path.read_bytes() == before
     assert pq.read_table(path).equals(TABLE)
@@ -359,8 +361,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strace", action="store_true", help="at the kernel's calls")
     parser.add_argument("--only", choices=list(OPERATIONS), action="append")
+    parser.add_argument("--can-trace", action="store_true", help="is there strace, and may it?")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.can_trace:
+        sys.exit(not can_trace())
     counts = {}
     with tempfile.TemporaryDirectory() as root:
         for name in given.only or OPERATIONS:
