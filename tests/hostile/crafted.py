@@ -767,7 +767,7 @@ def page_indexes_one_after_the_other():
     """Each was once tried as everything it is not, to the end of the file."""
     page = data_page(bytes(80), 10)
     index = b"\x19\x11\x01" + b"\x19\x18\x00" * 2 + b"\x15\x00\x00"
-    return MAGIC + page + index * 300_000
+    return MAGIC + page + index * 30_000
 
 
 @bomb
@@ -778,9 +778,9 @@ def footers_one_after_the_other():
 
 @bomb
 def pages_of_nothing():
-    return MAGIC + data_page(b"", 0) * 100_000
+    return MAGIC + data_page(b"", 0) * 20_000
 
 
 @bomb
 def pages_that_fit_every_column():
-    return MAGIC + data_page(bytes(80), 10) * 20_000
+    return MAGIC + data_page(bytes(80), 10) * 5_000

@@ -273,11 +273,11 @@ def watch(countdown):
     builtins.open = open_
 
 
-def kill_in_python(name, root):
+def kill_in_python(name, root, stride=1):
     """Counts over all kills of one operation, each in a fork of this process."""
-    found, at = Counter(), 0
+    found, at = Counter(), 1 - stride
     while True:
-        at += 1
+        at += stride
         folder, before = prepared(name, root)
         child = os.fork()
         if child == 0:
@@ -362,6 +362,7 @@ def main():
     parser.add_argument("--strace", action="store_true", help="at the kernel's calls")
     parser.add_argument("--only", choices=list(OPERATIONS), action="append")
     parser.add_argument("--can-trace", action="store_true", help="is there strace, and may it?")
+    parser.add_argument("--stride", type=int, default=1, help="of Python's calls, every so many")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.can_trace:
@@ -373,7 +374,7 @@ def main():
                 found, calls = kill_in_kernel(name, root)
                 shown = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
             else:
-                found, shown = kill_in_python(name, root), ""
+                found, shown = kill_in_python(name, root, given.stride), ""
             counts[name] = dict(found)
             if not given.json:
                 old = found["kills"] - found["new"]
