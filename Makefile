@@ -1,5 +1,5 @@
-# make demo | make test | make bench | make fuzz | make guided: each sets up .venv first; nothing else is needed
-# but Python 3.11 or later.
+# make demo | make test | make bench | make fuzz | make guided: each sets up .venv first; nothing
+# else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
