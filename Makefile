@@ -1,5 +1,5 @@
-# make demo | make test | make bench | make fuzz: each sets up .venv first; nothing else is needed
-# but Python 3.11 or later.
+# make demo | make test | make bench | make fuzz | make guided: each sets up .venv first; nothing
+# else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
@@ -7,10 +7,11 @@ BIN := .venv/bin
 
 CORPUS ?= ../shared/corpus
 MUTANTS ?= 20000
+MINUTES ?= 10
 ROWS ?= 10000000
 RUNS ?= 7
 
-.PHONY: demo test check bench fuzz clean
+.PHONY: demo test check bench fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
@@ -30,6 +31,10 @@ bench: .venv/bench
 # The long run: the test suite goes through a sample of as many mutants of the corpus's files.
 fuzz: .venv/test
 	@$(BIN)/python tests/fuzz/run.py $(CORPUS)/files --mutants $(MUTANTS)
+
+# Guided by coverage, target by target; what it finds is printed.
+guided: .venv/fuzz
+	@$(BIN)/python tests/fuzz/guided.py --minutes $(MINUTES)
 
 # One stamp an extra: rerun when the dependencies change.
 .venv/%: pyproject.toml | .venv/bin/python

@@ -216,7 +216,12 @@ def list_files(
         if found_on is not None and not found_on.equals(on):
             raise PathError("all paths of a data set must be on one file system")
         found_on = on
-        files += _expand(on, at, sidecars, seen)
+        try:
+            files += _expand(on, at, sidecars, seen)
+        except PathError:
+            raise
+        except OSError as error:
+            raise PathError(f"{path}: cannot be looked at: {error}") from error
     assert found_on is not None
     return found_on, files
 
@@ -315,10 +320,10 @@ def _replacing_local(
         yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
         _own_as(temporary, target)
         _sync(temporary)
-        with _locked(target):
+        with locked(target):
             check()
+            _forget_hadoop_checksum(target)  # before: a file without one is read as it is
             os.replace(temporary, target)
-        _forget_hadoop_checksum(target)
         _sync(target.parent)
     except BaseException:
         if not keep_unfinished:
@@ -345,8 +350,8 @@ def _own_as(path: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Keep others that replace ``target`` from doing so between a check and the renaming.
+def locked(target: PathLike) -> Iterator[None]:
+    """Keep others that replace a local file, or its sidecar, from doing so meanwhile.
 
     The file itself is locked: who waited for it finds another one in its place.
     """

@@ -1,6 +1,7 @@
 """A sample of the mutants; ``make fuzz`` goes through 20,000 of them."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,51 @@ def test_what_goes_wrong_with_one_mutant_is_told_and_the_rest_goes_on(run, tmp_p
     (problem,) = report.problems
     assert "missing.parquet" in problem
     assert "FileNotFoundError" in problem
+
+
+# --- the guided fuzzer's targets, without its guide ----------------------------------------------
+
+SEEDS = Path(__file__).with_name("seeds")
+MUTANTS_EACH = 12
+
+
+@pytest.fixture(scope="module")
+def targets():
+    sys.modules["targets"] = by_path("targets")
+    return sys.modules["targets"]
+
+
+def test_every_target_has_seeds_and_they_are_small(targets):
+    assert {path.name for path in SEEDS.iterdir()} == set(targets.TARGETS)
+    assert sum(path.stat().st_size for path in SEEDS.rglob("*") if path.is_file()) < 200_000
+
+
+SEED_FILES = sorted(path.relative_to(SEEDS).as_posix() for path in SEEDS.rglob("*/*"))
+
+
+@pytest.mark.parametrize("seed", SEED_FILES)
+def test_targets_take_seeds_and_their_mutants(targets, seed):
+    mutant = by_path("mutants").mutant
+    data = (SEEDS / seed).read_bytes()
+    for number in range(MUTANTS_EACH):
+        targets.attempt(seed.split("/")[0], mutant(data, number) if number else data)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in SEED_FILES if seed.startswith("section/")])
+def test_seeds_of_sections_are_sections(targets, seed):
+    """Else mutants of them would be turned away at the door."""
+    opened = []
+    for shape in ("InvertedSection", "SummarySection"):
+        make = getattr(targets, shape)
+
+        def watched(*place, make=make, **options):
+            found = make(*place, **options)
+            opened.append(found)
+            return found
+
+        setattr(targets, shape, watched)
+        try:
+            targets.attempt("section", (SEEDS / seed).read_bytes())
+        finally:
+            setattr(targets, shape, make)
+    assert opened

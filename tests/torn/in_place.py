@@ -7,13 +7,13 @@ import intarsia as ia
 
 
 def main():
-    path, spec, most_bytes = sys.argv[1:]
+    path, spec, most_bytes, sidecar = sys.argv[1:]
     if int(most_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(most_bytes), int(most_bytes)))
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        ia.add_indexes(path, [spec])
+        ia.add_indexes(path, [spec], sidecar=sidecar == "sidecar")
     except ia.PathError as error:
         print(error)
         sys.exit(3)

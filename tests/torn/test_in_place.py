@@ -27,9 +27,9 @@ def file(tmp_path):
     return path
 
 
-def started(file, spec, most_bytes=0):
+def started(file, spec, most_bytes=0, sidecar=False):
     process = subprocess.Popen(
-        [sys.executable, str(WORKER), str(file), spec, str(most_bytes)],
+        [sys.executable, str(WORKER), str(file), spec, str(most_bytes), "sidecar" * sidecar],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -78,6 +78,24 @@ def test_of_two_processes_none_undoes_what_the_other_did(file):
         assert os.listdir(file.parent) == [file.name]
 
 
+def test_of_two_processes_none_undoes_a_sidecar_of_the_other(file):
+    old, specs = file.read_bytes(), ("k:lookup", "n:lookup")
+    for _ in range(3):
+        both = [started(file, spec, sidecar=True) for spec in specs]
+        for process in both:
+            go(process)
+        said = [process.communicate()[0] for process in both]
+        done = [process.returncode for process in both]
+        assert set(done) <= {0, 3}
+        assert all("another writer" in said[i] for i in (0, 1) if done[i] == 3)
+        names = {entry.name for entry in ia.list_indexes(file)[0].sidecar}
+        assert names == {spec for spec, code in zip(specs, done, strict=True) if not code}
+        assert names
+        assert len(os.listdir(file.parent / "_intarsia")) == 1
+        assert file.read_bytes() == old
+        ia.drop_indexes(file, list(names), sidecar=True)
+
+
 def test_a_disk_without_room_leaves_the_old_file_and_no_debris(file):
     old = file.read_bytes()
     process = started(file, "k:lookup", len(old) + 1000)
@@ -110,15 +128,6 @@ def test_owner_and_group_stay(file, monkeypatch):
     before = file.stat()
     ia.add_indexes(file, [ia.Lookup("k")])
     assert asked == [(before.st_uid, before.st_gid)]
-
-
-def test_other_names_of_a_file_keep_the_old_one(file):
-    other = file.with_name("other.parquet")
-    os.link(file, other)
-    old = file.read_bytes()
-    ia.add_indexes(file, [ia.Lookup("k")])
-    assert other.read_bytes() == old
-    assert len(ia.list_indexes(file)[0].indexes) == 1
 
 
 def test_a_folder_that_takes_no_file_is_said(file, monkeypatch):

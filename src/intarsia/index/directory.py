@@ -12,10 +12,12 @@ import base64
 import binascii
 import dataclasses
 import hashlib
+import itertools
 import json
+import reprlib
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +35,11 @@ class StaleError(FormatError):
 
 
 _VERSION = 1
+MOST_INDEXES = 10_000
+"""Of a file. What a stranger's directory lists is gone through for every query."""
+_MOST_FUNCTIONS, _FUNCTION_CHARACTERS = 500, 100_000
+"""Of these, and of their texts together: they are parsed, at some milliseconds each."""
+_LARGEST = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +201,7 @@ def read_directory(
 def directory_at(pointer: Mapping[str, Any], source: Source) -> Directory:
     """The directory that ``pointer`` points at. Raises ``FormatError`` where it is damaged."""
     if pointer.get("version") != _VERSION:
-        raise FormatError(f"directory version {pointer.get('version')!r} is not known here")
+        raise FormatError(f"directory version {_brief(pointer.get('version'))} is not known here")
     offset, length, crc32 = (integer_of(pointer, name) for name in ("offset", "length", "crc32"))
     data = source.read([(offset, length)])[0]
     if zlib.crc32(data) != crc32:
@@ -206,11 +213,16 @@ def _parsed(document: dict[str, Any], size: int) -> Directory:
     indexes = document.get("indexes")
     if not isinstance(indexes, list) or not all(isinstance(entry, dict) for entry in indexes):
         raise FormatError("the directory lists no indexes")
+    if len(indexes) > MOST_INDEXES:
+        raise FormatError(f"the directory lists {len(indexes):,} indexes; {MOST_INDEXES:,} is most")
+    entries = tuple(_entry(entry, size) for entry in indexes)
+    _check_functions(entries)
+    _check_disjoint(entries)
     return Directory(
         text_in(document, "file_id"),
         text_in(document, "binding"),
         integer_of(document, "base_length"),
-        tuple(_entry(entry, size) for entry in indexes),
+        entries,
         _checksums(document.get("checksums")),
     )
 
@@ -249,6 +261,23 @@ def checked_footer(
     return found
 
 
+def _check_functions(entries: Sequence[IndexEntry]) -> None:
+    texts = [entry.on for entry in entries if entry.meaning]
+    size = sum(map(len, texts))
+    if len(texts) > _MOST_FUNCTIONS or size > _FUNCTION_CHARACTERS:
+        raise FormatError(
+            f"indexes on {len(texts):,} functions of {size:,} characters are too many"
+        )
+
+
+def _check_disjoint(entries: Sequence[IndexEntry]) -> None:
+    """Raise ``FormatError`` where sections overlap: one would be read as often as it is listed."""
+    places = sorted((entry.offset, entry.length, entry.name) for entry in entries)
+    for (offset, length, name), (start, _, other) in itertools.pairwise(places):
+        if offset + length > start:
+            raise FormatError(f"indexes {name} and {other} overlap")
+
+
 def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
     params = entry.get("params")
     if not isinstance(params, dict):
@@ -283,8 +312,8 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 def integer_of(value: Mapping[str, Any], name: str) -> int:
     """A count of bytes. Raises ``FormatError`` for anything else."""
     number = value.get(name)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise FormatError(f"{name} is {number!r}, not a count of bytes")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _LARGEST:
+        raise FormatError(f"{name} is {_brief(number)}, not a count of bytes")
     return number
 
 
@@ -292,5 +321,10 @@ def text_in(value: Mapping[str, Any], name: str) -> str:
     """A text. Raises ``FormatError`` for anything else."""
     text = value.get(name)
     if not isinstance(text, str):
-        raise FormatError(f"{name} is {text!r}, not text")
+        raise FormatError(f"{name} is {_brief(text)}, not text")
     return text
+
+
+def _brief(value: object) -> str:
+    """A value of anybody's as it is told: nobody reads a message of a megabyte."""
+    return reprlib.repr(value)

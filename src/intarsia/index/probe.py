@@ -61,6 +61,8 @@ class InvertedSection(Section):
         bounds = self.columns["key"].bounds
         if bounds is None or not bounds.bounded.all():
             raise FormatError("the column index of the keys is incomplete")
+        if bounds.low.dtype.kind not in "iu":
+            raise FormatError("a section's keys are no fingerprints")
         if (bounds.low > bounds.high).any() or (bounds.high[:-1] > bounds.low[1:]).any():
             raise FormatError("the keys are not sorted")
         self._low, self._high = bounds.low, bounds.high

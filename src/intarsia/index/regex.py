@@ -24,6 +24,8 @@ _CLASS = 16
 _EDGE = 8
 """Characters that are kept of where a match begins and ends."""
 _COPIES = 8
+_LONGEST = 4000
+"""Characters; of a longer pattern nothing is told."""
 _NONE: frozenset[str] = frozenset([""])
 
 _FLAGS = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
@@ -64,7 +66,7 @@ _ANYTHING = _Part(None, _NONE, _NONE, None)
 def of_regex(pattern: str | bytes, *, latin: bool = False) -> Required | None:
     """Texts in which the regular expression ``pattern`` is found."""
     text = text_of(pattern, latin=latin)
-    if text is None:
+    if text is None or len(text) > _LONGEST:
         return None
     try:
         return _needs(_Reader(text).whole())

@@ -114,16 +114,23 @@ def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
     known = known_kind(kind.lower())
     if known is None:
         raise IndexSpecError(f"there is no index kind {kind!r}; there are: {', '.join(kinds())}")
-    made: EmbeddedIndex = _made(known, kind, on=on, **params)
+    if "on" in params:
+        raise IndexSpecError(f"index {kind!r} is on {on!r}, and on {params['on']!r:.100}")
+    made: EmbeddedIndex = _made(known, kind, {"on": on, **params})
     return made
 
 
-def _made(cls: Callable[..., Any], kind: str, **params: Any) -> Any:
+def _made(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
     try:
         return cls(**params)
     except TypeError as error:
         given = ", ".join(sorted(params.keys() - {"on", "columns"}))
-        raise IndexSpecError(f"index {kind!r} does not take {given}") from error
+        raise IndexSpecError(f"index {kind!r} does not take {given:.200}") from error
+    except IndexSpecError:
+        raise
+    except Exception as error:  # of a kind from elsewhere, for what a file says
+        problem = f"{type(error).__name__}: {error}"
+        raise IndexSpecError(f"index {kind!r} cannot be made: {problem:.200}") from error
 
 
 def kinds_of(indexes: Any) -> list[IndexSpec]:
@@ -151,12 +158,14 @@ def parse(text: str) -> IndexSpec:
     """
     kind, names, settings = parsed(text)
     if kind.lower() == PageIndex.kind:
-        page_index: PageIndex = _made(PageIndex, kind, columns=tuple(names) or None, **settings)
+        page_index: PageIndex = _made(
+            PageIndex, kind, {"columns": tuple(names) or None, **settings}
+        )
         return page_index
     if len(names) != 1:
         raise IndexSpecError(f"{text!r} is not an index; write lookup(COLUMN) or COLUMN:lookup")
     if kind.lower() == Bloom.kind:
-        bloom: Bloom = _made(Bloom, kind, on=names[0], **settings)
+        bloom: Bloom = _made(Bloom, kind, {"on": names[0], **settings})
         return bloom
     return make(kind, names[0], settings)
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from intarsia.text.fold import folded
 
+_MOST_PARTS = 16
+"""Of a longer conjunction the longest texts are kept: others may be left out, and each costs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Has:
@@ -42,8 +45,27 @@ def all_of(parts: Iterable[Required | None]) -> Required | None:
     for part in parts:
         if part is not None:
             flat.update(dict.fromkeys(part.parts if isinstance(part, AllOf) else (part,)))
+    if len(flat) > _MOST_PARTS:
+        flat = _longest(flat)
     kept = tuple(part for part in flat if not _implied(part, flat))
     return AllOf(kept) if len(kept) > 1 else kept[0] if kept else None
+
+
+def _longest(parts: Iterable[Required]) -> dict[Required, None]:
+    """The ``_MOST_PARTS`` parts that ask for most, in their order."""
+    listed = list(parts)
+    ranked = sorted(range(len(listed)), key=lambda i: -_length(listed[i]))[:_MOST_PARTS]
+    return dict.fromkeys(listed[i] for i in sorted(ranked))
+
+
+def _length(part: Required) -> int:
+    match part:
+        case Has(text):
+            return len(text)
+        case AllOf(parts):
+            return max(map(_length, parts))
+        case AnyOf(parts):
+            return min(map(_length, parts))
 
 
 def _implied(part: Required, others: Iterable[Required]) -> bool:
@@ -92,17 +114,17 @@ def of_like(pattern: str | bytes, *, latin: bool = False) -> Required | None:
     text = text_of(pattern, latin=latin)
     if text is None:
         return None
-    pieces = [""]
+    pieces: list[list[str]] = [[]]
     characters = iter(text)
     for character in characters:
         if character in "%_":
-            pieces.append("")
+            pieces.append([])
         elif character != "\\":
-            pieces[-1] += character
+            pieces[-1].append(character)
         else:
             escaped = next(characters, "")
             if escaped in ("%", "_"):
-                pieces[-1] += escaped
+                pieces[-1].append(escaped)
             else:
-                pieces.append("" if escaped == "\\" else escaped)
-    return all_of(Has(folded(piece)) for piece in pieces if piece)
+                pieces.append([] if escaped == "\\" else [escaped])
+    return all_of(Has(folded("".join(piece))) for piece in pieces if any(piece))

@@ -39,7 +39,7 @@ from intarsia.format.order import order_of
 from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.thrift import decode
-from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES
+from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
 
@@ -216,16 +216,17 @@ def _joined(parts: Sequence[Bounds | None]) -> Bounds | None:
 
 def _unpack_starts(text: str, num_rows: int) -> Int64Array:
     """Granule starts; there can be no more of them than rows, and one."""
-    limit = (num_rows + 2) * 8
+    limit = (min(num_rows, MOST_GRANULES) + 2) * 8
     try:
         unpack = zlib.decompressobj()
         raw = unpack.decompress(base64.b64decode(text, validate=True), limit)
     except (ValueError, zlib.error) as error:
         raise FormatError(f"granules cannot be unpacked: {error}") from error
     if unpack.unconsumed_tail or len(raw) % 8:
-        raise FormatError("more granules than rows")
-    starts = np.cumsum(np.frombuffer(raw, dtype="<i8")).astype(np.int64)
-    if not len(starts) or starts[0] != 0 or starts[-1] != num_rows or (np.diff(starts) <= 0).any():
+        raise FormatError("more granules than rows, or than are taken")
+    starts: Int64Array = np.cumsum(np.frombuffer(raw, dtype="<i8"), dtype=np.int64)
+    ends = starts[:1].tolist() + starts[-1:].tolist()
+    if ends != [0, num_rows] or (starts[1:] <= starts[:-1]).any():
         raise FormatError("granules do not cover the rows of the file one after the other")
     return starts
 

@@ -41,6 +41,8 @@ ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
 """How entries of fingerprints were stored at first."""
 STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])
 LENGTH_BYTES = 4
+MOST_GRANULES = 1 << 24
+"""Of an index. A few kilobytes of a section may say a thousand times as much of them."""
 
 
 @dataclass(frozen=True, slots=True)

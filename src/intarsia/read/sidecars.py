@@ -40,8 +40,11 @@ Listing = Mapping[str, list[str]]
 
 def kept_under(name: str) -> str:
     """What sidecars of a file of this name are kept under: the name, or a hash of a long one."""
-    data = os.fsencode(name)
-    return name if len(data) <= _LONGEST else hashlib.blake2b(data, digest_size=16).hexdigest()
+    return name if len(os.fsencode(name)) <= _LONGEST else _hashed(name)
+
+
+def _hashed(text: str) -> str:
+    return hashlib.blake2b(os.fsencode(text), digest_size=16).hexdigest()
 
 
 class Sidecars:
@@ -69,6 +72,8 @@ class Sidecars:
         parent = path.rpartition("/")[0]
         if self._folder is None:
             return f"{parent}/{SIDECAR_FOLDER}"
+        if not {".", ".."}.isdisjoint(parent.split("/")):  # keys of objects may hold them as names
+            parent = _hashed(parent)
         return f"{self._folder}/{parent.lstrip('/')}" if parent else self._folder
 
     def know(self, listings: Mapping[str, Iterable[pafs.FileInfo]]) -> None:

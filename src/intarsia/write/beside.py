@@ -20,7 +20,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
-from intarsia.storage import copy_into, replacing
+from intarsia.storage import copy_into, locked, replacing
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
 
@@ -97,21 +97,37 @@ def _replace(
         parts.append(one.section.data)
         entries.append(one.entry(at))
         at += len(one.section.data)
-    if entries:
-        directory = Directory(file_id, binding_of(file.metadata), file.source.size, tuple(entries))
-        with _new_file(file.name, places) as out:
-            out.write(MAGIC)
-            for part in parts:
-                if isinstance(part, tuple):
-                    assert old is not None
-                    copy_into(WindowSource(old.source, *part), out)
-                else:
-                    out.write(part)
-            out.write(encode_end(directory, file.beside.owner(file.footer), at))
-    for path in before:
-        with contextlib.suppress(OSError):
-            places.filesystem.delete_file(path)
-    places.forget(file.name)
+    with _alone(file.name, before, places):
+        if entries:
+            binding = binding_of(file.metadata)
+            directory = Directory(file_id, binding, file.source.size, tuple(entries))
+            with _new_file(file.name, places) as out:
+                out.write(MAGIC)
+                for part in parts:
+                    if isinstance(part, tuple):
+                        assert old is not None
+                        copy_into(WindowSource(old.source, *part), out)
+                    else:
+                        out.write(part)
+                out.write(encode_end(directory, file.beside.owner(file.footer), at))
+        for path in before:
+            with contextlib.suppress(OSError):
+                places.filesystem.delete_file(path)
+        places.forget(file.name)
+
+
+@contextlib.contextmanager
+def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]:
+    """Nobody else writes the sidecar of the file at ``path`` meanwhile, where disks have locks.
+
+    Raises ``PathError`` where the sidecars are no longer those ``before``.
+    """
+    is_local = isinstance(places.filesystem, pafs.LocalFileSystem)
+    with locked(path) if is_local else contextlib.nullcontext():
+        places.forget(path)
+        if [*places.paths(path)] != [*before]:
+            raise PathError(f"{path}: another writer changed its sidecar; it was left as it is")
+        yield
 
 
 @contextlib.contextmanager

@@ -16,14 +16,14 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1, encoded
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.section_write import BuiltSection, write_section
+from intarsia.index.section_write import MOST_GRANULES, BuiltSection, write_section
 from intarsia.index.standard import Standard
 from intarsia.predicate.term import Term
 from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of
 from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.spill import Workspace
+from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of
 from intarsia.write.values import leaves_of, pieces
 
@@ -204,9 +204,10 @@ def granule_starts(
     """First rows of granules, and the number of rows: a column's pages, long ones divided evenly.
 
     Without a ``leaf``, row groups are divided. Of some ``groups``, the last is the row where they
-    end.
+    end. Raises ``IndexSpecError`` for more granules than are taken.
     """
     parts: list[Int64Array] = []
+    total = 0
     groups = groups_of(file) if groups is None else groups
     if leaf is not None:
         file.load_page_indexes([(group, leaf.index) for group in groups], [])
@@ -217,6 +218,11 @@ def granule_starts(
         edges = np.append(pages + first, stop)
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             count = -(-(high - low) // granule_rows)
+            total += count
+            if total > MOST_GRANULES:
+                raise IndexSpecError(
+                    f"granules of {granule_rows:,} rows are more than {MOST_GRANULES:,}"
+                )
             parts.append(low + np.arange(count, dtype=np.int64) * (high - low) // max(count, 1))
     parts.append(file.row_group_starts[groups.stop : groups.stop + 1])
     return np.concatenate(parts)
@@ -227,8 +233,9 @@ def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> Bui
     if isinstance(due.index, DistinctIDX1):
         data = encoded(pa.concat_tables(list(gathered.blocks()))["key"], due.index.on)
         return BuiltSection(memoryview(data), len(data))
-    path = str(work.new_path())
-    with pa.OSFile(path, "wb") as sink:
-        write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
+    with on_disk():
+        path = str(work.new_path())
+        with pa.OSFile(path, "wb") as sink:
+            write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
     with pa.memory_map(path) as mapped:
         return BuiltSection.of(memoryview(mapped.read_buffer()))

@@ -15,7 +15,7 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import IndexReport, Progress, report_of, rewrite
+from intarsia.write.embed import IndexReport, Progress, report_of, rewrite, warn_of_names
 from intarsia.write.spill import Workspace
 
 
@@ -60,6 +60,8 @@ def drop_indexes(
             progress(file, done, len(files))
         if held[file] & set(names):
             version = version_of(file, found)
+            if places is None:
+                warn_of_names(file, found)
             drop_from(open_file(file, found, sidecar=places), names, found, version, places)
         reports.append(report_of(open_file(file, found, sidecar=places)))
     if progress:

@@ -12,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaWarning, Where
 from intarsia.format.footer import check_editable
@@ -116,6 +119,8 @@ def add_indexes(
     reports = []
     for at, file in enumerate(files):
         told.begin(at)
+        if places is None:
+            warn_of_names(file, found)
         version = version_of(file, found)
         with quiet():
             opened = open_file(file, found, sidecar=places)
@@ -202,6 +207,16 @@ def check_fit(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool)
         raise error.at(Where(file.name)) from error
     check_indexes(file, indexes)
     return max(1, len(file.metadata.row_groups))
+
+
+def warn_of_names(path: str, filesystem: Any) -> None:
+    """Warn of a local file that has other names (hard links): these keep the file as it was."""
+    names = os.stat(path).st_nlink if isinstance(filesystem, pafs.LocalFileSystem) else 1
+    if names > 1:
+        message = f"{path}: of its {names} names (hard links) only this one"
+        warnings.warn(
+            f"{message} changes: what is left keeps what it was", IntarsiaWarning, stacklevel=3
+        )
 
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:

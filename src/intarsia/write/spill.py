@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
+from intarsia.errors import PathError
 from intarsia.index.section_write import UInt64Array, distinct
 
 RUN_ENTRIES = 1 << 23
@@ -44,6 +46,18 @@ class Workspace:
             )
         self._files += 1
         return Path(self._folder.name, str(self._files))
+
+
+@contextlib.contextmanager
+def on_disk() -> Iterator[None]:
+    """What writes temporary files. Raises ``PathError`` where these cannot be written."""
+    try:
+        yield
+    except PathError:
+        raise
+    except OSError as error:
+        message = f"temporary files cannot be written: {error}; TMPDIR says where they go"
+        raise PathError(message) from error
 
 
 class Runs:
@@ -85,10 +99,11 @@ class Runs:
         return distinct(np.concatenate([np.empty(0, np.uint64), *self._held]))
 
     def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
-        path = self._work.new_path()
-        with open(path, "wb") as out:
-            for block in blocks:
-                block.tofile(out)
+        with on_disk():
+            path = self._work.new_path()
+            with open(path, "wb") as out:
+                for block in blocks:
+                    block.tofile(out)
         return np.memmap(path, dtype=np.uint64, mode="r")
 
 

@@ -212,8 +212,10 @@ class _Walker:
             data = self.window(at, length)
             try:
                 return read(data)[0]
-            except FormatError:
-                if data.nbytes < length or length >= most:
+            except FormatError as error:
+                # Where the bytes are whole and lack a field, more of them do not make it that kind.
+                is_another = isinstance(error.__cause__, TypeError)
+                if is_another or data.nbytes < length or length >= most:
                     return None
             length = min(length * _GROWTH, most)
 

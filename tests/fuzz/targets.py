@@ -1,0 +1,150 @@
+"""What is fuzzed by coverage: functions of bytes, of which only our own errors may come out.
+
+A target is a function in ``TARGETS`` and a folder of its name in ``seeds``; ``seeds.py`` makes the
+seeds. Checksums are made to fit here: mutants are to get past them, as a stranger's bytes would.
+"""
+
+import struct
+import warnings
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import intarsia as ia
+from intarsia.decode.page_body import page_levels
+from intarsia.format.bounds import page_bounds
+from intarsia.format.footer import MAGIC, framed
+from intarsia.format.metadata import SchemaElement, Type
+from intarsia.format.order import order_of
+from intarsia.format.page_header import read_page_header
+from intarsia.format.page_index import read_column_index, read_offset_index
+from intarsia.format.schema import Leaf
+from intarsia.index.directory import directory_at
+from intarsia.index.formula import Keys, KeysWhere
+from intarsia.index.kind import Subject
+from intarsia.index.probe import InvertedSection, SummarySection
+from intarsia.index.registry import make
+from intarsia.index.sidecar import Owner, Sidecar
+from intarsia.predicate.leaves import Op, Test
+from intarsia.predicate.term import field_term
+from intarsia.read.file import open_file
+from intarsia.source import BufferSource
+from intarsia.write.salvage import salvage
+
+ROWS = 1000
+FILE_ID = "f" * 32
+FOOTER_HASH = b"a footer"
+OWNER = Owner.of(1234, "time 1", FOOTER_HASH)
+LEVELS = Leaf(0, 0, ("l",), SchemaElement(name="l", type=Type.INT64), (1,), 3, 1)
+KEYS = np.array([0, 7, 1 << 20, 1 << 31, (1 << 32) - 1], dtype=np.uint32)
+
+
+def footer(data):
+    """A footer at the end of a file that holds nothing else."""
+    file = ia.ParquetFile(BufferSource(MAGIC + framed(data)))
+    for action in (lambda: file.schema_arrow, lambda: file.indexes, lambda: file.num_rows):
+        with suppress(ia.IntarsiaError):
+            action()
+    opened = open_file(BufferSource(MAGIC + framed(data)))
+    for group in range(min(len(opened.metadata.row_groups), 4)):
+        for leaf in range(min(len(opened.schema.leaves), 8)):
+            for ask in (opened.chunk, opened.offset_index, opened.column_index):
+                with suppress(ia.IntarsiaError):
+                    ask(group, leaf)
+
+
+def page_index(data):
+    """Either of a chunk's two indexes, and bounds of every physical type."""
+    with suppress(ia.IntarsiaError):
+        index = read_offset_index(memoryview(data))
+        index.problem(ROWS, 4, 1 << 20)
+    index = read_column_index(memoryview(data))
+    for kind in Type:
+        order = order_of(SchemaElement(name="c", type=kind, type_length=4))
+        with suppress(ia.IntarsiaError):
+            page_bounds(order, index, declared=True)
+
+
+def page(data):
+    """A page: its header and its levels, as stored and compressed."""
+    header, size = read_page_header(memoryview(data))
+    for codec in (0, 1, 2, 4, 5, 6, 7):
+        with suppress(ia.IntarsiaError):
+            page_levels(header, memoryview(data)[size:], LEVELS, codec)
+
+
+def section(data):
+    """An index's section, opened and asked, as each of the three shapes."""
+    if len(data) < 6:
+        return
+    (length,) = struct.unpack("<I", data[-4:])
+    (pages,) = struct.unpack("<H", data[:2])  # so much before the footer belongs to the metadata
+    body = data[2:]
+    meta = min(length + 4 + pages, len(body))
+    place = BufferSource(body), meta, zlib.crc32(body[-meta:]), FILE_ID, ROWS
+    of = Subject(field_term("k"), pa.int64(), order_of(LEVELS.element))
+    with suppress(ia.IntarsiaError):
+        InvertedSection(*place).rows_of(Keys(KEYS), of)
+    with suppress(ia.IntarsiaError):
+        exact = InvertedSection(*place, exact=True)
+        exact.rows_of(KeysWhere(Test(field_term("k"), Op.GE, pa.array([7]))), of)
+        exact.values()
+    with suppress(ia.IntarsiaError):
+        summary = SummarySection(*place)
+        summary.summaries(np.arange(min(summary.num_pages, 4)))
+
+
+class _Roomy(BufferSource):
+    """Bytes at the beginning of a file that is long enough for any section."""
+
+    size = 1 << 40
+
+
+def directory(data):
+    """A directory whose checksum fits."""
+    pointer = {"version": 1, "offset": 0, "length": len(data), "crc32": zlib.crc32(data)}
+    found = directory_at(pointer, _Roomy(data))
+    for entry in found.indexes:
+        with suppress(ia.IntarsiaError):
+            make(entry.kind, entry.on, entry.params)
+
+
+def sidecar(data):
+    """A sidecar: pointer and directory."""
+    Sidecar(BufferSource(data), OWNER)
+
+
+def recover(data):
+    """A torn file."""
+    found = salvage(BufferSource(data), pa.schema([("k", pa.int64()), ("t", pa.string())]))
+    found.document(BufferSource(data))
+
+
+def file(data):
+    """A whole file: opened, filtered, read."""
+    opened = ia.ParquetFile(BufferSource(data))
+    if opened.num_rows > 1 << 20:
+        return
+    for action in (
+        lambda: opened.read(filter=pc.field("k") == 7),
+        lambda: opened.read(rows=ia.RowRanges.of((1, 3))),
+        lambda: opened.read(),
+    ):
+        with suppress(ia.IntarsiaError):
+            action()
+
+
+TARGETS = {
+    target.__name__: target
+    for target in (footer, page_index, page, section, directory, sidecar, recover, file)
+}
+
+
+def attempt(target, data):
+    """One execution. Anything but our own errors goes through."""
+    with warnings.catch_warnings(), suppress(ia.IntarsiaError):
+        warnings.simplefilter("ignore")
+        TARGETS[target](bytes(data))

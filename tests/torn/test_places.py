@@ -1,0 +1,270 @@
+"""Files that must not be changed, and places that take none: told, and left as they were."""
+
+import base64
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+import intarsia as ia
+
+TABLE = pa.table({"k": [f"k{n}" for n in range(5000)], "n": range(5000)})
+INDEXED = ["k:lookup"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "data" / "t.parquet"
+    path.parent.mkdir()
+    pq.write_table(TABLE, path)
+    return path
+
+
+def state_of(folder):
+    """Every file under a folder, its bytes, permissions and times."""
+    return {
+        path.relative_to(folder): (
+            path.read_bytes() if path.is_file() else None,
+            stat.S_IMODE(path.lstat().st_mode),
+            path.lstat().st_mtime_ns,
+            path.lstat().st_ino,
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+# --- encrypted and signed -------------------------------------------------------------------------
+
+
+class Keys(pe.KmsClient):
+    """Wraps keys by writing the master key's name before them: a test keeps no secrets."""
+
+    def __init__(self, config):
+        super().__init__()
+
+    def wrap_key(self, key, master):
+        return base64.b64encode(master.encode() + key)
+
+    def unwrap_key(self, wrapped, master):
+        return base64.b64decode(wrapped)[len(master) :]
+
+
+@pytest.fixture(params=["encrypted footer", "signed footer", "signed footer, all columns plain"])
+def locked(tmp_path, request):
+    """A folder with a file that is encrypted, or signed, and whether its columns can be read."""
+    path = tmp_path / "data" / "locked.parquet"
+    path.parent.mkdir()
+    columns = {} if "plain" in request.param else {"secret": ["n"]}
+    config = pe.EncryptionConfiguration(
+        footer_key="footer",
+        column_keys=columns,
+        plaintext_footer="signed" in request.param,
+        uniform_encryption=not columns and "signed" not in request.param,
+    )
+    factory = pe.CryptoFactory(Keys)
+    try:
+        properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
+    except OSError:  # this version asks for columns: then one is encrypted
+        config.column_keys = {"secret": ["n"]}
+        properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(path, TABLE.schema, encryption_properties=properties) as writer:
+        writer.write_table(TABLE)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: ia.add_indexes(path, INDEXED),
+        lambda path: ia.add_indexes(path, [ia.PageIndex()]),
+        lambda path: ia.add_indexes(path, ["n:lookup"], sidecar=True),
+        lambda path: ia.drop_indexes(path, INDEXED),
+        lambda path: ia.drop_indexes(path, INDEXED, sidecar=True),
+        lambda path: ia.recover(path, path.with_name("out.parquet")),
+    ],
+    ids=["add", "add page index", "add sidecar", "drop", "drop sidecar", "recover"],
+)
+def test_encrypted_and_signed_files_are_refused_untouched(locked, change):
+    before = state_of(locked.parent)
+    with pytest.raises((ia.FormatError, ia.IndexSpecError)):
+        change(locked)
+    assert state_of(locked.parent) == before
+
+
+# --- permissions, owners, times, names ------------------------------------------------------------
+
+
+def test_the_time_of_last_change_is_that_of_the_change(file):
+    """Its contents are others: what goes by times, as backups do, has to see it."""
+    os.utime(file, (1e9, 1e9))
+    began = time.time()
+    ia.add_indexes(file, INDEXED)
+    assert file.stat().st_mtime > began - 5
+    os.utime(file, (1e9, 1e9))
+    ia.drop_indexes(file, INDEXED)
+    assert file.stat().st_mtime > began - 5
+
+
+def test_a_sidecar_does_not_touch_its_file(file):
+    before = state_of(file.parent)
+    ia.add_indexes(file, INDEXED, sidecar=True)
+    ia.drop_indexes(file, INDEXED, sidecar=True)
+    after = state_of(file.parent)
+    del after[Path("_intarsia")]
+    assert after == before
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_permissions_stay_when_indexes_come_and_go(file, mode):
+    file.chmod(mode)
+    ia.add_indexes(file, INDEXED)
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    ia.drop_indexes(file, INDEXED)
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_files_with_other_names_are_warned_of(file):
+    other = file.with_name("other.parquet")
+    os.link(file, other)
+    old = other.read_bytes()
+    with pytest.warns(ia.IntarsiaWarning, match=r"t\.parquet: of its 2 names .*keeps what it was"):
+        ia.add_indexes(file, INDEXED)
+    assert other.read_bytes() == old
+    assert other.stat().st_nlink == file.stat().st_nlink == 1
+
+
+def test_a_link_goes_on_to_point_at_the_file_that_was_replaced(file, tmp_path):
+    link = tmp_path / "link.parquet"
+    link.symlink_to(file)
+    for change in (ia.add_indexes, ia.drop_indexes):
+        change(link, INDEXED)
+        assert link.is_symlink()
+        assert link.resolve() == file
+        assert os.listdir(file.parent) == [file.name]
+    assert pq.read_table(file).equals(TABLE)
+
+
+def test_a_link_to_nowhere_is_no_file(tmp_path):
+    link = tmp_path / "link.parquet"
+    link.symlink_to(tmp_path / "absent.parquet")
+    with pytest.raises(ia.PathError):
+        ia.add_indexes(link, INDEXED)
+    assert link.is_symlink()
+
+
+# --- no room, no permission -----------------------------------------------------------------------
+
+CHANGES = {
+    "add": "ia.add_indexes(path, ['k:lookup'])",
+    "drop": "ia.drop_indexes(path, ['n:lookup'])",
+    "sidecar": "ia.add_indexes(path, ['k:lookup'], sidecar=True)",
+    "recover": "ia.recover(path, path + '.out')",
+    "write": "ia.write_table(pq.read_table(path), path, compression='none')",
+    "write, checkpoints": (
+        "ia.write_table(pq.read_table(path), path, compression='none', checkpoint_row_groups=1)"
+    ),
+}
+SCRIPT = """
+import os, resource, sys
+import pyarrow.parquet as pq
+import intarsia as ia
+path, room, user = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if room:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+if user:
+    os.setgid(user)
+    os.setuid(user)
+try:
+    {change}
+except ia.PathError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+def changed(name, path, room=0, user=0):
+    command = [sys.executable, "-c", SCRIPT.format(change=CHANGES[name])]
+    command += [str(path), str(room), str(user)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def indexed(file):
+    ia.add_indexes(file, ["n:lookup"])
+    return file
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_where_files_may_not_become_longer_the_old_one_stays(indexed, name):
+    before = state_of(indexed.parent)
+    done = changed(name, indexed, room=2000)
+    assert done.returncode == 3, done.stderr
+    assert "cannot be written" in done.stdout
+    after = state_of(indexed.parent)
+    after.pop(Path("_intarsia"), None)
+    assert after == before
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of half a megabyte, where this machine lets one be made."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here: this takes root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_disk_that_fills_leaves_the_old_file_and_nothing_else(indexed, small_disk, name):
+    path = small_disk / "t.parquet"
+    shutil.copy(indexed, path)
+    room = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize
+    (small_disk / "ballast").write_bytes(bytes(room - 8192))
+    before = state_of(small_disk)
+    done = changed(name, path)
+    assert done.returncode == 3, (done.stdout, done.stderr)
+    assert "cannot be written" in done.stdout
+    assert "No space left on device" in done.stdout
+    after = state_of(small_disk)
+    after.pop(Path("_intarsia"), None)
+    assert after == before
+
+
+@pytest.fixture
+def public():
+    """A folder that others may look into: the tests' own are nobody else's."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is taken for it, which takes root")
+def test_a_folder_that_is_read_only_is_said_and_left(indexed, name, public):
+    folder = shutil.copytree(indexed.parent, public / "data")
+    before = state_of(folder)
+    done = changed(name, folder / "t.parquet", user=65534)
+    assert done.returncode == 3, (done.stdout, done.stderr)
+    assert "Permission denied" in done.stdout
+    assert state_of(folder) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is taken for it, which takes root")
+def test_a_folder_that_may_not_be_looked_into_is_said(indexed, public):
+    folder = shutil.copytree(indexed.parent, public / "data")
+    folder.chmod(0o700)
+    done = changed("add", folder / "t.parquet", user=65534)
+    assert done.returncode == 3, (done.stdout, done.stderr)
+    assert "Permission denied" in done.stdout
