@@ -4,10 +4,23 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 """
 
 from intarsia.spark.commit import recover
+from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.order import cluster
-from intarsia.spark.read import read
+from intarsia.spark.read import explain, read
 from intarsia.spark.session import register, session
+from intarsia.spark.sql import sql
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.write import write
 
-__all__ = ["WrittenFile", "cluster", "read", "recover", "register", "session", "write"]
+__all__ = [
+    "ReadExplanation",
+    "WrittenFile",
+    "cluster",
+    "explain",
+    "read",
+    "recover",
+    "register",
+    "session",
+    "sql",
+    "write",
+]
