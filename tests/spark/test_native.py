@@ -159,6 +159,34 @@ def test_what_the_footer_stores_is_read_alike_by_both(spark, made):
     assert str(ours.sort_by(order).to_pydict()) == str(theirs.sort_by(order).to_pydict())
 
 
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ([-0.0, 1.0], pc.field("x") == 0.0),
+        ([5.0, math.nan], pc.field("x") != 5.0),
+        ([5.0, math.nan], ~(pc.field("x") <= 5.0)),
+        ([math.nan, 5.0], ~(pc.field("x") < 6.0)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("writer", ["pyarrow", "spark"])
+def test_no_bound_or_dictionary_takes_rows_away(values, where, writer, spark, tmp_path):
+    """Of files in which they would, by any writer."""
+    if writer == "spark":
+        frame = spark.createDataFrame([(value,) for value in values], "x double").coalesce(1)
+        bloom = {"parquet.bloom.filter.enabled#x": "true", "parquet.page.row.count.limit": "1"}
+        frame.write.options(**bloom).parquet(str(tmp_path / "made"))
+    else:
+        (tmp_path / "made").mkdir()
+        table = pa.table({"x": values})
+        pq.write_table(table, tmp_path / "made" / "a.parquet", write_page_index=True)
+    found = ias.read(spark, tmp_path / "made", where=where, reader="spark").toArrow()
+    assert str(found["x"].to_pylist()) == str(
+        pa.table({"x": values}).filter(where)["x"].to_pylist()
+    )
+    assert found.num_rows == 1
+
+
 # --- which reader it is -------------------------------------------------------------------------
 
 

@@ -170,9 +170,13 @@ def _check_names(names: Iterable[str]) -> None:
         seen.add(name.lower())
 
 
-def _check_paths(files: Iterable[str]) -> None:
+def _check_paths(files: Sequence[str]) -> None:
+    if len(set(files)) < len(files):
+        raise _RefusedError("a file is there twice")
     for file in files:
-        if not _PLAIN_PATH.fullmatch(file) or posixpath.basename(file)[0] in "_.":
+        name = posixpath.basename(file)
+        is_hidden = name[0] in "_." or name.endswith("._COPYING_")
+        if not _PLAIN_PATH.fullmatch(file) or is_hidden:
             raise _RefusedError(f"{file}: a path that Spark might take for another")
 
 
