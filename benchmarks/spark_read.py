@@ -69,10 +69,10 @@ def scan(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def cases(spark: SparkSession, base: Path, rows: int) -> list[Case]:
+def cases(spark: SparkSession, base: Path, rows: int, counts: Sequence[int]) -> list[Case]:
     """A full scan and a point query for each number of files, and two of its columns."""
     found = []
-    for files in FILES:
+    for files in counts:
         folder = str(base / str(files))
         key = str(ia.dataset(folder).take([rows // 2], columns=["key"])["key"][0])
         where = f"key = '{key}'"
@@ -143,6 +143,7 @@ def main() -> None:
     """Make data, run all cases, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, nargs="+", default=FILES)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
@@ -150,11 +151,10 @@ def main() -> None:
     spark = ias.session(given.master, **settings)
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as folder:
-        for files in FILES:
+        for files in given.files:
             make(Path(folder) / str(files), given.rows, files)
-        found = [
-            (case, *measure(case, given.repeats)) for case in cases(spark, Path(folder), given.rows)
-        ]
+        asked = cases(spark, Path(folder), given.rows, given.files)
+        found = [(case, *measure(case, given.repeats)) for case in asked]
     print(report(given.rows, found))
     spark.stop()
 

@@ -238,6 +238,22 @@ def test_files_that_cannot_match_are_not_handed_over(spark, tmp_path):
     assert found.count() == 200
 
 
+@pytest.mark.parametrize("with_folder", [False, True])
+def test_many_files_of_a_folder_are_listed_once(with_folder, spark, tmp_path):
+    for number in range(40):
+        pq.write_table(pa.table({"n": [number]}), tmp_path / f"{number}.parquet")
+    if with_folder:
+        (tmp_path / "more").mkdir()
+        pq.write_table(pa.table({"n": [100]}), tmp_path / "more" / "7.parquet")
+    jobs = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("listing", "")
+    found = ias.read(spark, tmp_path, where="n > 3 AND n < 99", reader="spark")
+    assert bool(jobs.getJobIdsForGroup("listing")) == with_folder
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert sorted(row.n for row in found.collect()) == list(range(4, 40))
+    assert len(found.inputFiles()) == 36
+
+
 REFUSED = {
     "unsigned": (pa.array([1], pa.uint32()), "is INT32, and read as bigint"),
     "nanoseconds": (pa.array([1], pa.timestamp("ns")), "is INT64, and read as timestamp_ntz"),

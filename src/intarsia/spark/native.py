@@ -8,6 +8,7 @@ for these files, as it was done here, by rules that know of NaN and −0.0.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,8 @@ _OPTIONS = {
     "parquet.filter.columnindex.enabled": "false",
     "parquet.filter.bloom.enabled": "false",
 }
+_FEW = 32
+"""Of more paths than so many, Spark runs a job to list them, with a task for each."""
 _PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
 _PLAIN_VALUES = {
     pa.string(): re.compile(r"[A-Za-z0-9_.-]+", re.ASCII),
@@ -101,11 +104,29 @@ class HandOver:
         """The rows for which the filter holds."""
         schema, query = spark_schema(_fields(self.query, self.columns)), self.query
         options = _OPTIONS if self.base is None else _OPTIONS | {"basePath": _uri(self.base)}
-        reader = spark.read.schema(schema).options(**options)
-        found = reader.parquet(*map(_uri, self.files))
+        paths = list(self.files)
+        if len(paths) > _FEW and self.base is None and (folder := _folder_of(paths)):
+            names = ",".join(posixpath.basename(path) for path in paths)
+            paths, options = [folder], options | {"pathGlobFilter": f"{{{names}}}"}
+        found = spark.read.schema(schema).options(**options).parquet(*map(_uri, paths))
         if query.where is not None:
             found = found.where(spark_condition(query.where, query.schema))
         return found.select(*map(spark_column, query.columns))
+
+
+def _folder_of(files: Sequence[str]) -> str | None:
+    """The one folder of ``files``, where a listing of it finds no others of these names."""
+    folders = {posixpath.dirname(file) for file in files}
+    if len(folders) > 1 or any("," in posixpath.basename(file) for file in files):
+        return None
+    folder = folders.pop()
+    with os.scandir(folder) as entries:
+        has_folders = any(entry.is_dir() and _is_listed(entry.name) for entry in entries)
+    return None if has_folders else folder
+
+
+def _is_listed(name: str) -> bool:
+    return name[0] not in "_." or "=" in name
 
 
 def hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver | str:
