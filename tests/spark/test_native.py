@@ -411,6 +411,13 @@ def test_every_type_of_files_by_spark_that_is_flat_is_handed_over(spark, by_spar
     assert isinstance(found, HandOver)
 
 
+@pytest.mark.parametrize("reader", ["auto", "intarsia", "spark"])
+def test_no_rows_are_none_to_every_reader(reader, spark, tmp_path):
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    found = ias.read(spark, tmp_path, where="n < 0", reader=reader)
+    assert (found.columns, found.count()) == (["n"], 0)
+
+
 def test_unknown_readers_are_refused(spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="auto, intarsia, spark"):

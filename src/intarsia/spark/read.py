@@ -93,11 +93,11 @@ def read(
 def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "auto") -> DataFrame:
     """The rows of a query, by the reader that ``choose`` finds."""
     way = choose(source, query, reader)
-    if way.plan is not None and not way.plan.files:
-        return spark.createDataFrame([], spark_schema(query.found))
     if way.handed is not None:
         return way.handed.frame(spark)
     tasks = pack(way.planned(source, query).files, parallelism_of(spark), source.opened)
+    if not tasks:
+        return spark.createDataFrame([], spark_schema(query.found))
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     return ids.mapInArrow(_runner(tasks, query), spark_schema(query.found))
 
