@@ -217,7 +217,7 @@ def test_a_missing_path_is_said_at_once(spark, tmp_path):
 def test_a_file_rewritten_after_planning_fails_the_job(spark, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": list(range(100))}), path)
-    found = ias.read(spark, path, where="k > 10")
+    found = ias.read(spark, path, where="k > 10", reader="intarsia")
     pq.write_table(pa.table({"k": list(range(50))}), path)
     with pytest.raises(Exception, match="rewritten after it was planned"):
         found.collect()

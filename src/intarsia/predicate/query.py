@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,26 +41,43 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that reads ``scans`` instead of tables."""
+    """A query that reads ``scans`` instead of tables.
+
+    ``others`` are tables that it may still mention by their own names.
+    """
 
     sql: str
     scans: tuple[Scan, ...]
+    others: tuple[str, ...] = ()
 
 
-def scans_of(query: str, schemas: Mapping[str, pa.Schema], dialect: str = "duckdb") -> Query:
+Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
+"""A condition on a table of that schema, as ``exact_condition`` sees it just as an engine does.
+
+None where there is no such condition.
+"""
+
+
+def scans_of(
+    query: str,
+    schemas: Mapping[str, pa.Schema],
+    dialect: str = "duckdb",
+    seen: Seen = lambda condition, schema: condition,
+) -> Query:
     """``query`` with each occurrence of a table replaced by a scan of its own.
 
     ``dialect`` is sqlglot's name of the engine's SQL. Text beside a time zone is UTC, so the engine
     has to see it so. Occurrences that are more than a name and an alias (PIVOT, TABLESAMPLE), and
-    all of a query that sqlglot cannot parse, keep the table's own name. Raises ``PredicateError``
-    for tables whose names differ by case only.
+    all of a query that sqlglot cannot parse, keep the table's own name. Conditions of which
+    ``seen`` gives none stay with the engine. Raises ``PredicateError`` for tables whose names
+    differ by case only.
     """
     known = {name.lower(): name for name in schemas}
     if len(known) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
     tree = _parse(query, dialect)
     if tree is None:
-        return Query(query, ())
+        return Query(query, (), tuple(schemas))
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
     try:
@@ -71,10 +88,13 @@ def scans_of(query: str, schemas: Mapping[str, pa.Schema], dialect: str = "duckd
     scans = []
     for number, table in enumerate(tables):
         schema = fields[id(table)]
-        found = _filter(wanted.get(id(table), ()), schema, _LIKE_ESCAPE.get(dialect, ""))
+        exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
+        found = _filter(wanted.get(id(table), ()), exact)
         columns = tuple(columns_used(table, schema.names))
         scans.append(Scan(f"{prefix}{number}", known[table.name.lower()], columns, found))
-    return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans))
+    left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
+    others = tuple(name for lower, name in known.items() if lower in left)
+    return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans), others)
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
@@ -148,24 +168,32 @@ def _unused_prefix(query: str) -> str:
     return prefix
 
 
+def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr) -> pc.Expression:
+    """A condition as pyarrow evaluates it. Raises ``PredicateError``."""
+    found = seen(condition, schema)
+    if found is None:
+        raise PredicateError(f"{condition.sql()!r} may mean something else to the engine")
+    return exact_condition(found, schema, like_escape)
+
+
 def _filter(
-    conditions: Iterable[exp.Expr], schema: pa.Schema, like_escape: str
+    conditions: Iterable[exp.Expr], exact: Callable[[exp.Expr], pc.Expression]
 ) -> pc.Expression | None:
     """The conditions that can be evaluated by pyarrow, joined by AND."""
-    found = [_weaker(condition, schema, like_escape) for condition in conditions]
+    found = [_weaker(condition, exact) for condition in conditions]
     known = [condition for condition in found if condition is not None]
     return functools.reduce(operator.and_, known) if known else None
 
 
-def _weaker(node: exp.Expr, schema: pa.Schema, like_escape: str) -> pc.Expression | None:
+def _weaker(node: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> pc.Expression | None:
     """TRUE wherever ``node`` is, and perhaps elsewhere; None where that may be anywhere."""
     try:
-        return exact_condition(node, schema, like_escape)
+        return exact(node)
     except PredicateError:
         node = node.unnest()
     if not isinstance(node, exp.And | exp.Or):
         return None  # it stays with the engine
-    parts = [_weaker(part, schema, like_escape) for part in node.flatten()]
+    parts = [_weaker(part, exact) for part in node.flatten()]
     known = [part for part in parts if part is not None]
     if not known or (isinstance(node, exp.Or) and len(known) < len(parts)):
         return None

@@ -5,25 +5,30 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 
 from intarsia.spark.catalog_job import build_catalog
 from intarsia.spark.commit import recover
+from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.index_job import add_indexes, drop_indexes
 from intarsia.spark.optimize import OptimizedFolder, optimize
 from intarsia.spark.order import cluster
-from intarsia.spark.read import read
+from intarsia.spark.read import explain, read
 from intarsia.spark.session import register, session
+from intarsia.spark.sql import sql
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.write import write
 
 __all__ = [
     "OptimizedFolder",
+    "ReadExplanation",
     "WrittenFile",
     "add_indexes",
     "build_catalog",
     "cluster",
     "drop_indexes",
+    "explain",
     "optimize",
     "read",
     "recover",
     "register",
     "session",
+    "sql",
     "write",
 ]

@@ -1,4 +1,4 @@
-"""``read``: the driver plans, one task reads the pages of a few files each.
+"""``read``: the driver plans, tasks read pages; or Spark's own reader gets the files (``native``).
 
 Spark 4.3's own filter pushdown for Python sources gives wrong answers when a DataFrame is used
 twice, so the filter and the columns are what the caller says, and a plan is carried out as it is.
@@ -6,6 +6,7 @@ twice, so the filter and the columns are what the caller says, and a plan is car
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +17,9 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
-from intarsia.plan.plan import FilePlan, Plan
+from intarsia.plan.plan import Plan
 from intarsia.predicate.sql import parse_where
+from intarsia.ranges import RowRanges
 from intarsia.read.catalog import catalog_root
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
@@ -28,15 +30,17 @@ from intarsia.read.journal import visible
 from intarsia.read.opened import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
+from intarsia.spark.choice import choose
+from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.session import require_pyspark
+from intarsia.spark.sources import Source
+from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASK_BYTES = 64 * 1024 * 1024
-"""About how many planned bytes one task reads; a task costs some 15 ms whatever it reads."""
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
 
@@ -69,34 +73,85 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
+    reader: str = "auto",
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path`` and ``catalog`` are as for ``intarsia.dataset``; ``where`` is an Expression or a SQL
-    condition, read as DuckDB reads it (a backslash in LIKE is just that). Planning, by statistics,
-    indexes and the catalog, happens now and on the driver. A ``.where()`` put on the result
-    filters, but skips nothing. ``on_corrupt`` is as for ``intarsia.dataset``; executors warn of
-    what is skipped. Raises
-    ``PathError`` where there is no file, ``PredicateError`` for a column that is not there or a
-    condition that does not fit it.
+    ``path``, ``catalog`` and ``on_corrupt`` are as for ``intarsia.dataset``; executors warn of what
+    is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB reads it (a backslash
+    in LIKE is just that). Planning, by statistics, indexes and the catalog, happens now and on the
+    driver. A ``.where()`` put on the result filters, but skips nothing.
+
+    Where most of the bytes are left to be read, Spark's own reader gets the files and the filter,
+    as far as its rows are certain to be the same; ``explain`` tells. ``reader`` is ``"intarsia"``
+    or ``"spark"`` where one of them has to do it. Raises ``PathError`` where there is no file,
+    ``PredicateError`` for a column that is not there or a condition that does not fit it,
+    ``UnsupportedError`` where ``reader`` is ``"spark"`` and its rows might differ.
     """
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
         first = opened(path, filesystem).schema.names[:1]
-        options = {"filesystem": filesystem, "catalog": catalog, "on_corrupt": on_corrupt}
+        options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt}
+        options |= {"reader": reader, "filesystem": filesystem}
         return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
-    source = opened(path, filesystem, catalog).with_on_corrupt(on_corrupt)
-    query = replace(query_of(source, columns, where), on_corrupt=on_corrupt)
-    tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
-    schema = spark_schema(query.found)
+    found = opened(path, filesystem, catalog).with_on_corrupt(on_corrupt)
+    query = replace(query_of(found, columns, where), on_corrupt=on_corrupt)
+    return frame_of(spark, Source(found, folder_of(path)), query, reader)
+
+
+def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "auto") -> DataFrame:
+    """The rows of a query, by the reader that ``choose`` finds."""
+    way = choose(source, query, reader)
+    if way.handed is not None:
+        return way.handed.frame(spark)
+    tasks = pack(way.planned(source, query).files, parallelism_of(spark), source.opened)
     if not tasks:
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], spark_schema(query.found))
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    return ids.mapInArrow(_runner(tasks, query), schema)
+    return ids.mapInArrow(_runner(tasks, query), spark_schema(query.found))
+
+
+def explain(
+    spark: SparkSession,
+    path: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | str | None = None,
+    reader: str = "auto",
+    filesystem: Any = None,
+    catalog: bool | Literal["auto"] = "auto",
+) -> ReadExplanation:
+    """What ``read`` would do with these arguments: which reader, why, and what is left to read.
+
+    Raises as ``read`` does.
+    """
+    require_pyspark()
+    source = Source(opened(path, filesystem, catalog), folder_of(path))
+    query = query_of(source.data, columns, where)
+    way = choose(source, query, reader)
+    explained = source.data.explain(query.columns, query.where)
+    tasks: list[Task] = []
+    if way.handed is None:
+        files = way.planned(source, query).files
+        tasks = pack(files, parallelism_of(spark), source.opened)
+    sizes = tuple(sum(piece.num_bytes for piece in task) for task in tasks)
+    return ReadExplanation(
+        "intarsia" if way.handed is None else "spark", way.reason, sizes, explained
+    )
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """How many tasks run at a time; a remote session does not tell."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return os.cpu_count() or 1
 
 
 def opened(
@@ -131,44 +186,27 @@ def query_of(
     return Query(source.schema, names, where, output, source.filesystem)
 
 
-def pack(files: Sequence[FilePlan], parallelism: int) -> list[tuple[FilePlan, ...]]:
-    """Files grouped into tasks of about equal planned bytes.
-
-    ``parallelism`` tasks where there are as many files; more only where each has ``TASK_BYTES`` to
-    read.
-    """
-    total = sum(file.figures.bytes.selected for file in files)
-    count = min(len(files), max(parallelism, -(-total // TASK_BYTES)))
-    loads = [0] * count
-    tasks: list[list[FilePlan]] = [[] for _ in range(count)]
-    for file in sorted(files, key=lambda file: -file.figures.bytes.selected):
-        lightest = min(range(count), key=loads.__getitem__)
-        loads[lightest] += file.figures.bytes.selected
-        # Tasks plan their reads from the file itself: byte ranges need not travel.
-        tasks[lightest].append(replace(file, reads=(), steps=(), columns=()))
-    return [tuple(task) for task in tasks]
-
-
 def _runner(
-    tasks: list[tuple[FilePlan, ...]], query: Query
+    tasks: list[Task], query: Query
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for file in tasks[task]:
-                    yield from execute(file, query)
+                for piece in tasks[task]:
+                    yield from execute(piece, query)
 
     return run
 
 
-def execute(plan: FilePlan, query: Query) -> Iterator[pa.RecordBatch]:
-    """The batches of one file's part of a plan, in the types Spark expects."""
+def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
+    """The batches of a piece of a file, in the types Spark expects."""
     options = ReadOptions(query.on_corrupt is not None, on_corrupt=query.on_corrupt)
-    file = open_file(plan.path, query.filesystem, options)
-    if binding_of(file.metadata) != plan.binding:
-        raise FormatError("the file was rewritten after it was planned", Where(plan.path))
+    file = open_file(piece.path, query.filesystem, options)
+    if binding_of(file.metadata) != piece.binding:
+        raise FormatError("the file was rewritten after it was planned", Where(piece.path))
     wanted = None if query.where is None else Filter.of(query.where, query.schema)
     request = Request(query.schema, query.columns, wanted)
-    for table in scan_file(file, request, plan.constants, planned=plan.rows):
+    rows = RowRanges.of(piece.within)
+    for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
         # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
         yield from table.cast(query.output, safe=False).to_batches()

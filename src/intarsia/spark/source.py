@@ -23,15 +23,16 @@ from pyspark.sql.datasource import (
 )
 
 from intarsia.errors import PredicateError
-from intarsia.plan.plan import FilePlan
 from intarsia.read.journal import StreamBatch
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
 from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
-from intarsia.spark.read import Query, execute, opened, pack, query_of
+from intarsia.spark.read import Query, execute, opened, query_of
+from intarsia.spark.sources import Source
 from intarsia.spark.stream import StreamReader
 from intarsia.spark.task import WrittenFile, write_task
+from intarsia.spark.tasks import Piece, pack
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write import empty_file, make_job_folder, replaced_files
 
@@ -119,22 +120,23 @@ def _is_dynamic(options: opts.Options, job: Job, overwrite: bool) -> bool:
 
 
 class _Task(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
-    """The files that a task reads."""
+    """The pieces of files that a task reads."""
 
-    def __init__(self, files: tuple[FilePlan, ...]) -> None:
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
         super().__init__(None)
-        self.files = files
+        self.pieces = pieces
 
 
 class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed here
     """Plans when it is made; tasks read pages."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
-        source = opened(opts.path_of(options))
-        query = query_of(source, schema.names, options.get("where"))
+        source = Source(opened(opts.path_of(options)), None)
+        query = query_of(source.data, schema.names, options.get("where"))
         self._query = replace(query, output=arrow_schema(schema))
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
-        self._tasks = [_Task(files) for files in pack(query.plan(source).files, count)]
+        files = query.plan(source.data).files
+        self._tasks = [_Task(pieces) for pieces in pack(files, count, source.opened)]
 
     def partitions(self) -> list[InputPartition]:
         """A list, as Spark insists on, of tasks."""
@@ -145,8 +147,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; Spark asks for those of no task where there is none."""
-        for file in getattr(partition, "files", ()):
-            yield from execute(file, self._query)
+        for piece in getattr(partition, "pieces", ()):
+            yield from execute(piece, self._query)
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""What is told of a read: who does it and why, its tasks, and what statistics and indexes left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia.plan.explain import Explanation
+
+_NAMES = {"intarsia": "Intarsia's, by page", "spark": "Spark's own"}
+_NOTE = "a .where() put on the result filters rows, but skips none: say it in where="
+_SHOWN_TASKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExplanation:
+    """What ``read`` would do. Printed, it is ``text``.
+
+    ``reader`` is ``"intarsia"`` or ``"spark"``. ``task_bytes`` are the bytes planned for each task,
+    in order; there are none where Spark's own reader divides the files. ``explanation`` is that of
+    ``Dataset.explain``: files, row groups, pages, rows and bytes, and what each index left.
+    """
+
+    reader: str
+    reason: str
+    task_bytes: tuple[int, ...]
+    explanation: Explanation
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        lines = [f"reader   {_NAMES[self.reader]}: {self.reason}", f"tasks    {self._tasks()}"]
+        return "\n".join([*lines, f"note     {_NOTE}", str(self.explanation)])
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _tasks(self) -> str:
+        sizes = self.task_bytes
+        if self.reader == "spark":
+            return "as Spark divides the files"
+        if not sizes:
+            return "none"
+        if len(sizes) > _SHOWN_TASKS:
+            return f"{len(sizes):,}, of {min(sizes):,} to {max(sizes):,} bytes each"
+        return f"{len(sizes)}, of {', '.join(f'{size:,}' for size in sizes)} bytes"

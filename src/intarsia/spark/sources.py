@@ -1,0 +1,36 @@
+"""A data set as Spark's side of the house sees it: its files opened, and what their folders say."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.read.dataset import Dataset
+from intarsia.read.opened import OpenedFile
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set, and the folder that its folders of values are below; None where unknown."""
+
+    data: Dataset
+    base: str | None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of all files."""
+        return tuple(file.path for file in self.data._files)
+
+    def opened(self, path: str) -> OpenedFile:
+        """One of its files; opened once for whatever is asked of it."""
+        return self.data._cache.get(path)
+
+    def constants(self, path: str) -> dict[str, pa.Scalar]:
+        """The columns that the folder of a file fixes."""
+        return self._constants[path]
+
+    @functools.cached_property
+    def _constants(self) -> dict[str, dict[str, pa.Scalar]]:
+        return {file.path: dict(file.constants) for file in self.data._files}

@@ -1,0 +1,249 @@
+"""``ias.sql``: answers are Spark's own, and of each table is read what its conditions leave."""
+
+import datetime as dt
+import importlib.util
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlglot
+
+import intarsia as ia
+import intarsia.spark as ias
+from intarsia.predicate.query import scans_of
+from intarsia.spark.dialect import seen_by
+
+HERE = Path(__file__).parent
+QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "tpch").glob("*.sql"))}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreted(spark):
+    """Compiling what a query does takes far longer here than doing it."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+def made_tables():
+    spec = importlib.util.spec_from_file_location("tpch_data", HERE / "tpch_data.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.tables()
+
+
+@pytest.fixture(scope="module")
+def tpch(tmp_path_factory):
+    """Each table a folder of files with pages of 250 rows."""
+    folder, found = tmp_path_factory.mktemp("tpch"), made_tables()
+    for name, table in found.items():
+        (folder / name).mkdir()
+        half = -(-table.num_rows // 2)
+        for number, start in enumerate(range(0, table.num_rows, half)):
+            pq.write_table(
+                table.slice(start, half),
+                folder / name / f"{number}.parquet",
+                write_page_index=True,
+                data_page_size=1,
+                write_batch_size=250,
+            )
+    return {name: folder / name for name in found}
+
+
+@pytest.fixture(scope="module")
+def own(spark, tpch):
+    """Spark's own answers."""
+    for name, path in tpch.items():
+        spark.read.parquet(str(path)).createOrReplaceTempView(f"own_{name}")
+
+    def answer(query):
+        tree = sqlglot.parse_one(query, dialect="spark")
+        names = {table.name for table in tree.find_all(sqlglot.exp.Table)} & set(tpch)
+        views = {name: spark.table(f"own_{name}") for name in names}
+        for name, view in views.items():
+            view.createOrReplaceTempView(name)
+        try:
+            return spark.sql(query).toArrow()
+        finally:
+            for name in views:
+                spark.catalog.dropTempView(name)
+
+    yield answer
+    for name in tpch:
+        spark.catalog.dropTempView(f"own_{name}")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_answers_to_tpch_are_sparks_own(name, spark, tpch, own):
+    query = QUERIES[name]
+    found, expected = ias.sql(spark, query, **tpch).toArrow(), own(query)
+    assert expected.num_rows > 0
+    assert found.schema.equals(expected.schema)
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def pushed(spark, query, tables):
+    schemas = {name: ia.dataset(path).schema for name, path in tables.items()}
+    return scans_of(query, schemas, "spark", seen_by(spark, query)).scans
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("q03", "lineitem"),
+        ("q03", "orders"),
+        ("q04", "orders"),
+        ("q06", "lineitem"),
+        ("q07", "lineitem"),
+        ("q08", "orders"),
+        ("q10", "orders"),
+        ("q12", "lineitem"),
+        ("q14", "lineitem"),
+        ("q15", "lineitem"),
+        ("q20", "lineitem"),
+    ],
+)
+def test_conditions_reach_the_tables(name, table, spark, tpch):
+    scans = [scan for scan in pushed(spark, QUERIES[name], tpch) if scan.table == table]
+    assert scans
+    for scan in scans:
+        rows = ia.dataset(tpch[table]).plan(scan.columns, scan.filter).figures.rows
+        assert 0 < rows.selected < 0.7 * rows.total
+
+
+def test_columns_are_those_the_query_uses(spark, tpch):
+    [scan] = pushed(spark, QUERIES["q06"], tpch)
+    used = {"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"}
+    assert set(scan.columns) == used
+    assert str(scan.filter).count("l_shipdate") == 2
+
+
+def test_the_two_readers_share_a_query(spark, tpch):
+    query = """SELECT count(*) AS n FROM orders, lineitem
+        WHERE o_orderkey = l_orderkey AND o_orderkey = 7"""
+    frame = ias.sql(spark, query, **tpch)
+    assert "MapInArrow" in frame._jdf.queryExecution().toString()
+    assert frame.first().n > 0
+
+
+def test_a_table_used_twice_is_read_twice(spark, tpch):
+    query = """SELECT (SELECT count(*) FROM orders WHERE o_orderkey <= 10) AS few,
+        (SELECT count(*) FROM orders WHERE o_orderkey > 10) AS many"""
+    assert len(pushed(spark, query, tpch)) == 2
+    assert tuple(ias.sql(spark, query, orders=tpch["orders"]).first()) == (10, 2990)
+
+
+def test_dataframes_and_views_of_the_session_join_in(spark, tpch):
+    spark.range(5).createOrReplaceTempView("wanted")
+    frame = spark.createDataFrame([(1, "one"), (2, "two")], "k bigint, word string")
+    query = """SELECT word, o_orderkey FROM orders JOIN words ON o_orderkey = k
+        JOIN wanted ON wanted.id = k WHERE words.k < 2"""
+    found = ias.sql(spark, query, orders=tpch["orders"], words=frame)
+    assert [tuple(row) for row in found.collect()] == [("one", 1)]
+    spark.catalog.dropTempView("wanted")
+
+
+def test_the_session_is_left_as_it_was(spark, tpch):
+    before = {table.name for table in spark.catalog.listTables()}
+    query = "SELECT count(*) AS n FROM region WHERE r_name = '{x}' OR r_regionkey < 3"
+    frame = ias.sql(spark, query, region=tpch["region"])
+    assert {table.name for table in spark.catalog.listTables()} == before
+    assert frame.first().n == 3
+    assert frame.where("n > 3").count() == 0
+
+
+def test_what_sqlglot_cannot_rename_is_read_whole(spark, tpch):
+    spark.range(3).createOrReplaceTempView("region")
+    query = "SELECT count(*) AS n FROM region TABLESAMPLE (100 PERCENT)"
+    assert ias.sql(spark, query, region=tpch["region"]).first().n == 5
+    assert spark.table("region").columns == ["id"]
+    spark.catalog.dropTempView("region")
+
+
+def test_counting_needs_no_column(spark, tpch):
+    assert ias.sql(spark, "SELECT count(*) FROM nation", nation=tpch["nation"]).first()[0] == 25
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    micros = dt.datetime(2024, 1, 1, 12)
+    table = pa.table(
+        {
+            "n": [1, 2, 3, None],
+            "f64": [math.nan, -0.0, 1.5, None],
+            "f32": pa.array([math.nan, 0.1, 1.5, None], pa.float32()),
+            "s": ["a\\b", "a%b", "É", None],
+            "d": [dt.date(2024, 1, 1), dt.date(2024, 2, 29), dt.date(1500, 1, 1), None],
+            "ts": pa.array([micros, micros, micros, None], pa.timestamp("us", "UTC")),
+            "ns": pa.array([1, 1500, 2000, None], pa.timestamp("ns")),
+            "flag": [True, False, True, None],
+            "u": pa.array([1, 2, 3, None], pa.uint32()),
+        }
+    )
+    pq.write_table(table, folder / "a.parquet")
+    return folder
+
+
+PUSHED = {
+    "n = 2": True,
+    "n <=> 2": True,
+    "n IN (1, NULL)": True,
+    "NOT n BETWEEN 2 AND 3": True,
+    "n = '2'": False,
+    "n = 2.0": False,
+    "n + 1 = 3": False,
+    "u = 2": False,
+    "f64 > 1": True,
+    "f64 = 0": True,
+    "f64 = double('NaN')": False,
+    "f32 = 0.1": False,
+    "s = 'É'": True,
+    "s LIKE 'a%'": True,
+    "s LIKE 'a\\\\%b'": False,
+    "s = 'a\\\\b'": False,
+    "s RLIKE 'a.b'": False,
+    "s ILIKE 'A%'": False,
+    "lower(s) = 'é'": False,
+    "startswith(s, 'a')": True,
+    "d = '2024-02-29'": True,
+    "d = '2024-2-29'": False,
+    "d < DATE '2024-01-31' + INTERVAL '1' MONTH": True,
+    "d < DATE '2024-01-01' + INTERVAL 12 HOURS": False,
+    "d > '2024-01-01 05:00:00'": False,
+    "ts = '2024-01-01 12:00:00'": True,
+    "ts >= TIMESTAMP '2024-01-01 12:00:00'": True,
+    "ns = '1970-01-01 00:00:00.000001'": False,
+    "flag": True,
+    "NOT flag": True,
+    "flag IS NULL": True,
+    "s IS NOT NULL AND n = '2'": True,
+}
+
+
+@pytest.mark.parametrize(("condition", "is_pushed"), PUSHED.items(), ids=PUSHED)
+def test_conditions_mean_what_spark_means(condition, is_pushed, spark, odd):
+    query = f"SELECT * FROM t WHERE {condition}"
+    [scan] = pushed(spark, query, {"t": odd})
+    assert (scan.filter is not None) == is_pushed
+    found = ias.sql(spark, query, t=odd).toArrow()
+    everything = ias.read(spark, odd, reader="intarsia")
+    assert str(found.to_pylist()) == str(everything.where(condition).toArrow().to_pylist())
+
+
+def test_moments_are_not_pushed_in_other_time_zones(spark, odd):
+    query = "SELECT count(*) AS n FROM t WHERE ts = '2024-01-01 13:00:00'"
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    try:
+        [scan] = pushed(spark, query, {"t": odd})
+        assert scan.filter is None
+        assert ias.sql(spark, query, t=odd).first().n == 3
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_names_of_tables_differ_by_more_than_case(spark, odd):
+    with pytest.raises(ia.PredicateError, match="not told apart by case"):
+        ias.sql(spark, "SELECT 1", t=odd, T=odd)

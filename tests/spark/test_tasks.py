@@ -1,0 +1,137 @@
+"""Tasks of about even work: every candidate row is in one of them, and none reads much more."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.ranges import RowRanges
+from intarsia.spark import tasks
+from intarsia.spark.read import execute, opened, query_of
+from intarsia.spark.sources import Source
+from intarsia.spark.tasks import pack
+
+
+def written(folder, sizes, *, page_index=True, row_group_size=50_000):
+    """A file of so many rows each, 16 bytes a row that do not compress, numbered through."""
+    random, start = np.random.default_rng(7), 0
+    for number, size in enumerate(sizes):
+        numbers = np.arange(start, start + size)
+        table = pa.table({"n": numbers, "noise": random.integers(0, 2**62, size)})
+        pq.write_table(
+            table,
+            folder / f"{number:03}.parquet",
+            row_group_size=row_group_size,
+            write_page_index=page_index,
+            data_page_size=16_384,
+            use_dictionary=False,
+            compression="none",
+        )
+        start += size
+    return Source(opened(folder), str(folder))
+
+
+def packed(source, parallelism, where=None):
+    query = query_of(source.data, None, where)
+    return pack(query.plan(source.data).files, parallelism, source.opened), query
+
+
+def loads(found):
+    return [sum(piece.num_bytes for piece in task) for task in found]
+
+
+@pytest.fixture(autouse=True)
+def splits_early(monkeypatch):
+    monkeypatch.setattr(tasks, "SPLIT_BYTES", 100_000)
+    monkeypatch.setattr(tasks, "_OPENING_BYTES", 1000)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "sizes", [(200_000,), (150_000, 1000, 1000, 1000), (1000,) * 5 + (120_000,), (30_000,) * 7]
+)
+def test_tasks_are_even_whatever_the_files(sizes, parallelism, tmp_path):
+    found, query = packed(written(tmp_path, sizes), parallelism)
+    assert len(found) == parallelism
+    mean = sum(loads(found)) / len(found)
+    assert max(loads(found)) < 1.15 * mean + 20_000
+    numbers = [batch["n"].to_numpy() for task in found for p in task for batch in execute(p, query)]
+    assert np.array_equal(np.concatenate(numbers), np.arange(sum(sizes)))
+
+
+def test_what_is_selected_counts_and_not_the_files_sizes(tmp_path):
+    source = written(tmp_path, (100_000, 100_000))
+    found, query = packed(source, 2, pc.field("n") < 110_000)
+    assert len(found) == 2
+    assert max(loads(found)) < 1.2 * min(loads(found))
+    numbers = [batch["n"].to_numpy() for task in found for p in task for batch in execute(p, query)]
+    assert np.array_equal(np.concatenate(numbers), np.arange(110_000))
+
+
+def test_without_page_indexes_row_groups_stay_whole(tmp_path):
+    source = written(tmp_path, (100_000,), page_index=False, row_group_size=25_000)
+    found, _ = packed(source, 3)
+    assert [piece.within for task in found for piece in task] == [
+        (0, 25_000),
+        (25_000, 75_000),
+        (75_000, 100_000),
+    ]
+
+
+def test_little_to_read_is_not_split(tmp_path):
+    found, _ = packed(written(tmp_path, (1000, 1000, 1000)), 8)
+    assert [len(task) for task in found] == [1, 1, 1]
+
+
+def test_no_candidates_make_no_tasks(tmp_path):
+    found, _ = packed(written(tmp_path, (1000,)), 4, pc.field("n") < 0)
+    assert found == []
+
+
+def test_a_piece_gives_the_rows_of_its_part(tmp_path):
+    source = written(tmp_path, (100_000,))
+    found, query = packed(source, 2)
+    first, second = (task[0] for task in found)
+    assert first.within[1] == second.within[0]
+    for piece in (first, second):
+        got = pa.Table.from_batches(list(execute(piece, query)))["n"].to_numpy()
+        assert (got[0], got[-1] + 1) == piece.within
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    wanted=st.lists(st.integers(0, 59_999), max_size=40),
+    parallelism=st.integers(1, 9),
+)
+def test_every_candidate_is_in_one_task(wanted, parallelism, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "pieces"
+    if not folder.exists():
+        folder.mkdir()
+        written(folder, (20_000, 500, 39_500))
+    source = Source(opened(folder), str(folder))
+    found, query = packed(source, parallelism, pc.field("n").isin(pa.array(wanted, pa.int64())))
+    by_file: dict[str, list] = {}
+    for task in found:
+        for piece in task:
+            assert piece.rows
+            assert piece.rows == piece.rows.clip(*piece.within)
+            by_file.setdefault(piece.path, []).append(piece)
+    planned = query.plan(source.data).files
+    assert {file.path for file in planned} == set(by_file)
+    for file in planned:
+        pieces = by_file[file.path]
+        assert RowRanges.union([piece.rows for piece in pieces]) == file.rows
+        assert sum(piece.rows.num_rows for piece in pieces) == file.rows.num_rows
+
+
+def test_an_index_counts_as_it_leaves_rows(tmp_path):
+    source = written(tmp_path, (200_000,))
+    ia.add_indexes(tmp_path, [ia.Lookup("noise")])
+    value = int(ia.dataset(tmp_path).head(1)["noise"][0].as_py())
+    found, _ = packed(Source(opened(tmp_path), source.base), 4, pc.field("noise") == value)
+    assert len(found) == 1
+    assert sum(loads(found)) < 50_000
