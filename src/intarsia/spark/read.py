@@ -25,7 +25,7 @@ from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.commit import visible
-from intarsia.spark.session import require_pyspark
+from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.storage import PathLike
 
@@ -79,7 +79,7 @@ def read(
         return read(spark, path, columns=first, where=where, filesystem=filesystem).select()
     source = opened(path, filesystem)
     query = query_of(source, columns, where)
-    tasks = pack(query.plan(source).files, spark.sparkContext.defaultParallelism)
+    tasks = pack(query.plan(source).files, parallelism_of(spark))
     schema = spark_schema(query.found)
     if not tasks:
         return spark.createDataFrame([], schema)
