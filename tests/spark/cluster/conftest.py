@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SOURCES = Path(ias.__file__).parents[2]
 HOSTS = ("127.0.0.1", "localhost")
-PATIENCE = 90
+PATIENCE = 180
 """Seconds that anything here may take."""
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
@@ -49,6 +49,7 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.task.maxFailures": "2",
     "spark.locality.wait": "0",
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
@@ -73,6 +74,10 @@ class Cluster:
         self._class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
+        self.url = ""
+
+    def start(self) -> None:
+        """The master, then the workers."""
         _, self.url = self._started(
             ["master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0"],
             r"Starting Spark master at (spark://\S+)",
@@ -162,8 +167,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if home is not None:
         os.environ["JAVA_HOME"] = home
     found = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield found
-    found.stop()
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture(scope="session")

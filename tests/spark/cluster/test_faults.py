@@ -18,7 +18,8 @@ import intarsia as ia
 import intarsia.spark as ias
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
-ROWS, TASKS = 40_000, 4
+ROWS, TASKS = 400_000, 4
+"""So many that what a task hands out does not stay in a buffer."""
 
 
 def halting(gate, seconds=60):
@@ -46,7 +47,7 @@ def in_background(call):
         except BaseException as error:  # noqa: BLE001 # handed to the caller
             found["error"] = error
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
 
     def wait():
@@ -148,10 +149,10 @@ def test_a_task_that_runs_twice_leaves_its_rows_once(form, data, tmp_path):
         context = TaskContext.get()
         (tries / f"{context.partitionId()}-{context.attemptNumber()}").touch()
         for batch in batches:
-            yield batch.slice(0, 1000)
+            yield batch.slice(0, 20_000)
             if context.partitionId() == 0 and context.attemptNumber() == 0:
-                time.sleep(120)
-            yield batch.slice(1000)
+                time.sleep(300)
+            yield batch.slice(20_000)
 
     slow = data.mapInArrow(stuck_at_first, "id long")
     if form == "write":
