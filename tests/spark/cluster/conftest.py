@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SOURCES = Path(ias.__file__).parents[2]
 HOSTS = ("127.0.0.1", "localhost")
-PATIENCE = 180
+PATIENCE = 300
 """Seconds that anything here may take."""
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
@@ -47,7 +47,6 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": _QUICK,
-    "spark.task.maxFailures": "2",
     "spark.locality.wait": "0",
     "spark.python.authenticate.socketTimeout": "120s",
 }

@@ -22,7 +22,7 @@ ROWS, TASKS = 400_000, 4
 """So many that what a task hands out does not stay in a buffer."""
 
 
-def halting(gate, seconds=60):
+def halting(gate, seconds=300):
     """Hands out rows, the second half once there is a file ``gate``."""
 
     def run(batches):
@@ -277,7 +277,7 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
 
         return look
 
-    for count in (1, 2):  # Spark tries a task twice here
+    for count in range(1, 1 + int(spark.conf.get("spark.task.maxFailures", "4"))):
         eventually(is_safe(count), "two checkpoints")
         (task,) = [pid for pid in cluster.executors() if is_writing(pid, folder)]
         os.kill(task, 9)
