@@ -36,6 +36,11 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("corpus_name", names or [absent], ids=str if names else None)
 
 
+def pytest_collection_modifyitems(items):
+    """What replaces the Spark session of all other tests comes after them."""
+    items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
 _STATUS = pytest.StashKey[int]()
 
 

@@ -1,10 +1,16 @@
-"""Files written with checkpoints, as Spark's own reader divides and reads them."""
+"""Files written with checkpoints, by Spark's tasks as well, and as its own reader divides them.
+
+What comes back of a task that is killed is in ``cluster/test_faults.py``.
+"""
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
+from pyspark.errors import PySparkException
 
 import intarsia as ia
+import intarsia.spark as ias
 
 pytestmark = pytest.mark.spark
 ROWS = 20_000
@@ -30,3 +36,74 @@ def test_splits_hold_each_row_once(spark, tmp_path):
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+def test_every_way_to_write_takes_checkpoints(spark, tmp_path):
+    data = spark.range(0, 1000, 1, 2).selectExpr("id", "id % 2 AS p")
+    layout = {"indexes": "id:lookup", "partition_by": "p"}
+    ias.write(data, tmp_path / "write", checkpoint_row_groups=1, **layout)
+    writer = data.write.format("intarsia").mode("append").options(**layout)
+    writer.option("checkpoint_row_groups", "1").save(str(tmp_path / "format"))
+    for folder in (tmp_path / "write", tmp_path / "format"):
+        assert sorted(row.id for row in ias.read(spark, folder).collect()) == list(range(1000))
+        assert not ia.verify(folder)
+        assert not list(folder.glob("_temp*"))
+        for file in folder.rglob("*.parquet"):
+            start = file.read_bytes()[:2000]
+            assert start.startswith(b"PAR1")
+            assert b"PAR1" in start[4:], "the first checkpoint comes before any page"
+
+
+@pytest.mark.parametrize("form", ["write", "format"])
+def test_a_job_that_fails_keeps_what_it_is_asked_to(form, spark, tmp_path):
+    failing = spark.range(0, 400, 1, 4).selectExpr(
+        "CAST(IF(id < 390, id, raise_error('stop here')) AS BIGINT) AS id"
+    )
+    writer = failing.write.format("intarsia").mode("append").option("keep_unfinished", "true")
+    calls = {
+        "write": lambda: ias.write(failing, tmp_path, keep_unfinished=True),
+        "format": lambda: writer.save(str(tmp_path)),
+    }
+    with pytest.raises(PySparkException, match="stop here") as raised:
+        calls[form]()
+    (job,) = tmp_path.glob("_temporary-*")
+    if form == "write":
+        assert raised.value.__notes__[-1] == f"what was written so far is in {job}"
+    with pytest.raises(ia.PathError):
+        ia.dataset(tmp_path)
+    with pytest.warns(ia.IntarsiaWarning, match="rows of interrupted jobs are kept"):
+        assert ias.recover(tmp_path) == []
+    assert ias.recover(tmp_path, keep_unfinished=False) == [job.name]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint_row_groups": "0"}, "'checkpoint_row_groups' is a number from 1 on"),
+        ({"keep_unfinished": "maybe"}, "'keep_unfinished' is true or false"),
+    ],
+)
+def test_what_cannot_be_is_said(options, message, spark, tmp_path):
+    writer = spark.range(3).write.format("intarsia").mode("append").options(**options)
+    with pytest.raises(PySparkException, match=message):
+        writer.save(str(tmp_path / "lake"))
+    with pytest.raises(ValueError, match="checkpoint_row_groups must be at least 1"):
+        ias.write(spark.range(3), tmp_path / "lake", checkpoint_row_groups=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_streams_have_no_use_for_them(spark, tmp_path):
+    ias.write(spark.range(3), tmp_path / "in")
+    frame = spark.readStream.format("intarsia").load(str(tmp_path / "in"))
+    writer = frame.writeStream.format("intarsia").option("checkpoint_row_groups", "1")
+    writer = writer.option("checkpointLocation", str(tmp_path / "marks"))
+    with pytest.raises(PySparkException, match="are not for streams"):
+        writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+
+
+def test_far_folders_are_refused(spark):
+    far = pafs.SubTreeFileSystem("/tmp", pafs.LocalFileSystem())
+    for options in ({"checkpoint_row_groups": 1}, {"keep_unfinished": True}):
+        with pytest.raises(ValueError, match="for folders that drivers and tasks have in common"):
+            ias.write(spark.range(3), "lake", filesystem=far, **options)

@@ -9,8 +9,10 @@ finished or undone. No Spark is needed for that.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import warnings
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,7 +22,8 @@ import pytest
 import intarsia as ia
 from intarsia.read import journal
 from intarsia.read.journal import StreamBatch, visible
-from intarsia.spark.commit import journals, publish, publish_batch, recover
+from intarsia.spark.commit import journals, keep_job, publish, publish_batch, recover
+from intarsia.spark.failure import told
 from intarsia.spark.place import LocalPlace, Place
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
@@ -247,3 +250,54 @@ def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatc
     asked.clear()
     assert ia.dataset(f"/{half}", filesystem=far).to_table(["v"])["v"].to_pylist() == [2, 1]
     assert len(asked) == 3
+
+
+# --- jobs whose rows are to be got back -----------------------------------------------------------
+
+
+def test_rows_of_a_job_that_keeps_them_are_somewhere_whenever_its_driver_dies(tmp_path):
+    for steps in itertools.count():
+        folder = tmp_path / str(steps)
+        put(folder, OLD)
+        put(folder / "_temporary-job", NEW)
+        keep_job(Place.of(folder), "job")
+        with contextlib.suppress(Died):
+            publish(DyingPlace(Place.of(folder), steps), "job", list(NEW), list(OLD))
+            break
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            removed = recover(folder)
+        kept = sorted(
+            pq.read_table(file, partitioning=None)["v"][0].as_py()
+            for file in (folder / "_temporary-job").rglob("*.parquet")
+        )
+        assert (values(folder), kept) in (([1, 2], [3, 4, 5]), ([3, 4, 5], []))
+        assert set(removed) <= {*OLD, "_temporary-job"}
+        assert [str(folder / "_temporary-job") in str(one.message) for one in warned] == (
+            [True] if kept else []
+        )
+        recover(folder, keep_unfinished=False)
+        assert not list(folder.glob("_temporary-*"))
+    assert steps > 8
+    assert values(folder) == [3, 4, 5]
+
+
+def test_a_folder_with_nothing_in_it_is_not_kept(tmp_path):
+    (tmp_path / "_temporary-job").mkdir()
+    keep_job(Place.of(tmp_path), "job")
+    assert recover(tmp_path) == ["_temporary-job"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "text"),
+    [
+        ("intarsia.errors.PathError: /a: no room\n\tat x", ia.PathError, "/a: no room"),
+        ("intarsia.errors.FormatError: /a: torn\nintarsia.errors.IndexSpecError: b", None, "b"),
+        ("intarsia.errors.Where: x", RuntimeError, "intarsia.errors.Where: x"),
+        ("java.io.IOException: x", RuntimeError, "java.io.IOException: x"),
+    ],
+)
+def test_errors_of_tasks_are_told_as_they_were_raised(said, kind, text):
+    found = told(RuntimeError(said))
+    assert type(found) is (kind or ia.IndexSpecError)
+    assert str(found) == text

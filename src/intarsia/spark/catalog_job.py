@@ -30,7 +30,7 @@ from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.read.catalog import Identity
 from intarsia.read.file import open_source
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.session import require_pyspark
+from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog import (
     CatalogReport,
@@ -160,7 +160,7 @@ def _divided(spark: SparkSession, items: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def _cores(spark: SparkSession) -> int:
-    return int(spark.sparkContext.defaultParallelism)
+    return parallelism_of(spark)
 
 
 def _look(

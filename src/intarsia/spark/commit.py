@@ -3,6 +3,7 @@
 ::
 
     _temporary-<job>/…       files as tasks write them; readers ignore the folder
+    _temporary-<job>/_keep   there, where rows of the job can be got back from unfinished files
     _commit-<job>.json       the journal, while files are published and old ones removed
     _SUCCESS                 touched when that is done
     _stream-<query>.json     the last batch that a streaming query has written
@@ -40,6 +41,7 @@ from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
+_KEEP = "_keep"
 
 
 def publish(
@@ -91,9 +93,24 @@ def _described(place: Place, error: BaseException) -> BaseException:
 
 
 def _undo(place: Place, journal: Journal) -> None:
+    folder = f"{TEMPORARY}{journal.job}"
+    is_kept = _is_kept(place, folder)
     for file in journal.publish:
-        place.remove(file)
+        if is_kept:
+            with contextlib.suppress(FileNotFoundError):
+                place.move(file, f"{folder}/{file}")
+        else:
+            place.remove(file)
     place.remove(journal.name)
+
+
+def keep_job(place: Place, job: str) -> None:
+    """Have ``recover`` leave the job's folder, should it come to that."""
+    place.write_text(f"{TEMPORARY}{job}/{_KEEP}", "")
+
+
+def _is_kept(place: Place, folder: str) -> bool:
+    return place.is_shared_disk and place.read_text(f"{folder}/{_KEEP}") is not None
 
 
 def _finish(place: Place, journal: Journal) -> None:
@@ -138,21 +155,45 @@ def settle(place: Place) -> None:
             )
 
 
-def recover(path: PathLike, *, filesystem: Any = None) -> list[str]:
+def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
     """Finish or undo what interrupted writes left at ``path``; returns what was removed.
 
     A commit whose new files were all there is finished, any other is undone, and temporary folders
-    are deleted. Call it only while nothing is being written there.
+    are deleted: all of them, or with ``keep_unfinished`` those of jobs without checkpoints. What
+    others wrote stays where it is, and a warning says where that is: ``intarsia.recover`` makes
+    files of those with temporary names, ``.NAME.….intarsia-tmp``; the rest are whole. Call it only
+    while nothing is being written there.
     """
     place = Place.of(path, filesystem)
     removed: list[str] = []
     for journal in journals(place):
-        removed += [name for name in journal.hidden if _is_there(place, name)]
+        is_moved = journal.phase == PUBLISHING and _is_kept(place, f"{TEMPORARY}{journal.job}")
+        removed += [name for name in journal.hidden if not is_moved and _is_there(place, name)]
         (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
-    for name in place.names(TEMPORARY):
+    kept: list[str] = []
+    for name in sorted(place.names(TEMPORARY)):
+        if keep_unfinished and _holds_rows(place, name):
+            kept.append(place.path(name))
+            continue
         place.remove_tree(name)
         removed.append(name)
+    if kept:
+        warnings.warn(
+            f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
+            "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
+            IntarsiaWarning,
+            stacklevel=2,
+        )
     return removed
+
+
+def _holds_rows(place: Place, folder: str) -> bool:
+    """Is there anything in a job's folder that is worth keeping?"""
+    if not _is_kept(place, folder):
+        return False
+    selector = pafs.FileSelector(place.path(folder), recursive=True)
+    found = place.filesystem.get_file_info(selector)
+    return any(info.type == pafs.FileType.File and info.base_name != _KEEP for info in found)
 
 
 def _is_there(place: Place, name: str) -> bool:

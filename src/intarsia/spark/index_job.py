@@ -48,7 +48,7 @@ from intarsia.spark.index_task import (
 )
 from intarsia.spark.job import bytes_of
 from intarsia.spark.place import Place
-from intarsia.spark.session import require_pyspark
+from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike
 from intarsia.write.beside import only_embedded
@@ -194,7 +194,7 @@ def _wanted(
 def _parallelism(spark: SparkSession, asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise ValueError(f"parallelism must be at least 1, not {asked}")
-    return int(asked or spark.sparkContext.defaultParallelism)
+    return asked or parallelism_of(spark)
 
 
 def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) -> str | None:

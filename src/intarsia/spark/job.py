@@ -36,6 +36,8 @@ class Layout:
     sort_within: Sequence[str] = ()
     rows_per_page: int = PAGE_ROWS
     target_file_size: int | str | None = None
+    checkpoint_row_groups: int | None = None
+    keep_unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Job:
     """Do tasks sort rows themselves? Else they come sorted, by folders as well."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further ones of pyarrow's writer."""
+    checkpoint_row_groups: int | None = None
+    keep_unfinished: bool = False
+    """Does a job that fails leave what it has written so far in its folder?"""
 
 
 def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zone: str) -> Job:
@@ -69,6 +74,14 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
     """
     if layout.rows_per_page < 1:
         raise ValueError(f"rows_per_page must be at least 1, not {layout.rows_per_page}")
+    every = layout.checkpoint_row_groups
+    if every is not None and every < 1:
+        raise ValueError(f"checkpoint_row_groups must be at least 1, not {every}")
+    if (every or layout.keep_unfinished) and not place.is_shared_disk:
+        raise ValueError(
+            f"{place.root}: checkpoint_row_groups and keep_unfinished are for folders that drivers "
+            "and tasks have in common; elsewhere unfinished files lie on the tasks' own disks"
+        )
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
     within = names_of(layout.sort_within)
     known = schema.names
@@ -101,6 +114,8 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
+        checkpoint_row_groups=every,
+        keep_unfinished=layout.keep_unfinished,
     )
 
 

@@ -38,7 +38,7 @@ from intarsia.spark.rewrites import (
 )
 from intarsia.spark.rewriting import Part, carried_schema, merger, parts_of, reader
 from intarsia.spark.rows import FOLDER
-from intarsia.spark.session import require_pyspark
+from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write import MANIFEST, file_writer, make_job_folder, told_of
@@ -126,7 +126,7 @@ def optimize(
         for folder in folders:
             _checked(place, folder.form, layout, zone)
     done = _Done()
-    limit = target * spark.sparkContext.defaultParallelism * _ROUND
+    limit = target * parallelism_of(spark) * _ROUND
     for together in _rounds(folders, limit):
         _carry_out(place, together, run, layout, done)
     if done.given_up:

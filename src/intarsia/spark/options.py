@@ -11,7 +11,15 @@ from intarsia.spark.job import Layout
 from intarsia.write.writer import PAGE_ROWS
 
 _LISTS = ("partition_by", "cluster_by", "sort_within")
-_WRITES = ("indexes", *_LISTS, "rows_per_page", "target_file_size", "partition_overwrite")
+_WRITES = (
+    "indexes",
+    *_LISTS,
+    "rows_per_page",
+    "target_file_size",
+    "partition_overwrite",
+    "checkpoint_row_groups",
+    "keep_unfinished",
+)
 _READS = ("where", "columns", "parallelism")
 _STREAMS = ("max_files_per_trigger", "max_file_age")
 _SPARKS = {
@@ -77,6 +85,8 @@ def layout_of(options: Options) -> Layout:
         sort_within=names(options.get("sort_within", "")),
         rows_per_page=count_of(options, "rows_per_page") or PAGE_ROWS,
         target_file_size=options.get("target_file_size"),
+        checkpoint_row_groups=count_of(options, "checkpoint_row_groups"),
+        keep_unfinished=flag_of(options, "keep_unfinished"),
     )
 
 
@@ -88,6 +98,14 @@ def count_of(options: Options, name: str) -> int | None:
     if not text.strip().isdigit() or int(text) < 1:
         raise ValueError(f"option {name!r} is a number from 1 on, not {text!r}")
     return int(text)
+
+
+def flag_of(options: Options, name: str) -> bool:
+    """``true`` or ``false``; false where it is not given. Raises ``ValueError`` for others."""
+    text = (get(options, name) or "false").strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"option {name!r} is true or false, not {text!r}")
+    return text == "true"
 
 
 def age_of(options: Options, default: str) -> int:

@@ -33,6 +33,11 @@ class Place:
     filesystem: pafs.FileSystem
     root: str
 
+    @property
+    def is_shared_disk(self) -> bool:
+        """Do tasks write files where they are to be, so that unfinished ones can be found there?"""
+        return False
+
     @classmethod
     def of(cls, path: PathLike, filesystem: Any = None) -> Place:
         """The folder at ``path``, which need not be there, on a local disk or elsewhere."""
@@ -119,6 +124,10 @@ class LocalPlace(Place):
 
     __slots__ = ()
 
+    @property
+    def is_shared_disk(self) -> bool:
+        return True
+
     def make(self, folder: str) -> list[str]:
         target = Path(self.path(folder))
         missing = [str(path) for path in (target, *target.parents) if not path.exists()]
@@ -145,7 +154,10 @@ class LocalPlace(Place):
         path = Path(self.path(job))
         for folder in folders:
             path /= folder
-            path.mkdir(exist_ok=True)
+            try:
+                path.mkdir(exist_ok=True)
+            except OSError as error:
+                raise PathError(f"{path}: cannot be written to: {error}") from error
         yield path / Path(name).name
 
     def move(self, name: str, to: str) -> None:

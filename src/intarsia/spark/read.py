@@ -6,7 +6,6 @@ twice, so the filter and the columns are what the caller says, and a plan is car
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +31,7 @@ from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
-from intarsia.spark.session import require_pyspark
+from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, spark_schema
@@ -142,16 +141,6 @@ def explain(
     return ReadExplanation(
         "intarsia" if way.handed is None else "spark", way.reason, sizes, explained
     )
-
-
-def parallelism_of(spark: SparkSession) -> int:
-    """How many tasks run at a time; a remote session does not tell."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        return os.cpu_count() or 1
 
 
 def opened(

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import MissingDependencyError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+_SPLITS = re.compile(r"splits=(\d+)")
 _INSTALL = "install the extra, intarsia[spark]"
 _DEFAULTS = {
     # Halves what a Python task costs.
@@ -26,6 +28,8 @@ _DEFAULTS = {
     # Spark's default, INT96, has no order, so no reader can skip by it.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_REMOTE_DEFAULTS = {name: value for name, value in _DEFAULTS.items() if ".sql." in name}
+"""A Connect server has settings of its own, but for those of a session."""
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -47,13 +51,16 @@ def session(
     """A Spark session with settings that suit Intarsia; Java is found, or the bundled one used.
 
     ``master`` is ``local[*]`` unless given. ``config`` are Spark settings with ``_`` for ``.``, or
-    passed as ``**{"spark.sql.shuffle.partitions": "8"}``. An active session is returned as it is.
+    passed as ``**{"spark.sql.shuffle.partitions": "8"}``. A master ``sc://…`` is a Spark Connect
+    server, for which no Java is needed. An active session is returned as it is.
     Raises ``MissingDependencyError`` where pyspark or any Java from 17 on is missing.
     """
     builder_of = require_pyspark()
     active = builder_of.getActiveSession()
     if active is not None:
         return active
+    if master is not None and master.startswith("sc://"):
+        return _configured(builder_of.builder.remote(master), app_name, _REMOTE_DEFAULTS, config)
     java_home = find_java_home()
     if java_home is not None:
         os.environ["JAVA_HOME"] = java_home
@@ -63,11 +70,17 @@ def session(
     if master.startswith("local"):
         settings |= _LOCAL_DEFAULTS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings |= {name.replace("_", "."): value for name, value in config.items()}
-    builder = builder_of.builder.master(master).appName(app_name)
+    return _configured(builder_of.builder.master(master), app_name, settings, config)
+
+
+def _configured(
+    builder: Any, app_name: str, defaults: Mapping[str, str], config: Mapping[str, str]
+) -> SparkSession:
+    settings = {**defaults, **{name.replace("_", "."): value for name, value in config.items()}}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    found: SparkSession = builder.appName(app_name).getOrCreate()
+    return found
 
 
 def register(spark: SparkSession) -> None:
@@ -79,6 +92,19 @@ def register(spark: SparkSession) -> None:
     from intarsia.spark.source import IntarsiaSource
 
     spark.dataSource.register(IntarsiaSource)
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """How many tasks Spark runs a range in unless told, which is how many run at a time.
+
+    A session of Spark Connect has no SparkContext to ask: a plan of Spark's tells.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    plan = str(spark.sql("EXPLAIN SELECT id FROM range(1)").collect()[0][0])
+    splits = _SPLITS.search(plan)
+    return int(splits.group(1)) if splits else os.cpu_count() or 1
 
 
 def require_pyspark() -> type[SparkSession]:

@@ -34,7 +34,7 @@ from intarsia.spark.stream import StreamReader
 from intarsia.spark.task import WrittenFile, write_task
 from intarsia.spark.tasks import Piece, pack
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.spark.write import empty_file, make_job_folder, replaced_files
+from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_files
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -46,7 +46,8 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
     Options of reading are ``where``, ``columns`` and ``parallelism``, of streams
     ``maxFilesPerTrigger`` and ``maxFileAge`` as well; of writing ``indexes``, ``partition_by``,
     ``cluster_by``, ``sort_within``, ``rows_per_page``, ``target_file_size``,
-    ``partitionOverwriteMode`` and ``timeZone``. Lists have commas between their parts.
+    ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode`` and ``timeZone``.
+    Lists have commas between their parts.
     """
 
     @classmethod
@@ -79,6 +80,11 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 # Spark's name
         """A writer of one batch after the other."""
         job = _job(self.options, schema)
+        if job.checkpoint_row_groups or job.keep_unfinished:
+            raise ValueError(
+                "a stream runs a batch that failed again: checkpoint_row_groups and "
+                "keep_unfinished are not for streams"
+            )
         check_place(job.place)
         return StreamWriter(job, overwrite, _is_dynamic(self.options, job, overwrite))
 
@@ -184,9 +190,8 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
         self.job.place.remove_tree(TEMPORARY + self.job.name)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
-        """On the driver: leave nothing behind."""
-        self.job.place.remove_tree(TEMPORARY + self.job.name)
-        self.job.place.remove_empty(self.made)
+        """On the driver: leave nothing behind, unless it is to be kept."""
+        clear_job(self.job, self.made)
 
 
 @dataclass

@@ -96,7 +96,14 @@ def open_job_writer(job: Job, path: Path) -> Any:
     sorting = _sorting_columns(job)
     if sorting:
         options["sorting_columns"] = sorting
-    return open_writer(job.schema, path, job.indexes, **options)
+    return open_writer(
+        job.schema,
+        path,
+        job.indexes,
+        checkpoint_row_groups=job.checkpoint_row_groups,
+        keep_unfinished=job.keep_unfinished,
+        **options,
+    )
 
 
 def bytes_a_row(job: Job, rows: pa.Table) -> float:

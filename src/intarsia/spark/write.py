@@ -22,7 +22,8 @@ import pyarrow as pa
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
-from intarsia.spark.commit import TEMPORARY, publish, settle
+from intarsia.spark.commit import TEMPORARY, keep_job, publish, settle
+from intarsia.spark.failure import told
 from intarsia.spark.job import Job, Layout, check_place, job_of
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
@@ -52,6 +53,8 @@ def write(
     rows_per_page: int = PAGE_ROWS,
     mode: str = "error",
     partition_overwrite: str = "static",
+    checkpoint_row_groups: int | None = None,
+    keep_unfinished: bool = False,
     filesystem: Any = None,
 ) -> list[WrittenFile]:
     """Write ``df`` as Parquet files with page indexes and embedded ``indexes`` under ``path``.
@@ -72,6 +75,11 @@ def write(
     of those in folders that get new rows. Old files are removed when the new ones are published.
     ``filesystem`` is one of ``pyarrow.fs`` or fsspec that can be pickled.
 
+    ``checkpoint_row_groups`` is that of ``intarsia.ParquetWriter``, for each file; local folders
+    only. What a driver that is killed leaves of such a job stays until ``recover`` is told to
+    remove it. With ``keep_unfinished`` that goes for a job that fails as well: a note of the error
+    says where the files are, and ``intarsia.recover`` gets the rows of unfinished ones back.
+
     Files appear when all are written, or not at all. Returns them; none for ``ignore``. Raises
     ``IndexSpecError`` or ``PredicateError`` for columns that are not there, ``PathError`` for a
     path that cannot be written to, ``ValueError`` for other arguments out of range.
@@ -79,7 +87,15 @@ def write(
     require_pyspark()
     _check_mode(mode, partition_overwrite, partition_by)
     layout = Layout(
-        indexes, partition_by, cluster_by, curve, sort_within, rows_per_page, target_file_size
+        indexes,
+        partition_by,
+        cluster_by,
+        curve,
+        sort_within,
+        rows_per_page,
+        target_file_size,
+        checkpoint_row_groups,
+        keep_unfinished,
     )
     place = Place.of(path, filesystem)
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -100,10 +116,12 @@ def write(
         files = told_of(tasks) or empty_file(job)
         old = replaced_files(job, files, mode == "overwrite", partition_overwrite == "dynamic")
         publish(place, job.name, [file.path for file in files], old)
-    except BaseException:
-        place.remove_tree(TEMPORARY + job.name)
-        place.remove_empty(made)
-        raise
+    except BaseException as error:
+        found = told(error)
+        clear_job(job, made, found)
+        if found is error:
+            raise
+        raise found from error
     place.remove_tree(TEMPORARY + job.name)
     return files
 
@@ -121,9 +139,23 @@ def _check_mode(mode: str, partition_overwrite: str, partition_by: Sequence[str]
 def make_job_folder(job: Job) -> list[str]:
     """Make the folder that tasks write to; returns what was made, deepest first."""
     try:
-        return job.place.make(TEMPORARY + job.name)
+        made = job.place.make(TEMPORARY + job.name)
+        if job.checkpoint_row_groups or job.keep_unfinished:
+            keep_job(job.place, job.name)
     except OSError as error:
         raise PathError(f"{job.place.root}: cannot be written to: {error}") from error
+    return made
+
+
+def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None) -> None:
+    """Leave nothing of a job that failed, or a note of the error that says where it lies."""
+    if job.keep_unfinished:
+        if error is not None:
+            folder = job.place.path(TEMPORARY + job.name)
+            error.add_note(f"what was written so far is in {folder}")
+        return
+    job.place.remove_tree(TEMPORARY + job.name)
+    job.place.remove_empty(made)
 
 
 def replaced_files(

@@ -1,0 +1,26 @@
+"""What went wrong in a task, told on the driver as if it had been raised there."""
+
+from __future__ import annotations
+
+import re
+
+from intarsia import errors
+
+_RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+def told(error: BaseException) -> BaseException:
+    """The error that a task raised here, where its text is in that of Spark's; else ``error``.
+
+    Spark hands on no more than the traceback, with its own around it.
+    """
+    if isinstance(error, errors.IntarsiaError) or not isinstance(error, Exception):
+        return error
+    found = _RAISED.findall(str(error))
+    if not found:
+        return error
+    name, text = found[-1]
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, errors.IntarsiaError)):
+        return error
+    return kind(text.strip())

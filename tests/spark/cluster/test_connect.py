@@ -1,0 +1,37 @@
+"""Spark Connect, in a process of its own: a session of it leaves no room for another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intarsia.spark.session import find_java_home
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+CASES = Path(__file__).with_name("connect_cases.py")
+
+
+def test_all_cases_hold_on_spark_connect(tmp_path):
+    pytest.importorskip("grpc", reason="Spark Connect needs grpcio")
+    pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
+    home = find_java_home()
+    environment = os.environ | ({"JAVA_HOME": home} if home else {})
+    # What Spark sets in a process that has had a session would lead it to that session's Java.
+    drop = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)]
+    # Its conftest.py is for sessions on the cluster: none of it is asked for.
+    ran = subprocess.run(
+        [*command, f"--basetemp={tmp_path / 'cases'}", "-W", "default"],
+        env={name: value for name, value in environment.items() if name not in drop},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-10_000:]
+    assert " passed" in ran.stdout
+    assert "skipped" not in ran.stdout

@@ -1,0 +1,332 @@
+"""What clusters do to jobs: nothing is lost, nothing half published, no debris, a clear message.
+
+The rows are handed out by a task that stops half way, its file begun, until the harm is done.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+ROWS, TASKS = 400_000, 4
+"""So many that what a task hands out does not stay in a buffer."""
+
+
+def halting(gate, seconds=300):
+    """Hands out rows, the second half once there is a file ``gate``."""
+
+    def run(batches):
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            deadline = time.monotonic() + seconds
+            while not os.path.exists(gate) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield batch.slice(half)
+
+    return run
+
+
+def in_background(call):
+    """Start ``call``; returns a function that waits for its result."""
+    found = {}
+
+    def run():
+        try:
+            found["result"] = call()
+        except BaseException as error:  # noqa: BLE001 # handed to the caller
+            found["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def wait():
+        thread.join()
+        if "error" in found:
+            raise found["error"]
+        return found["result"]
+
+    return wait
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))
+
+
+def contents(folder):
+    return {str(p): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def ids(folder):
+    return sorted(ia.dataset(folder).to_table(["id"])["id"].to_pylist())
+
+
+def begun(folder):
+    """Unfinished files of tasks."""
+    return list(Path(folder).glob("_temporary-*/**/.*.intarsia-tmp"))
+
+
+def check_whole(folder, expected):
+    """The rows are there once, their files whole, and nothing else is."""
+    assert ids(folder) == expected
+    assert not ia.verify(folder)
+    files = [name for name in names(folder) if name.endswith(".parquet")]
+    assert names(folder) == sorted([*files, "_SUCCESS"])
+
+
+@pytest.fixture
+def data(spark):
+    return spark.range(0, ROWS, 1, TASKS)
+
+
+# --- processes that die -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["write", "format"])
+@pytest.mark.parametrize("victim", ["executor", "worker"])
+def test_a_write_survives_the_death_of(victim, form, cluster, data, tmp_path, eventually):
+    folder, gate = tmp_path / "lake", tmp_path / "gate"
+    slow = data.mapInArrow(halting(str(gate)), "id long")
+    if form == "write":
+        done = in_background(lambda: ias.write(slow, folder, indexes="id:lookup"))
+    else:
+        writer = slow.write.format("intarsia").mode("append").option("indexes", "id:lookup")
+        done = in_background(lambda: writer.save(str(folder)))
+    eventually(lambda: len(begun(folder)) == 2, "two tasks at work")
+    assert names(folder)
+    if victim == "executor":
+        cluster.kill_executor()
+    else:
+        cluster.kill_worker("localhost")
+    gate.touch()
+    written = done()
+    check_whole(folder, list(range(ROWS)))
+    if form == "write":
+        assert {file.path for file in written} | {"_SUCCESS"} == set(names(folder))
+        assert sum(file.rows for file in written) == ROWS
+    if victim == "worker":
+        cluster.start_worker("localhost")
+    eventually(lambda: len(cluster.executors()) == 2, "a new executor")
+
+
+def test_indexing_survives_the_death_of_an_executor(cluster, spark, tmp_path, eventually):
+    add_indexes = getattr(ias, "add_indexes", None)
+    if add_indexes is None:
+        pytest.skip("there are no index jobs yet")
+    folder = tmp_path / "lake"
+    ias.write(spark.range(0, 3_000_000, 1, 12), folder)
+    done = in_background(lambda: add_indexes(spark, folder, ["id:lookup"]))
+    eventually(lambda: any(file.indexes for file in ia.list_indexes(folder)), "the first index")
+    cluster.kill_executor()
+    done()
+    assert all([i.name for i in file.indexes] == ["id:lookup"] for file in ia.list_indexes(folder))
+    assert ids(folder) == list(range(3_000_000))
+    assert not ia.verify(folder)
+    eventually(lambda: len(cluster.executors()) == 2, "a new executor")
+
+
+# --- tasks that run twice -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["write", "format"])
+def test_a_task_that_runs_twice_leaves_its_rows_once(form, data, tmp_path):
+    folder, tries = tmp_path / "lake", tmp_path / "tries"
+    tries.mkdir()
+
+    def stuck_at_first(batches):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        (tries / f"{context.partitionId()}-{context.attemptNumber()}").touch()
+        for batch in batches:
+            yield batch.slice(0, 20_000)
+            if context.partitionId() == 0 and context.attemptNumber() == 0:
+                time.sleep(300)
+            yield batch.slice(20_000)
+
+    slow = data.mapInArrow(stuck_at_first, "id long")
+    if form == "write":
+        ias.write(slow, folder, indexes="id:lookup")
+    else:
+        slow.write.format("intarsia").mode("append").save(str(folder))
+    assert {"0-0", "0-1"} <= {path.name for path in tries.iterdir()}
+    check_whole(folder, list(range(ROWS)))
+    time.sleep(1)  # the first try may be at work still
+    check_whole(folder, list(range(ROWS)))
+
+
+# --- disks --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 4 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a small disk here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("form", ["write", "format", "checkpoints"])
+def test_a_disk_that_fills_leaves_what_was_there(form, spark, small_disk):
+    folder = small_disk / "lake"
+    ias.write(spark.range(0, 1000, 1, 2), folder, indexes="id:lookup")
+    before = contents(folder)
+    # 32 bytes a row that do not compress, for 8 MB and more.
+    much = spark.range(0, 400_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) AS hash")
+    if form == "format":
+        with pytest.raises(PySparkException) as raised:
+            much.write.format("intarsia").mode("append").save(str(folder))
+    else:
+        every = 1 if form == "checkpoints" else None
+        with pytest.raises(ia.PathError) as raised:
+            ias.write(much, folder, mode="append", checkpoint_row_groups=every)
+        assert len(str(raised.value)) < 500
+    assert "No space left on device" in str(raised.value)
+    assert f"{folder}/_temporary-" in str(raised.value)
+    assert "part-0000" in str(raised.value)
+    assert contents(folder) == before
+    assert not begun(folder)
+    assert not list(folder.glob("_temp*"))
+    ias.write(spark.range(1000, 1100, 1, 2), folder, mode="append")
+    assert ids(folder) == list(range(1100))
+
+
+@pytest.fixture
+def denied(tmp_path):
+    """A folder in which nobody may make a file: root is held back by another means."""
+    folder = tmp_path / "denied"
+    folder.mkdir()
+    is_root = os.geteuid() == 0
+    deny, allow = (
+        (["chattr", "+i"], ["chattr", "-i"]) if is_root else (["chmod", "555"], ["chmod", "755"])
+    )
+    try:
+        subprocess.run([*deny, str(folder)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("may not forbid root to write to a folder here")
+    yield folder
+    subprocess.run([*allow, str(folder)], check=True)
+
+
+def test_a_folder_that_may_not_be_written_to(data, denied):
+    for folder in (denied, denied / "new" / "lake"):
+        with pytest.raises(ia.PathError, match=rf"{folder}: cannot be written to.*(permi|Permi)"):
+            ias.write(data, folder)
+        with pytest.raises(PySparkException, match=rf"{folder}: cannot be written to"):
+            data.write.format("intarsia").mode("append").save(str(folder))
+    assert names(denied) == []
+
+
+def test_a_folder_that_a_task_cannot_make(data, tmp_path):
+    folder = tmp_path / "lake"
+
+    def in_the_way(batches):
+        for job in folder.glob("_temporary-*"):
+            (job / "p=1").touch()
+        yield from batches
+
+    rows = data.selectExpr("id", "id % 2 AS p").mapInArrow(in_the_way, "id long, p long")
+    with pytest.raises(ia.PathError, match=rf"{folder}/_temporary-.*/p=1: .*File exists"):
+        ias.write(rows, folder, partition_by="p")
+    with pytest.raises(PySparkException, match=r"PathError: .*/p=1: .*File exists"):
+        rows.write.format("intarsia").mode("append").option("partition_by", "p").save(str(folder))
+    assert names(tmp_path) == []
+
+
+# --- what comes back of unfinished files --------------------------------------------------------
+
+
+GROUP = 1024 * 1024
+"""Rows of a row group."""
+
+
+def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, eventually):
+    folder, gate = tmp_path / "lake", tmp_path / "gate"
+    ias.write(spark.range(-10, 0, 1, 1), folder)
+
+    def halting(batches):
+        seen = 0
+        for batch in batches:
+            yield batch
+            seen += batch.num_rows
+            while seen > 2 * GROUP + 100_000 and not os.path.exists(gate):
+                time.sleep(0.05)
+
+    slow = spark.range(0, 4 * GROUP, 1, 1).mapInArrow(halting, "id long")
+    options = {"mode": "append", "checkpoint_row_groups": 1, "keep_unfinished": True}
+    done = in_background(lambda: ias.write(slow, folder, indexes="id:lookup", **options))
+
+    def is_safe(count):
+        def look():
+            found = begun(folder)
+            return len(found) == count and all(saved(path, tmp_path) for path in found)
+
+        return look
+
+    for count in range(1, 1 + int(spark.conf.get("spark.task.maxFailures", "4"))):
+        eventually(is_safe(count), "two checkpoints")
+        (task,) = [pid for pid in cluster.executors() if is_writing(pid, folder)]
+        os.kill(task, 9)
+    with pytest.raises(PySparkException) as raised:
+        done()
+    (job,) = folder.glob("_temporary-*")
+    assert str(job) in "".join(raised.value.__notes__)
+    assert ids(folder) == list(range(-10, 0))
+    with pytest.warns(ia.IntarsiaWarning, match=str(job)):
+        assert ias.recover(folder) == []
+    for path in begun(folder):
+        report = ia.recover(path, tmp_path / "back.parquet")
+        assert report.checkpoint_rows == 2 * GROUP
+        assert ids(tmp_path / "back.parquet") == list(range(report.rows))
+    assert ias.recover(folder, keep_unfinished=False) == [job.name]
+    check_whole(folder, list(range(-10, 0)))
+    eventually(lambda: len(cluster.executors()) == 2, "a new executor")
+
+
+def saved(path, tmp_path):
+    """Are there two row groups behind a checkpoint?"""
+    try:
+        return ia.recover(path, tmp_path / "probe.parquet").checkpoint_rows == 2 * GROUP
+    except ia.IntarsiaError:
+        return False
+
+
+def is_writing(executor, folder):
+    """Has a Python process of the executor a file in the folder open?"""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(stat[1])
+            except OSError:
+                continue
+    for pid in parents:
+        above = pid
+        while above in parents and above != executor:
+            above = parents[above]
+        if above == executor and opens(pid, str(folder)):
+            return True
+    return False
+
+
+def opens(pid, folder):
+    try:
+        links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(link.startswith(folder) for link in links)

@@ -1,0 +1,119 @@
+"""What executors need: the wheel and its dependencies, or these and the package sent along."""
+
+from __future__ import annotations
+
+import email
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from pyspark.errors import PySparkException
+
+import intarsia as ia
+import intarsia.spark as ias
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+CHECKOUT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this checkout, built from a copy."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, folder)
+    shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    # pip brings the setuptools that the build asks for, where the one here is older.
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist"]
+    if int(importlib.metadata.version("setuptools").split(".")[0]) >= 77:
+        command.append("--no-build-isolation")
+    ran = subprocess.run([*command, "."], cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def bare(wheel, tmp_path):
+    """A Python that has what the wheel asks for, with the extra for Spark, and nothing else."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        asked = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist")
+    for installed in closure(asked, "spark"):
+        for part in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
+            link = packages / part
+            if not link.exists():
+                link.symlink_to(installed.locate_file(part))
+    return tmp_path / "venv" / "bin" / "python", packages
+
+
+def closure(requirements, extra=""):
+    """The installed distributions that these need, however indirectly; no extras but ``extra``."""
+    found = {}
+    left = [(one, extra) for one in requirements]
+    while left:
+        text, extra = left.pop()
+        need = Requirement(text)
+        is_asked = need.marker is None or need.marker.evaluate({"extra": extra})
+        if need.name in found or not is_asked:
+            continue
+        found[need.name] = importlib.metadata.distribution(need.name)
+        left += [(one, "") for one in found[need.name].requires or ()]
+    return found.values()
+
+
+def places(spark):
+    """Where executors have the package from."""
+
+    def look(batches):
+        import pyarrow
+
+        import intarsia
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pylist([{"file": intarsia.__file__}])
+
+    found = spark.range(0, 4, 1, 4).mapInArrow(look, "file string").collect()
+    return {row.file for row in found}
+
+
+def check_work(spark, folder):
+    """Writing, reading and the format, all in executors."""
+    data = spark.range(0, 1000, 1, 3).selectExpr("id", "id % 2 AS p", "concat('x', id) AS text")
+    ias.write(data, folder, indexes=["text:lookup", "text:ngram"], partition_by="p")
+    found = ias.read(spark, folder, where="text = 'x7' OR id > 997")
+    assert sorted(row.id for row in found.collect()) == [7, 998, 999]
+    data.write.format("intarsia").mode("append").save(str(folder / "format"))
+    reader = spark.read.format("intarsia").option("where", "text LIKE '%99'")
+    assert reader.load(str(folder / "format")).count() == 10
+    assert not ia.verify(folder)
+
+
+def test_the_wheel_is_all_that_executors_need(wheel, bare, session_on, tmp_path):
+    python, packages = bare
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    spark = session_on(python=str(python))
+    assert places(spark) == {str(packages / "intarsia" / "__init__.py")}
+    check_work(spark, tmp_path / "lake")
+
+
+def test_the_wheel_can_be_sent_along(wheel, bare, session_on, tmp_path):
+    python, _ = bare
+    spark = session_on(python=str(python))
+    with pytest.raises(PySparkException, match="No module named 'intarsia'"):
+        ias.write(spark.range(10), tmp_path / "lake")
+    assert not (tmp_path / "lake").exists()
+    sent = shutil.copy(wheel, tmp_path / "intarsia.zip")  # Spark knows .zip, not .whl
+    spark.addArtifacts(str(sent), pyfile=True)
+    (place,) = {Path(file).parent.parent.name for file in places(spark)}
+    assert place == "intarsia.zip"
+    check_work(spark, tmp_path / "lake")
