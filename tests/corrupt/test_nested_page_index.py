@@ -159,7 +159,8 @@ def with_split_rows():
     file = ia.ParquetFile(BufferSource(splice(template, [RowGroupBytes(12, [chunk])])))
     sizes = np.array([len(page) for page in pages])
     rows = np.cumsum([0, *(levels[at : at + 8].count(0) for at in range(0, 32, 8))])
-    file._opened._offset_indexes[0, 0] = OffsetIndex(4 + np.cumsum(sizes) - sizes, sizes, rows)
+    index = OffsetIndex(4 + np.cumsum(sizes) - sizes, sizes, rows)
+    file._opened.page_indexes.take(0, 0, index)
     return file
 
 

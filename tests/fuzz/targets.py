@@ -51,7 +51,7 @@ def footer(data):
     opened = open_file(BufferSource(MAGIC + framed(data)))
     for group in range(min(len(opened.metadata.row_groups), 4)):
         for leaf in range(min(len(opened.schema.leaves), 8)):
-            for ask in (opened.chunk, opened.offset_index, opened.column_index):
+            for ask in (opened.chunk, opened.page_indexes.offsets, opened.page_indexes.columns):
                 with suppress(ia.IntarsiaError):
                     ask(group, leaf)
 

@@ -29,7 +29,8 @@ from intarsia.cli.terminal import (
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf
 from intarsia.read.chunk import Chunk
-from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.opened import OpenedFile
+from intarsia.read.page_indexes import ChunkId
 from intarsia.read.pages import PageInfo, describe_pages
 
 _SHOWN = 100

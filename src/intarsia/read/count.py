@@ -44,11 +44,11 @@ def _counted(part: Part, request: Request, file: OpenedFile, use_threads: bool) 
         rest = replace(part, get=partial(lease_of, file))
         return sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
     while True:
-        distrusted = file.distrusted
+        distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part.constants, request)
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
         found = sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
-        if file.distrusted == distrusted:  # else what was proven may be wrong as well
+        if file.page_indexes.distrusted == distrusted:  # else what was proven may be wrong as well
             return int(proven + found)
 
 

@@ -20,7 +20,8 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.health import Health
-from intarsia.read.opened import DEFAULTS, ChunkId, OpenedFile, ReadOptions
+from intarsia.read.opened import DEFAULTS, OpenedFile, ReadOptions
+from intarsia.read.page_indexes import ChunkId
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.projection import Projection, named
@@ -137,7 +138,8 @@ class ParquetFile:
         Raises ``IndexError`` for a row group or column that is not there.
         """
         id_ = self._chunk_id(row_group, column)
-        return ChunkPageIndex(self._opened.column_index(*id_), self._opened.offset_index(*id_))
+        indexes = self._opened.page_indexes
+        return ChunkPageIndex(indexes.columns(*id_), indexes.offsets(*id_))
 
     def pages(self, row_group: int, column: int | str) -> list[PageInfo]:
         """Every page of a chunk, as its header, its levels and the column index describe it.

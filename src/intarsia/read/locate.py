@@ -83,9 +83,9 @@ class _Search:
     def damage(self, reason: str, decode: bool) -> list[CorruptData]:
         file, id_ = self._file, (self._group, self._leaf.index)
         walked, is_whole = self._walk(0)
-        index = file.offset_index(*id_)
+        index = file.page_indexes.offsets(*id_)
         if index is not None and is_whole and (lie := self._contradiction(walked, index)):
-            file.distrust_page_index(*id_, lie)
+            file.page_indexes.distrust(*id_, lie)
             raise IndexIsWrong
         if (problem := self._dictionary_problem(walked, index)) is not None:
             return [self._lost(0, 0, 0, self._rows, problem)]
@@ -106,7 +106,7 @@ class _Search:
         if not found:
             return [self._all_lost(reason)]
         if index is None:
-            file.take_offset_index(*id_, self._index_of(places))
+            file.page_indexes.take(*id_, self._index_of(places))
         return found
 
     def _lost(self, number: int, offset: int, row: int, count: int, problem: str) -> CorruptData:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import re
 import warnings
-import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,17 +25,11 @@ from intarsia.errors import (
     Where,
 )
 from intarsia.format.bloom import filters_might_contain
-from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared, page_bounds
+from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.hashing import UInt64Array
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
 from intarsia.format.order import ValueOrder, order_of
-from intarsia.format.page_index import (
-    ColumnIndex,
-    OffsetIndex,
-    read_column_index,
-    read_offset_index,
-)
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
 from intarsia.index.directory import (
@@ -50,18 +43,15 @@ from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
 from intarsia.read.damage import CorruptData, Damage, OnCorrupt
 from intarsia.read.health import Health
+from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
-from intarsia.source import AheadSource, ByteRange, Source
+from intarsia.source import AheadSource, Source
 
-T = TypeVar("T")
 _DICTIONARY_HEADER_BYTES = 100
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
-
-ChunkId = tuple[int, int]
-"""``(row group, leaf)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +104,6 @@ class OpenedFile:
         ``beside`` finds the file's sidecar.
         """
         self.name = name
-        self._page_index_checksums: dict[tuple[int, int, str], int] = {}
         self.beside, self._health = beside, health
         self.damage = Damage(name, health)
         self.profile = profile
@@ -127,19 +116,14 @@ class OpenedFile:
             elements, shape = self._footer.metadata.schema, self._footer.shape
             self.schema: Schema = shape.kept("schema", lambda: read_schema(elements))
             self._check_chunks()
-            self._checksums = self._checked_footer() if options.on_corrupt is not None else None
+            self._checksums = self._checked_footer()
         except FormatError as error:
             raise error.at(Where(name)) from error
         self._orders: dict[int, ValueOrder] = shape.kept("orders", dict)
-        self._page_bounds: dict[ChunkId, Bounds] = {}
         self._row_group_bounds: dict[int, Bounds] = {}
-        self._offset_indexes: dict[ChunkId, OffsetIndex | None] = {}
-        self._column_indexes: dict[ChunkId, ColumnIndex | None] = {}
+        self.page_indexes = PageIndexes(self, self._page_index_checksums())
         self.ignored: dict[str, None] = {}
         """What was warned of so far, in order: indexes that are not to be trusted."""
-        self.distrusted = 0
-        """How many page indexes were found to be wrong; plans made before may be wrong too."""
-        self._index_bytes = 0
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
@@ -181,7 +165,8 @@ class OpenedFile:
     @property
     def held_bytes(self) -> int:
         """About as many bytes of memory as are held: for the footer, indexes, and the tail."""
-        own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * (len(self._footer.raw) + self._index_bytes)
+        decoded = len(self._footer.raw) + self.page_indexes.num_bytes
+        own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * decoded
         beside = 0 if self.beside is None else self.beside.held_bytes
         return own + self._footer.source.held_bytes + beside
 
@@ -302,30 +287,7 @@ class OpenedFile:
             self._row_group_bounds[leaf] = chunk_bounds(self.order(leaf), chunks, declared=declared)
         return self._row_group_bounds[leaf]
 
-    # --- page indexes ---------------------------------------------------------------------------
-
-    def load_page_indexes(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> None:
-        """Fetch offset and column indexes of the chunks named, those not yet there, at once."""
-        wanted: list[tuple[str, ChunkId, ByteRange]] = []
-        for kind, ids, known in (
-            ("offset_index", offsets, self._offset_indexes),
-            ("column_index", columns, self._column_indexes),
-        ):
-            missing = dict.fromkeys(id_ for id_ in ids if id_ not in known)
-            wanted += [(kind, id_, self._index_range(id_, kind)) for id_ in missing]
-        if not wanted:
-            return
-        try:
-            found = self.source.read([range_ for _, _, range_ in wanted])
-            self._index_bytes += sum(map(len, found))
-        except FormatError as error:
-            self.warn(f"page indexes are ignored: {error}")
-            found = [memoryview(b"")] * len(wanted)
-        for (kind, id_, _), data in zip(wanted, found, strict=True):
-            if kind == "column_index":
-                self._column_indexes[id_] = self._checked(id_, data, self._column_index)
-            else:
-                self._offset_indexes[id_] = self._checked(id_, data, self._offset_index)
+    # --- page indexes and bloom filters ---------------------------------------------------------
 
     def expect_metadata(
         self, entries: Iterable[IndexEntry], offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
@@ -339,123 +301,34 @@ class OpenedFile:
             for entry in entries
             if not (self.sections.is_opened(entry) or self.sections.is_beside(entry))
         ]
-        ranges += [
-            self._index_range(id_, kind)
-            for kind, ids, known in (
-                ("offset_index", offsets, self._offset_indexes),
-                ("column_index", columns, self._column_indexes),
-            )
-            for id_ in ids
-            if id_ not in known
-        ]
+        ranges += self.page_indexes.ranges(offsets, columns)
         ranges = [(offset, length) for offset, length in ranges if length > 0]
         if sum(length for _, length in ranges) <= self.request_bytes:
             self.source.expect(ranges)
 
-    def _index_range(self, id_: ChunkId, kind: str) -> ByteRange:
-        """Where an index is; no bytes at all where there is none."""
-        column = self.column_chunk(*id_)
-        offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
-        return (offset, length) if offset is not None and length else (0, 0)
-
-    def _checked(
-        self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T | None]
-    ) -> T | None:
-        """The decoded index; None where there is none, or one that is not to be trusted."""
-        try:
-            return decode(id_, data) if data else None
-        except FormatError as error:
-            where = Where(row_group=id_[0], column=self.schema.leaves[id_[1]].name)
-            self.warn(f"a page index is ignored: {error.at(where)}")
-            return None
-
-    def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
-        is_known = self._is_vouched_for("column_index", id_, data)
-        return read_column_index(data) if is_known or self.options.on_corrupt is None else None
-
-    def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
-        self._is_vouched_for("offset_index", id_, data)
-        index = read_offset_index(data)
-        chunk = self.chunk(*id_)
-        stop = chunk.start + chunk.total_compressed_size
-        problem = index.problem(self.metadata.row_groups[id_[0]].num_rows, chunk.start, stop)
-        if problem:
-            raise FormatError(problem)
-        return index
-
-    def learn_offset_index(self, id_: ChunkId, data: bytes) -> None:
-        """Take an OffsetIndex that is about to be added, as it will be stored."""
-        self._offset_indexes[id_] = self._checked(id_, memoryview(data), self._offset_index)
-
-    def offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
-        """The chunk's OffsetIndex, where it has one that is consistent."""
-        self.load_page_indexes([(row_group, leaf)], [])
-        return self._offset_indexes[row_group, leaf]
-
-    def column_index(self, row_group: int, leaf: int) -> ColumnIndex | None:
-        """The chunk's ColumnIndex, where it has one that fits its OffsetIndex."""
-        self.load_page_indexes([(row_group, leaf)], [(row_group, leaf)])
-        offsets = self._offset_indexes[row_group, leaf]
-        index = self._column_indexes[row_group, leaf]
-        if offsets is None or index is None or len(index) != len(offsets):
-            return None
-        return index
-
-    def page_bounds(self, row_group: int, leaf: int) -> Bounds | None:
-        """What the ColumnIndex says of a chunk's pages; None where there is no page index."""
-        index = self.column_index(row_group, leaf)
-        if index is None:
-            return None
-        id_ = (row_group, leaf)
-        if id_ not in self._page_bounds:
-            declared = self.order_is_declared(leaf)
-            self._page_bounds[id_] = page_bounds(self.order(leaf), index, declared=declared)
-        return self._page_bounds[id_]
-
-    def known_offset_index(self, row_group: int, leaf: int) -> OffsetIndex | None:
-        """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""
-        return self._offset_indexes.get((row_group, leaf))
-
-    def num_pages(self, row_group: int, leaf: int) -> int:
-        """Data pages of a chunk; 1 where no offset index tells, or none was needed."""
-        index = self.known_offset_index(row_group, leaf)
-        return 1 if index is None else len(index)
-
-    def distrust_page_index(self, row_group: int, leaf: int, reason: str) -> None:
-        """Forget a page index that the pages themselves belie."""
-        self._offset_indexes[row_group, leaf] = None
-        self.distrusted += 1
-        where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
-        self.warn(f"a page index is ignored: {where}: {reason}")
+    @property
+    def looks_for_damage(self) -> bool:
+        """Is everything that is read to be checked?"""
+        return self.options.on_corrupt is not None
 
     def _checked_footer(self) -> Checksums | None:
         """The checksums of what has none in the format, if the footer matches its own."""
-        footer = self._footer
-        found = checked_footer(footer.metadata, footer.raw, footer.source, footer.offset)
-        if found is None:
+        if not self.looks_for_damage:
             return None
-        names = [name for name, _ in page_index_places(footer.metadata)]
-        is_whole = len(names) == len(found.page_indexes)
-        self._page_index_checksums = dict(
-            zip(names, found.page_indexes, strict=True) if is_whole else ()
-        )
-        return found
+        footer = self._footer
+        return checked_footer(footer.metadata, footer.raw, footer.source, footer.offset)
+
+    def _page_index_checksums(self) -> dict[tuple[int, int, str], int]:
+        if self._checksums is None:
+            return {}
+        names = [name for name, _ in page_index_places(self.metadata)]
+        known = self._checksums.page_indexes
+        return dict(zip(names, known, strict=True)) if len(names) == len(known) else {}
 
     @property
     def trusts_bounds(self) -> bool:
         """Are statistics gone by? Where damage is looked for, only those that have a checksum."""
-        return self.options.on_corrupt is None or self._checksums is not None
-
-    def _is_vouched_for(self, kind: str, id_: ChunkId, data: memoryview) -> bool:
-        """Does a page index match its checksum? Raises ``FormatError`` where it has another."""
-        known = self._page_index_checksums.get((*id_, kind))
-        if known is not None and zlib.crc32(data) != known:
-            raise FormatError("it does not match its checksum")
-        return known is not None
-
-    def take_offset_index(self, row_group: int, leaf: int, index: OffsetIndex) -> None:
-        """Go by an index made of a chunk's pages, which has none, from now on."""
-        self._offset_indexes[row_group, leaf] = index
+        return not self.looks_for_damage or self._checksums is not None
 
     def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> bool:
         """Leave the damaged rows of a chunk out, with a warning for each place that is new.
@@ -479,7 +352,7 @@ class OpenedFile:
         None where none of the chunks has a bloom filter, or one is damaged; or where damage is
         looked for: filters have no checksum.
         """
-        if self.options.on_corrupt is not None:
+        if self.looks_for_damage:
             return None
         chunks = [self.chunk(group, leaf) for group in groups]
         places = [

@@ -47,7 +47,7 @@ class PageInfo:
 def describe_pages(file: OpenedFile, row_group: int, leaf: int) -> Iterator[PageInfo]:
     """The pages of one chunk. Raises ``FormatError`` where one cannot be decoded."""
     chunk = Chunk(file, row_group, leaf)
-    index = file.column_index(row_group, leaf)
+    index = file.page_indexes.columns(row_group, leaf)
     row = data_pages = 0
     for page in chunk.pages():
         rows = nulls = None

@@ -112,7 +112,7 @@ def _columns(
     """The leaves of ``roots``, a chunk without an offset index counting as one page."""
     groups = range(len(file.metadata.row_groups))
     leaves = [leaf for root in roots for leaf in root.leaves]
-    file.load_page_indexes([(group, leaf) for group in groups for leaf in leaves], [])
+    file.page_indexes.load([(group, leaf) for group in groups for leaf in leaves], [])
     by_leaf: dict[int, list[PlannedRead]] = {leaf: [] for leaf in leaves}
     for read in reads:
         by_leaf[read.leaf].append(read)
@@ -121,14 +121,14 @@ def _columns(
 
 def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> ColumnPlan:
     groups = range(len(file.metadata.row_groups))
-    pages = [file.num_pages(group, leaf) for group in groups]
+    pages = [file.page_indexes.num_pages(group, leaf) for group in groups]
     sizes = [file.chunk(group, leaf).total_compressed_size for group in groups]
     selected = sum(len(read.selection.page_rows) or pages[read.row_group] for read in reads)
     return ColumnPlan(
         file.schema.leaves[leaf].name,
         Amount(selected, sum(pages)),
         Amount(sum(read.selection.num_bytes for read in reads), sum(sizes)),
-        sum(file.known_offset_index(read.row_group, leaf) is None for read in reads),
+        sum(file.page_indexes.known_offsets(read.row_group, leaf) is None for read in reads),
     )
 
 
@@ -244,7 +244,7 @@ class _Planner:
         if rest and rows:
             groups = groups_of(file, rows)
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
-            file.load_page_indexes(chunks, chunks)
+            file.page_indexes.load(chunks, chunks)
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
@@ -351,8 +351,8 @@ class _Planner:
         found = []
         for group in groups:
             start, stop = file.row_group_starts[group : group + 2].tolist()
-            bounds = file.page_bounds(group, leaf.index)
-            offsets = file.offset_index(group, leaf.index)
+            bounds = file.page_indexes.bounds(group, leaf.index)
+            offsets = file.page_indexes.offsets(group, leaf.index)
             if bounds is None or offsets is None:
                 found.append(RowRanges.of((start, stop)))
                 continue

@@ -84,7 +84,7 @@ def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[Col
         wanted[group] = rows.clip(start, stop).shift(-start)
     leaves = [leaf for root in roots for leaf in root.leaves]
     in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
-    file.load_page_indexes([(group, leaf) for group in in_part for leaf in leaves], [])
+    file.page_indexes.load([(group, leaf) for group in in_part for leaf in leaves], [])
     selected: list[list[tuple[int, tuple[ChunkSelection, ...]]]] = [[] for _ in roots]
     for group, part in wanted.items():
         select_in = _selector(file, group, part)
@@ -106,7 +106,7 @@ def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], 
             # A page's last row may go on in the next page: only that page can tell.
             held = rows | rows.shift(1) if repeats else rows
             selectors[repeats] = PageSelector(held, count)
-        chunk, index = file.chunk(group, leaf), file.offset_index(group, leaf)
+        chunk, index = file.chunk(group, leaf), file.page_indexes.offsets(group, leaf)
         if file.damage.knows(group, leaf):  # not even to look whether a row goes on there
             return PageSelector(rows, count, by_page=True).select(chunk, index)
         return selectors[repeats].select(chunk, index)
@@ -223,7 +223,7 @@ def _fetched(
                 _check_dictionary(file, group, leaf, dictionary)
             chunk = file.chunk(group, leaf)
             count = _checked_values(file, group, leaf, chunk, selection, pages)
-            file.pages_read += len(selection.page_rows) or file.num_pages(group, leaf)
+            file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
     return groups
@@ -293,7 +293,7 @@ def _merged(
                 if file.damage.knows(group, leaf):  # what is left of it must not be tried for ever
                     file.note_damage(group, leaf, [all_lost(file, group, leaf, error.message)])
                 elif selection.page_rows:
-                    file.distrust_page_index(group, leaf, error.message)
+                    file.page_indexes.distrust(group, leaf, error.message)
         raise PageIndexMistrust from error
 
 
@@ -320,7 +320,7 @@ def _checked_values(
 
     A page index that is off by rows would give wrong answers: every page is asked how many it has.
     """
-    index = file.known_offset_index(group, leaf)
+    index = file.page_indexes.known_offsets(group, leaf)
     if index is None or not len(index):
         return chunk.num_values
     counts: Sequence[int] = selection.page_rows
@@ -338,7 +338,7 @@ def _checked_values(
             reason = f"page {number} of those read {has}, where {count} were due"
             if file.options.on_corrupt is not None:
                 raise doubt(file, group, leaf, selection, reason)
-            file.distrust_page_index(group, leaf, reason)
+            file.page_indexes.distrust(group, leaf, reason)
             raise PageIndexMistrust
         values += found
     return values
@@ -360,7 +360,7 @@ def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
 
 def _check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:
     """What lies before the first page of a page index has to be one dictionary page."""
-    if file.known_offset_index(group, leaf) is None:
+    if file.page_indexes.known_offsets(group, leaf) is None:
         return
     try:
         header, length = read_page_header(data)
@@ -370,7 +370,7 @@ def _check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview)
         sound = False
     if not sound:
         reason = "there is more than a dictionary before its first page"
-        file.distrust_page_index(group, leaf, reason)
+        file.page_indexes.distrust(group, leaf, reason)
         raise PageIndexMistrust
 
 

@@ -125,7 +125,7 @@ class _Attempt:
     def __init__(self, part: Part, request: Request, use_threads: bool) -> None:
         self._part, self._request, self._use_threads = part, request, use_threads
         self._file, self._answer = part.get()
-        self._distrusted = self._file.distrusted
+        self._distrusted = self._file.page_indexes.distrusted
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
@@ -137,7 +137,7 @@ class _Attempt:
 
     def _plan(self) -> None:
         while True:
-            self._distrusted = self._file.distrusted
+            self._distrusted = self._file.page_indexes.distrusted
             try:
                 self._rows = self._planned()
                 return
@@ -174,7 +174,7 @@ class _Attempt:
 
         Once rows were given, it is enough that it was.
         """
-        return self._file.distrusted == self._distrusted and self._is_current()
+        return self._file.page_indexes.distrusted == self._distrusted and self._is_current()
 
     def _is_current(self) -> bool:
         if self.given or self._answer():

@@ -67,7 +67,7 @@ class Sieve:
     def _left_in(self, group: int, leaf: int, rows: RowRanges, source: AheadSource) -> RowRanges:
         first, stop = self._file.row_group_starts[group : group + 2].tolist()
         wanted = rows.clip(first, stop)
-        index = self._file.offset_index(group, leaf)
+        index = self._file.page_indexes.offsets(group, leaf)
         if index is None or not len(index) or not self._pays():
             return wanted
         starts, stops = index.row_bounds(stop - first)

@@ -109,8 +109,8 @@ def _page_starts(file: OpenedFile, group: int, leaves: Sequence[int]) -> Int64Ar
     """First rows of the pages of the largest column; None where not all are to be had by page."""
     if not leaves:
         return None
-    file.load_page_indexes([(group, leaf) for leaf in leaves], [])
-    indexes = [file.offset_index(group, leaf) for leaf in leaves]
+    file.page_indexes.load([(group, leaf) for leaf in leaves], [])
+    indexes = [file.page_indexes.offsets(group, leaf) for leaf in leaves]
     sizes = [file.chunk(group, leaf).total_compressed_size for leaf in leaves]
     largest = indexes[int(np.argmax(sizes))]
     if largest is None or any(index is None or not len(index) for index in indexes):

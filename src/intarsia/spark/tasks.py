@@ -140,7 +140,7 @@ def _page_edges(file: OpenedFile, reads: Sequence[PlannedRead]) -> Int64Array:
 
     Empty where a column has no page index: each part would read all of its chunk.
     """
-    indexes = [file.offset_index(read.row_group, read.leaf) for read in reads]
+    indexes = [file.page_indexes.offsets(read.row_group, read.leaf) for read in reads]
     largest = indexes[int(np.argmax([read.selection.num_bytes for read in reads]))]
     if largest is None or any(index is None or not len(index) for index in indexes):
         return np.zeros(0, np.int64)

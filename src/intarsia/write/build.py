@@ -210,10 +210,10 @@ def granule_starts(
     total = 0
     groups = groups_of(file) if groups is None else groups
     if leaf is not None:
-        file.load_page_indexes([(group, leaf.index) for group in groups], [])
+        file.page_indexes.load([(group, leaf.index) for group in groups], [])
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
-        index = None if leaf is None else file.offset_index(group, leaf.index)
+        index = None if leaf is None else file.page_indexes.offsets(group, leaf.index)
         pages = index.first_row_index if index is not None else np.zeros(1, dtype=np.int64)
         edges = np.append(pages + first, stop)
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):

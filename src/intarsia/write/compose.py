@@ -40,7 +40,8 @@ from intarsia.index.idx1 import KEY, DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
-from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.opened import OpenedFile
+from intarsia.read.page_indexes import ChunkId
 from intarsia.source import ByteRange, Source, WindowSource
 from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
@@ -154,7 +155,7 @@ def compose(
             for made in builder.standard(file, index):
                 out.change(made.chunk, made.fields(out.put(made.data)))
                 if made.name == "offset_index":  # granules are to be the pages that it tells of
-                    file.learn_offset_index(made.chunk, made.data)
+                    file.page_indexes.learn(made.chunk, made.data)
     embedded = [index for index in add if not isinstance(index, Standard)]
     for built in builder.sections(file, embedded, file_id, work, told):
         entry = built.entry(out.end)

@@ -91,7 +91,7 @@ def gather_part(
 def _chunk_tables(file: OpenedFile, index: Standard, groups: range) -> Iterator[pa.Table]:
     for made in build_standard(file, index, groups):
         if made.name == "offset_index":  # granules are to be the pages that it tells of
-            file.learn_offset_index(made.chunk, made.data)
+            file.page_indexes.learn(made.chunk, made.data)
         columns = [[made.chunk[0]], [made.chunk[1]], [made.name], [made.data]]
         yield pa.table(columns, schema=_CHUNKS)
 

@@ -36,7 +36,8 @@ from intarsia.index.encodings import unfit_for_hashing
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
-from intarsia.read.opened import ChunkId, OpenedFile
+from intarsia.read.opened import OpenedFile
+from intarsia.read.page_indexes import ChunkId
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,8 @@ def groups_of(file: OpenedFile) -> range:
 
 def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[ChunkPart]:
     id_ = (chunk.row_group, chunk.leaf.index)
-    has_offsets = chunk.file.offset_index(*id_) is not None
-    bounds = bounds and chunk.file.column_index(*id_) is None
+    has_offsets = chunk.file.page_indexes.offsets(*id_) is not None
+    bounds = bounds and chunk.file.page_indexes.columns(*id_) is None
     if has_offsets and not bounds:
         return
     if bounds:

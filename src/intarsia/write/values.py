@@ -107,8 +107,8 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
         size = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
         parts = min(-(-max(size, 1) // PIECE_BYTES), stop - first)
         if parts > 1:
-            file.load_page_indexes([(group, leaf) for leaf in leaves], [])
-        if parts > 1 and any(file.offset_index(group, leaf) is None for leaf in leaves):
+            file.page_indexes.load([(group, leaf) for leaf in leaves], [])
+        if parts > 1 and any(file.page_indexes.offsets(group, leaf) is None for leaf in leaves):
             parts = 1
         for i in range(parts):
             low, high = (first + (stop - first) * k // parts for k in (i, i + 1))
