@@ -194,7 +194,8 @@ def session_on(cluster: Cluster) -> Iterator[Callable[..., SparkSession]]:
         if active is not None:
             active.stop()
         end()
-        own = {"spark.pyspark.python": python, "spark.executorEnv.PYTHONPATH": packages}
+        os.environ["PYSPARK_PYTHON"] = python
+        own = {"spark.executorEnv.PYTHONPATH": packages}
         found = ias.session(cluster.url, app_name="cluster", **SETTINGS, **own, **settings)
         found.sparkContext.setLogLevel("OFF")
         wait_for(lambda: len(cluster.executors()) == len(HOSTS), "executors")

@@ -91,9 +91,9 @@ def check_work(spark, folder):
     ias.write(data, folder, indexes=["text:lookup", "text:ngram"], partition_by="p")
     found = ias.read(spark, folder, where="text = 'x7' OR id > 997")
     assert sorted(row.id for row in found.collect()) == [7, 998, 999]
-    data.write.format("intarsia").mode("append").save(str(folder / "format"))
+    data.write.format("intarsia").mode("append").save(str(folder.with_name("format")))
     reader = spark.read.format("intarsia").option("where", "text LIKE '%99'")
-    assert reader.load(str(folder / "format")).count() == 10
+    assert reader.load(str(folder.with_name("format"))).count() == 10
     assert not ia.verify(folder)
 
 
