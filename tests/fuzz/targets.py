@@ -130,7 +130,7 @@ def file(data):
         return
     for action in (
         lambda: opened.read(filter=pc.field("k") == 7),
-        lambda: opened.read(rows=ia.RowRanges.of((1, 3))),
+        lambda: opened.read(rows=ia.RowRanges.of((1, 3)).clip(0, opened.num_rows)),
         lambda: opened.read(),
     ):
         with suppress(ia.IntarsiaError):
