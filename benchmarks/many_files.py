@@ -10,7 +10,7 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -25,14 +25,13 @@ import intarsia as ia
 Ask = Callable[[], int]
 
 
-def write(folder: Path, files: int, rows: int) -> None:
-    """Logs in the order of time: a sorted ``ts``, a random ``user_id``, and four more columns."""
+def tables(files: int, rows: int) -> Iterator[pa.Table]:
+    """Logs in the order of time: a sorted ``ts``, two random ids, and three more columns."""
     noise = np.random.default_rng(0)
     for number in range(files):
-        numbers = np.arange(number * rows, (number + 1) * rows)
-        table = pa.table(
+        yield pa.table(
             {
-                "ts": numbers,
+                "ts": np.arange(number * rows, (number + 1) * rows),
                 "trace_id": [noise.bytes(16).hex() for _ in range(rows)],
                 "user_id": noise.integers(0, 1 << 40, rows),
                 "status": noise.choice([200, 404, 500], rows).astype("int32"),
@@ -40,6 +39,11 @@ def write(folder: Path, files: int, rows: int) -> None:
                 "msg": [f"some words of text, number {i % 50}" for i in range(rows)],
             }
         )
+
+
+def write(folder: Path, files: int, rows: int) -> None:
+    """A file of each of the ``tables``."""
+    for number, table in enumerate(tables(files, rows)):
         path = folder / f"{number:05}.parquet"
         pq.write_table(table, path, compression="zstd", write_page_index=True)
 

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from many_files import tables
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -33,20 +32,8 @@ ROW_BYTES, FILE_BYTES = 100, 512 * 1024**2
 
 
 def write(folder: Path, files: int, rows: int) -> None:
-    """Logs in the order of time: a sorted ``ts``, a random ``trace_id``, and four more columns."""
-    noise = np.random.default_rng(0)
-    for number in range(files):
-        numbers = np.arange(number * rows, (number + 1) * rows)
-        table = pa.table(
-            {
-                "ts": numbers,
-                "trace_id": [noise.bytes(16).hex() for _ in range(rows)],
-                "user_id": noise.integers(0, 1 << 40, rows),
-                "status": noise.choice([200, 404, 500], rows).astype("int32"),
-                "latency": noise.random(rows),
-                "msg": [f"some words of text, number {i % 50}" for i in range(rows)],
-            }
-        )
+    """A file of each of the ``tables``, with an index."""
+    for number, table in enumerate(tables(files, rows)):
         path = folder / f"{number:06}.parquet"
         ia.write_table(table, path, compression="zstd", indexes=[ia.Lookup("trace_id")])
 
