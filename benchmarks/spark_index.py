@@ -83,7 +83,8 @@ def measured(
     found: dict[tuple[str, int], list[float]] = {}
     small = scratch / "warm"
     small.mkdir(parents=True)
-    pq.write_table(logs(0, 1000), small / "0.parquet")
+    for number in range(2 * max(CORES)):  # so that every core's worker has something to do
+        pq.write_table(logs(0, 50_000), small / f"{number}.parquet")
     for _ in range(rounds):
         for cores in CORES:
             config = {"spark.ui.showConsoleProgress": "false"}

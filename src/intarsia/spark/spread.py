@@ -16,12 +16,14 @@ FILE_BYTES = 1024 * 1024
 def spread(sizes: Sequence[int], parallelism: int) -> list[list[int]]:
     """The numbers of files of ``sizes`` bytes, grouped into tasks of about equal work.
 
-    ``parallelism`` tasks where there are as many files; more only where each has ``TASK_BYTES``.
+    ``parallelism`` tasks where there are as many files, or a multiple of it, so that no core waits
+    for another: as many as it takes for tasks of ``TASK_BYTES`` at most.
     The largest file goes first to the task that has least so far; so is each task begun with its
     largest file, and the tasks with the heaviest one.
     """
     work = [size + FILE_BYTES for size in sizes]
-    count = min(len(work), max(parallelism, -(-sum(work) // TASK_BYTES)))
+    rounds = max(1, -(-sum(work) // (TASK_BYTES * parallelism)))
+    count = min(len(work), rounds * parallelism)
     tasks: list[list[int]] = [[] for _ in range(count)]
     loads = [(0, task) for task in range(count)]
     for at in sorted(range(len(work)), key=lambda at: -work[at]):
