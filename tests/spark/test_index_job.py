@@ -545,8 +545,11 @@ def test_tasks_have_about_equal_work(sizes, parallelism):
     assert all(tasks)
     loads = [sum(sizes[at] + FILE_BYTES for at in task) for task in tasks]
     assert loads == sorted(loads, reverse=True)
-    wanted = -(-sum(loads) // TASK_BYTES)
-    assert len(tasks) == min(len(sizes), max(parallelism, wanted))
+    if len(tasks) < len(sizes):  # as few as can be, for all cores to have as many of them
+        rounds = len(tasks) // parallelism
+        assert len(tasks) == rounds * parallelism
+        assert rounds == 1 or (rounds - 1) * parallelism * TASK_BYTES < sum(loads)
+        assert sum(loads) <= rounds * parallelism * TASK_BYTES
     if tasks:  # the longest is at most 4/3 of the best there can be
         least = max(sum(loads) / len(tasks), max(sizes) + FILE_BYTES)
         assert max(loads) <= 4 / 3 * least + max(sizes) / 3 + FILE_BYTES
