@@ -14,7 +14,7 @@ from intarsia.plan.account import Activity, FileAccount, FileRead, Filtered, Sta
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
 from intarsia.ranges import RowRanges
-from intarsia.read import conjuncts, opened
+from intarsia.read import conjuncts, page_indexes
 from intarsia.write import build
 
 PAGES = {"row_group_size": 2000, "max_rows_per_page": 500, "write_batch_size": 100}
@@ -267,10 +267,12 @@ def test_a_damaged_index_is_told_of_as_it_was_warned_of(lake, tmp_path):
 
 
 def test_a_page_index_that_pages_belie_is_told_of_when_it_is_read(lake, monkeypatch):
-    decode = opened.read_offset_index
+    decode = page_indexes.read_offset_index
     starts = np.array([0, 400, 1000, 1500])
     monkeypatch.setattr(
-        opened, "read_offset_index", lambda data: replace(decode(data), first_row_index=starts)
+        page_indexes,
+        "read_offset_index",
+        lambda data: replace(decode(data), first_row_index=starts),
     )
     with pytest.warns(ia.IntarsiaWarning, match="page 0 of those read has 500 rows"):
         found = ia.dataset(lake / "day=1").explain(["n"], "n = 4001", analyze=True)
