@@ -94,11 +94,6 @@ class FileCache:
         """How files are read."""
         return self._options
 
-    @property
-    def checks_pages(self) -> bool:
-        """Is damage looked for?"""
-        return self._options.on_corrupt is not None
-
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
         lease = self.lease(path)

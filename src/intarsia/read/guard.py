@@ -34,7 +34,7 @@ def check_selection(
     Raises ``PageIndexMistrust`` where rows have to be left out, or an index was found wrong;
     ``FormatError``, which names the page, where damage is not to be skipped.
     """
-    if file.options.on_corrupt is None:
+    if not file.options.looks_for_damage:
         return
     problem = _problem(file, group, leaf, selection, dictionary, pages)
     if problem is not None:

@@ -70,6 +70,11 @@ class ReadOptions:
     on_corrupt: OnCorrupt | None = None
 
     @property
+    def looks_for_damage(self) -> bool:
+        """Is everything that is read to be checked?"""
+        return self.on_corrupt is not None
+
+    @property
     def skips_corrupt(self) -> bool:
         """Are the rows of damaged pages left out?"""
         return self.on_corrupt == "skip"
@@ -306,14 +311,9 @@ class OpenedFile:
         if sum(length for _, length in ranges) <= self.request_bytes:
             self.source.expect(ranges)
 
-    @property
-    def looks_for_damage(self) -> bool:
-        """Is everything that is read to be checked?"""
-        return self.options.on_corrupt is not None
-
     def _checked_footer(self) -> Checksums | None:
         """The checksums of what has none in the format, if the footer matches its own."""
-        if not self.looks_for_damage:
+        if not self.options.looks_for_damage:
             return None
         footer = self._footer
         return checked_footer(footer.metadata, footer.raw, footer.source, footer.offset)
@@ -328,7 +328,7 @@ class OpenedFile:
     @property
     def trusts_bounds(self) -> bool:
         """Are statistics gone by? Where damage is looked for, only those that have a checksum."""
-        return not self.looks_for_damage or self._checksums is not None
+        return not self.options.looks_for_damage or self._checksums is not None
 
     def note_damage(self, row_group: int, leaf: int, found: Sequence[CorruptData]) -> bool:
         """Leave the damaged rows of a chunk out, with a warning for each place that is new.
@@ -352,7 +352,7 @@ class OpenedFile:
         None where none of the chunks has a bloom filter, or one is damaged; or where damage is
         looked for: filters have no checksum.
         """
-        if self.looks_for_damage:
+        if self.options.looks_for_damage:
             return None
         chunks = [self.chunk(group, leaf) for group in groups]
         places = [

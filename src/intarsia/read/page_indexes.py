@@ -92,8 +92,9 @@ class PageIndexes:
             return None
 
     def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
-        is_known = self._is_vouched_for(_COLUMNS, id_, data)
-        return read_column_index(data) if is_known or not self._file.looks_for_damage else None
+        is_trusted = self._is_vouched_for(_COLUMNS, id_, data)
+        is_trusted = is_trusted or not self._file.options.looks_for_damage
+        return read_column_index(data) if is_trusted else None
 
     def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
         self._is_vouched_for(_OFFSETS, id_, data)

@@ -250,7 +250,7 @@ def _decode(
     except UnsupportedError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
-        if file.options.on_corrupt is not None:
+        if file.options.looks_for_damage:
             chunks = [
                 (g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves
             ]
@@ -262,7 +262,7 @@ def _decode(
 
 def _verified(file: OpenedFile) -> bool:
     """Is pyarrow to compare checksums? Not where it was done as pages were fetched."""
-    return file.options.page_checksum_verification and file.options.on_corrupt is None
+    return file.options.page_checksum_verification and not file.options.looks_for_damage
 
 
 def _merged(
@@ -336,7 +336,7 @@ def _checked_values(
         if num_rows_found != count:
             has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
             reason = f"page {number} of those read {has}, where {count} were due"
-            if file.options.on_corrupt is not None:
+            if file.options.looks_for_damage:
                 raise doubt(file, group, leaf, selection, reason)
             file.page_indexes.distrust(group, leaf, reason)
             raise PageIndexMistrust

@@ -159,7 +159,7 @@ class Sections:
         ]
         options = self._file.options
         is_listed = column is not None and column == options.distinct_index_column
-        if is_listed and options.on_corrupt is None:  # such lists have no checksum
+        if is_listed and not options.looks_for_damage:  # such lists have no checksum
             found.append(self._stray)
         known = [index for index in found if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))

@@ -63,7 +63,7 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
     cannot be opened is kept: the error comes when its turn does.
     """
     wanted = in_folders(files, request.pruning)
-    if request.filter is None or len(files) < LEAST_FILES or cache.checks_pages:
+    if request.filter is None or len(files) < LEAST_FILES or cache.options.looks_for_damage:
         for file in wanted:
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return

@@ -154,8 +154,7 @@ def _numbered(spark: SparkSession, count: int) -> DataFrame:
 
 def _divided(spark: SparkSession, items: Sequence[Any]) -> list[Sequence[Any]]:
     """Items in runs, one a task: enough of them for all cores."""
-    cores = int(spark.conf.get("spark.default.parallelism", "0") or 0) or parallelism_of(spark)
-    size = max(1, min(_TASK_FILES, -(-len(items) // max(cores, 1))))
+    size = max(1, min(_TASK_FILES, -(-len(items) // parallelism_of(spark))))
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 

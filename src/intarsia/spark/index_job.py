@@ -52,6 +52,7 @@ from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike
 from intarsia.write.beside import only_embedded
+from intarsia.write.drop import asked_of
 from intarsia.write.embed import check_fit, quiet
 from intarsia.write.parts import cut
 
@@ -162,9 +163,7 @@ def drop_indexes(
     The job, and its report, are as of ``add_indexes``; a file that has none of them is skipped. An
     index that no file has is warned of. Raises ``PathError`` where there is no file.
     """
-    single = isinstance(indexes, str) or hasattr(indexes, "kind")
-    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]  # one or several
-    files, wanted = _wanted(path, filesystem, asked, sidecar)
+    files, wanted = _wanted(path, filesystem, asked_of(indexes), sidecar)
     sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)
     tasks = spread(sizes, _parallelism(spark, parallelism))
     reports = _run(

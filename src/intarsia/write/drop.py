@@ -39,8 +39,7 @@ def drop_indexes(
     Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
     otherwise errors as of ``add_indexes``.
     """
-    single = isinstance(indexes, str) or hasattr(indexes, "kind")
-    asked: Any = [indexes] if single else list(indexes)  # type: ignore[arg-type]  # one or several
+    asked = asked_of(indexes)
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     held = {file: held_names(open_file(file, found, sidecar=places), places) for file in files}
@@ -67,6 +66,15 @@ def drop_indexes(
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
+
+
+def asked_of(
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
+) -> list[IndexSpec | str]:
+    """One index or several, as several."""
+    single = isinstance(indexes, str) or hasattr(indexes, "kind")
+    asked: Any = [indexes] if single else indexes
+    return list(asked)
 
 
 def drop_from(
