@@ -32,10 +32,13 @@ class Request:
 
 @dataclass
 class Server:
-    """``requests`` since ``clear``; each takes ``latency`` seconds at least."""
+    """``requests`` since ``clear``; none is answered before ``latency`` seconds have passed since
+    the latest began: on a slow machine too, requests that do not wait for each other overlap.
+    """
 
     filesystem: pafs.S3FileSystem | None = None
     latency: float = 0.0
+    latest: float = 0.0
     requests: list[Request] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -63,8 +66,9 @@ class _Quiet(WSGIRequestHandler):
 
 def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
     def handle(env: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        start = time.perf_counter()
-        time.sleep(server.latency)
+        start = server.latest = time.perf_counter()
+        while (wait := server.latest + server.latency - time.perf_counter()) > 0:
+            time.sleep(wait)
         answer = list(app(env, start_response))
         what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
         bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))
