@@ -114,9 +114,8 @@ class HeldSource:
             check_range(range_, self.size)
         data, start = self._data, self._start
         is_held = [self.holds(range_, data) for range_ in ranges]
-        fetched = iter(
-            self._inner.read([r for r, held in zip(ranges, is_held, strict=True) if not held])
-        )
+        beyond = [r for r, held in zip(ranges, is_held, strict=True) if not held]
+        fetched = iter(self._inner.read(beyond) if beyond else ())
         return [
             data[offset - start :][:length] if held else next(fetched)
             for (offset, length), held in zip(ranges, is_held, strict=True)

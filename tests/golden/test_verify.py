@@ -12,7 +12,9 @@ import pytest
 import intarsia as ia
 from intarsia.verify.findings import worst
 
-SECONDS = 10
+SECONDS = 20
+"""Of processor time: what else runs on the machine is not the file's doing."""
+
 TWO_GIGABYTES = "apache-parquet-testing__data-large_string_map.brotli.parquet"
 """4 KB that inflate to 2 GB: half a minute and 4 GB of memory, all of it Brotli's and pyarrow's.
 
@@ -108,9 +110,9 @@ ODD = {
 
 @functools.cache
 def verified(path):
-    """The findings, and how long they took."""
-    before = time.perf_counter()
-    return ia.verify(path), time.perf_counter() - before
+    """The findings, and the processor time they took in seconds."""
+    before = time.process_time()
+    return ia.verify(path), time.process_time() - before
 
 
 @pytest.fixture(scope="module")
