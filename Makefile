@@ -1,5 +1,5 @@
-# make demo | make test | make bench | make fuzz | make guided: each sets up .venv first; nothing
-# else is needed but Python 3.11 or later.
+# Each of make demo, test, coverage, bench, fuzz and guided sets up .venv first; nothing else is
+# needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
@@ -11,12 +11,15 @@ MINUTES ?= 10
 ROWS ?= 10000000
 RUNS ?= 7
 
-.PHONY: demo test check bench fuzz guided clean
+.PHONY: demo test coverage check bench fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
 
 test: .venv/test check
+	@$(BIN)/python -m pytest
+
+coverage: .venv/test
 	@$(BIN)/python -m pytest --cov --cov-report=term
 
 check: .venv/test
