@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import intarsia as ia
 from intarsia.decode.page_body import page_levels
 from intarsia.format.bounds import page_bounds
+from intarsia.format.declared_order import order_of
 from intarsia.format.footer import MAGIC, framed
 from intarsia.format.metadata import SchemaElement, Type
-from intarsia.format.order import order_of
 from intarsia.format.page_header import read_page_header
 from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intarsia.format.bounds import chunk_bounds
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import (
     ColumnMetaData,
     Empty,
@@ -16,7 +17,6 @@ from intarsia.format.metadata import (
     Statistics,
     Type,
 )
-from intarsia.format.order import order_of
 from intarsia.index.verdict import rows_might_match
 from intarsia.plan.prune import rows_left
 from intarsia.predicate.expression import read_expression

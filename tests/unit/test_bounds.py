@@ -9,6 +9,7 @@ import pytest
 from intarsia import ParquetFile
 from intarsia.format.bounds import UNKNOWN, chunk_bounds, order_is_declared, page_bounds
 from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans, varint
+from intarsia.format.declared_order import order_of
 from intarsia.format.footer import framed, read_footer
 from intarsia.format.metadata import (
     ColumnMetaData,
@@ -21,7 +22,6 @@ from intarsia.format.metadata import (
     Statistics,
     Type,
 )
-from intarsia.format.order import order_of
 from intarsia.format.page_index import ColumnIndex
 from intarsia.format.thrift import encode
 from intarsia.index.verdict import rows_might_match

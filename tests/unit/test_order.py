@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import (
     ColumnOrder,
     ConvertedType,
@@ -21,7 +22,7 @@ from intarsia.format.metadata import (
     TimeUnit,
     Type,
 )
-from intarsia.format.order import INT96_ORDER, Domain, order_of
+from intarsia.format.order import INT96_ORDER, Domain
 
 UNITS = {
     "ms": TimeUnit(MILLIS=Empty()),

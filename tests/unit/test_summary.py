@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import (
     BoundaryOrder,
     ConvertedType,
@@ -20,7 +21,6 @@ from intarsia.format.metadata import (
     SchemaElement,
     Type,
 )
-from intarsia.format.order import order_of
 from intarsia.format.summary import (
     boundary_order,
     is_text,

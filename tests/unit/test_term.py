@@ -5,8 +5,8 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import Empty, LogicalType, SchemaElement, Type
-from intarsia.format.order import order_of
 from intarsia.index.encodings import exact_values
 from intarsia.predicate import term as term_module
 from intarsia.predicate.expression import read_expression

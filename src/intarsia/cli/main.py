@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from rich.markup import escape
-from rich.progress import Progress
 
 from intarsia.cli import show, show_column, show_file, show_pages, terminal
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe, jsonable
+from intarsia.cli.index import index, sidecar_folder_option
 from intarsia.errors import IntarsiaError
-from intarsia.index.registry import kinds, parse
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.dataset import Dataset
@@ -30,9 +27,6 @@ from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
-from intarsia.write.advise import advise
-from intarsia.write.drop import drop_indexes
-from intarsia.write.embed import add_indexes, list_indexes
 from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
@@ -49,12 +43,6 @@ _column = click.option(
     help="Only this column; one with fields stands for all of them. May be given again.",
 )
 _all = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
-_sidecar = click.option(
-    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
-)
-_sidecar_folder = click.option(
-    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
-)
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
 
@@ -90,6 +78,7 @@ def cli() -> None:
 
 
 cli.add_command(catalog)
+cli.add_command(index)
 
 
 @cli.command()
@@ -168,7 +157,7 @@ def pages(
 @cli.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
-@_sidecar_folder
+@sidecar_folder_option
 def verify(path: str, as_json: bool, sidecar_folder: str | None) -> None:
     """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
 
@@ -179,7 +168,7 @@ def verify(path: str, as_json: bool, sidecar_folder: str | None) -> None:
     where there are errors: damaged bytes, or claims that make readers fail or answer wrongly.
     """
     files: set[str] = set()
-    with _progress("verifying") as update:
+    with terminal.progress("verifying") as update:
 
         def progress(file: str, done: int, total: int) -> None:
             files.add(file)
@@ -246,7 +235,7 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     type=click.Choice(["raise", "skip"]),
     help="Check every page that is read: stop at a damaged one, or leave out its rows.",
 )
-@_sidecar_folder
+@sidecar_folder_option
 def scan(
     path: str,
     where: str | None,
@@ -282,7 +271,7 @@ def scan(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
-@_sidecar_folder
+@sidecar_folder_option
 def explain(
     path: str,
     where: str | None,
@@ -301,93 +290,6 @@ def explain(
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
         click.echo(explanation)
-
-
-@cli.group()
-def index() -> None:
-    """Add, list and drop the indexes of files."""
-
-
-@index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
-@click.argument("path")
-@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-@_sidecar
-@_sidecar_folder
-def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None) -> None:
-    """Add each INDEX to PATH, a file, folder, glob or URI.
-
-    \b
-    trace_id:lookup                          an index of our own on a column,
-    lookup(trace_id, granule_rows=1024)      the same with a setting
-    distinct(status)                         for columns of few values: any test; minmax: ranges
-    lookup(lower(email))                     on a function of columns
-    bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
-    page_index                               page indexes for all columns,
-    page_index(ts, user_id)                  or for these
-
-    Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
-    have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
-    other reader still reads it.
-    """
-    wanted = [parse(text) for text in indexes]
-    with _progress("indexing") as progress:
-        reports = add_indexes(path, wanted, sidecar=sidecar_folder or sidecar, progress=progress)
-    show.indexes(reports)
-
-
-@index.command("drop")
-@click.argument("path")
-@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-@_sidecar
-@_sidecar_folder
-def index_drop(
-    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None
-) -> None:
-    """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
-
-    \b
-    trace_id:lookup                          an index, as it is listed
-    user_id:bloom                            the bloom filters that were added to a column
-    page_index                               the page indexes that were added
-
-    What a file was written with stays. A file that loses all that was added is, byte for byte, what
-    it was before.
-    """
-    with _progress("dropping") as progress:
-        reports = drop_indexes(path, indexes, sidecar=sidecar_folder or sidecar, progress=progress)
-    show.indexes(reports)
-
-
-@index.command("list")
-@click.argument("path")
-@_sidecar_folder
-def index_list(path: str, sidecar_folder: str | None) -> None:
-    """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
-    show.indexes(list_indexes(path, sidecar=sidecar_folder))
-
-
-@index.command("advise")
-@click.argument("path")
-@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
-@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
-def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
-    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups."""
-    found = advise(path, filters)
-    click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))
-
-
-@contextlib.contextmanager
-def _progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, where that is a terminal."""
-    quiet = not terminal.errors.is_terminal
-    with Progress(console=terminal.errors, transient=True, disable=quiet) as bar:
-        task = bar.add_task(doing, total=None)
-
-        def update(file: str, done: int, total: int) -> None:
-            shown = escape(terminal.clean(file))
-            bar.update(task, description=f"{doing} {shown}", completed=done, total=total)
-
-        yield update
 
 
 def _row_groups(count: int, asked: Sequence[int]) -> Sequence[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from intarsia.cli.terminal import NONE, Column, clean
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import (
     ColumnMetaData,
     CompressionCodec,
@@ -18,7 +19,7 @@ from intarsia.format.metadata import (
     TimeType,
     Type,
 )
-from intarsia.format.order import Domain, order_of
+from intarsia.format.order import Domain
 from intarsia.format.schema import Leaf
 from intarsia.read.pages import name_of
 

@@ -1,13 +1,16 @@
-"""Text and tables that fit a terminal: numbers are never cut, text is cut with an ellipsis."""
+"""Text, tables and progress that fit a terminal: numbers are never cut, text by an ellipsis."""
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True)
@@ -161,3 +164,17 @@ def _widths(columns: Sequence[Column], room: int) -> dict[str, int]:
         widths[column.title] += more
         spare -= more
     return widths
+
+
+@contextlib.contextmanager
+def progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, where that is a"""
+    quiet = not errors.is_terminal
+    with Progress(console=errors, transient=True, disable=quiet) as bar:
+        task = bar.add_task(doing, total=None)
+
+        def update(file: str, done: int, total: int) -> None:
+            shown = escape(clean(file))
+            bar.update(task, description=f"{doing} {shown}", completed=done, total=total)
+
+        yield update

@@ -6,8 +6,9 @@ import datetime
 import decimal
 from typing import Any
 
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import SchemaElement
-from intarsia.format.order import Domain, ValueOrder, order_of
+from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.summary import is_text
 
 _EPOCH = datetime.datetime(1970, 1, 1)

@@ -34,8 +34,8 @@ from intarsia.decode.splice import (
 )
 from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnMetaData, FileMetaData
-from intarsia.format.order import order_of
 from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.thrift import decode

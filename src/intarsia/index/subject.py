@@ -7,8 +7,9 @@ import functools
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.format.declared_order import order_of
 from intarsia.format.footer import read_footer
-from intarsia.format.order import Domain, ValueOrder, order_of
+from intarsia.format.order import Domain, ValueOrder
 from intarsia.source import BufferSource
 
 

@@ -26,10 +26,11 @@ from intarsia.errors import (
 )
 from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
+from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.hashing import UInt64Array
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
-from intarsia.format.order import ValueOrder, order_of
+from intarsia.format.order import ValueOrder
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
 from intarsia.index.directory import (

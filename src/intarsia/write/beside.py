@@ -20,8 +20,8 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
-from intarsia.storage import copy_into, locked, replacing
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
+from intarsia.write.replace import copy_into, locked, replacing
 from intarsia.write.spill import Workspace
 
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)

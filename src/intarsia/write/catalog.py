@@ -36,10 +36,11 @@ from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_source
 from intarsia.read.opened import DEFAULTS
 from intarsia.read.sidecars import Sidecars
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, list_files, replacing, resolve
+from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, list_files, resolve
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
 from intarsia.write.embed import quiet
+from intarsia.write.replace import replacing
 from intarsia.write.spill import Workspace
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000

@@ -32,10 +32,11 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
-from intarsia.storage import PathLike, copy_into, list_files, replacing
+from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
+from intarsia.write.replace import copy_into, replacing
 from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 

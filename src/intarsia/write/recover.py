@@ -14,15 +14,9 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.format.footer import read_footer
 from intarsia.source import WindowSource
-from intarsia.storage import (
-    TEMPORARY_SUFFIX,
-    FileSource,
-    PathLike,
-    copy_into,
-    replacing,
-    resolve,
-)
+from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup
+from intarsia.write.replace import TEMPORARY_SUFFIX, copy_into, replacing
 from intarsia.write.salvage import Salvage, Template, salvage
 
 

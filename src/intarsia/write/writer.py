@@ -22,10 +22,11 @@ from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.storage import PathLike, replacing, resolve, sync_folder
+from intarsia.storage import PathLike, resolve
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import CheckpointWriter
 from intarsia.write.compose import compose
+from intarsia.write.replace import replacing, sync_folder
 from intarsia.write.spill import Workspace
 
 PAGE_ROWS = 8192

@@ -1,0 +1,94 @@
+"""The commands of ``intarsia index``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from intarsia.cli import show, terminal
+from intarsia.index.registry import kinds, parse
+from intarsia.write.advise import advise
+from intarsia.write.drop import drop_indexes
+from intarsia.write.embed import add_indexes, list_indexes
+
+_sidecar = click.option(
+    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
+)
+sidecar_folder_option = click.option(
+    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
+)
+
+
+@click.group()
+def index() -> None:
+    """Add, list and drop the indexes of files."""
+
+
+@index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
+@click.argument("path")
+@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
+@_sidecar
+@sidecar_folder_option
+def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None) -> None:
+    """Add each INDEX to PATH, a file, folder, glob or URI.
+
+    \b
+    trace_id:lookup                          an index of our own on a column,
+    lookup(trace_id, granule_rows=1024)      the same with a setting
+    distinct(status)                         for columns of few values: any test; minmax: ranges
+    lookup(lower(email))                     on a function of columns
+    bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
+    page_index                               page indexes for all columns,
+    page_index(ts, user_id)                  or for these
+
+    Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
+    have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
+    other reader still reads it.
+    """
+    wanted = [parse(text) for text in indexes]
+    with terminal.progress("indexing") as progress:
+        reports = add_indexes(path, wanted, sidecar=sidecar_folder or sidecar, progress=progress)
+    show.indexes(reports)
+
+
+@index.command("drop")
+@click.argument("path")
+@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
+@_sidecar
+@sidecar_folder_option
+def index_drop(
+    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None
+) -> None:
+    """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
+
+    \b
+    trace_id:lookup                          an index, as it is listed
+    user_id:bloom                            the bloom filters that were added to a column
+    page_index                               the page indexes that were added
+
+    What a file was written with stays. A file that loses all that was added is, byte for byte, what
+    it was before.
+    """
+    with terminal.progress("dropping") as progress:
+        reports = drop_indexes(path, indexes, sidecar=sidecar_folder or sidecar, progress=progress)
+    show.indexes(reports)
+
+
+@index.command("list")
+@click.argument("path")
+@sidecar_folder_option
+def index_list(path: str, sidecar_folder: str | None) -> None:
+    """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
+    show.indexes(list_indexes(path, sidecar=sidecar_folder))
+
+
+@index.command("advise")
+@click.argument("path")
+@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
+def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
+    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups."""
+    found = advise(path, filters)
+    click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))

@@ -1,0 +1,158 @@
+"""Files that take another's place at once or not at all: temporary files, locks, and syncing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow.fs as pafs
+
+from intarsia.errors import PathError
+from intarsia.handle import Version, version_of
+from intarsia.source import Source
+from intarsia.storage import PathLike
+
+TEMPORARY_SUFFIX = ".intarsia-tmp"
+
+
+@contextlib.contextmanager
+def replacing(
+    path: str,
+    filesystem: pafs.FileSystem,
+    *,
+    unless_changed_since: Version = None,
+    keep_unfinished: bool = False,
+) -> Iterator[Callable[[], BinaryIO]]:
+    """Write a file that takes the place of ``path`` at once, or not at all.
+
+    Yields a function that opens the temporary file for writing. When the block ends without an
+    error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
+    untouched, as it is where it is no longer the version ``unless_changed_since``. With
+    ``keep_unfinished`` a local temporary file is left where it is after an error. Raises
+    ``PathError`` where the file cannot be written.
+    """
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    local = partial(_replacing_local, keep_unfinished=keep_unfinished)
+    place = local if is_local else _replacing_remote
+
+    def check() -> None:
+        if unless_changed_since not in (None, version_of(path, filesystem)):
+            raise PathError(f"{path}: another writer changed the file; it was left as it is")
+
+    try:
+        with place(path, filesystem, check) as create:
+            yield create
+    except PathError:
+        raise
+    except OSError as error:
+        raise PathError(f"{path}: cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
+def _replacing_local(
+    path: str,
+    filesystem: pafs.FileSystem,
+    check: Callable[[], None],
+    keep_unfinished: bool = False,
+) -> Iterator[Callable[[], BinaryIO]]:
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(_temporary_name(target.name))
+    try:
+        opener = _opener_like(target)
+        yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
+        _own_as(temporary, target)
+        _sync(temporary)
+        with locked(target):
+            check()
+            _forget_hadoop_checksum(target)  # before: a file without one is read as it is
+            os.replace(temporary, target)
+        _sync(target.parent)
+    except BaseException:
+        if not keep_unfinished:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _opener_like(target: Path) -> Callable[[str, int], int]:
+    """Opens files that nobody can read who could not read ``target``, where there is one."""
+    mode = 0o600 if target.exists() else 0o666
+    return lambda path, flags: os.open(path, flags, mode)
+
+
+def _own_as(path: Path, target: Path) -> None:
+    """Give ``path`` owner and permissions of ``target``, where there is one, as far as allowed."""
+    try:
+        found = os.stat(target)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):
+        os.chown(path, found.st_uid, found.st_gid)
+    with contextlib.suppress(OSError):
+        os.chmod(path, stat.S_IMODE(found.st_mode))
+
+
+@contextlib.contextmanager
+def locked(target: PathLike) -> Iterator[None]:
+    """Keep others that replace a local file, or its sidecar, from doing so meanwhile.
+
+    The file itself is locked: who waited for it finds another one in its place.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # nothing to replace, or a disk without locks
+            handle = os.open(target, os.O_RDONLY)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _temporary_name(name: str) -> str:
+    """A name that readers ignore, near enough to ``name`` for a person to tell what it was for."""
+    return f".{name[:60]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+
+
+def copy_into(source: Source, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
+    """Append all bytes of ``source`` to ``out``, ``block`` bytes at a time."""
+    for offset in range(0, source.size, block):
+        out.write(source.read([(offset, min(block, source.size - offset))])[0])
+
+
+@contextlib.contextmanager
+def _replacing_remote(
+    path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
+) -> Iterator[Callable[[], BinaryIO]]:
+    """As ``_replacing_local``, where a finished upload or a move is what takes effect at once."""
+    parent, _, name = path.rpartition("/")
+    temporary = f"{parent}/{_temporary_name(name)}"
+    try:
+        yield lambda: filesystem.open_output_stream(temporary)
+        check()
+        filesystem.move(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(path: str) -> None:
+    """Have the name of a local file survive what becomes of the machine."""
+    _sync(Path(path).absolute().parent)
+
+
+def _forget_hadoop_checksum(path: Path) -> None:
+    """Hadoop keeps ``.name.crc`` beside a local file, and refuses the file when it is stale."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
