@@ -19,6 +19,7 @@ import intarsia as ia
 from intarsia import storage
 from intarsia.read import rows, sift
 from intarsia.read.cache import FileCache
+from intarsia.read.sections import Sections
 
 FILES, ROWS = 2000, 20
 
@@ -133,6 +134,22 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
         assert sum(calls) <= FILES
     assert data.count_rows(pc.field("n") >= 0) == FILES * ROWS
     assert len(calls) <= 10, "statistics tell that all rows match"
+
+
+def test_small_files_are_decoded_together_rather_than_ask_indexes_of_each(tmp_path, monkeypatch):
+    for number in range(40):
+        path = tmp_path / f"{number:02}.parquet"
+        ia.write_table(table_of(number), path, indexes=[ia.Lookup("id"), ia.Lookup("text")])
+    opened, original = [], Sections._open
+    monkeypatch.setattr(Sections, "_open", lambda *args: opened.append(args) or original(*args))
+    peer, data = pads.dataset(tmp_path), ia.dataset(tmp_path)
+    value = table_of(17).column("id")[3]
+    for expression in (pc.field("id") == value, pc.field("id") == 1, pc.field("text") == "row 7"):
+        expected = peer.to_table(filter=expression)
+        opened.clear()
+        assert data.to_table(filter=expression) == expected
+        assert data.count_rows(expression) == expected.num_rows
+        assert len(opened) <= expected.num_rows, "of files that hold a match, at most"
 
 
 def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):

@@ -8,7 +8,8 @@ from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans
 from intarsia.format.footer import check_editable, framed, read_footer, with_key_values
 from intarsia.format.metadata import FileMetaData, KeyValue
-from intarsia.format.thrift import decode
+from intarsia.format.shape import decode_footer
+from intarsia.format.thrift import decode, encode
 from intarsia.source import BufferSource
 
 BINARY, LIST, STRUCT = 8, 9, 12
@@ -259,3 +260,56 @@ def test_a_signed_footer_is_not_edited(raw):
     with pytest.raises(UnsupportedError, match="signed"):
         check_editable(signed)
     check_editable(raw)
+
+
+def footers_with(raw, *values):
+    return [with_key_values(raw, {"intarsia": value}) for value in values]
+
+
+@pytest.mark.parametrize("value", ["{}", "", "x" * 127, "x" * 128, "x" * 70_000, "ä" * 90, "18"])
+def test_footers_that_differ_in_the_key_intarsia_only_are_of_one_shape(raw, value):
+    first, other = footers_with(raw, '{"offset": 1}', value)
+    _, shape = decode_footer(first)
+    found, of = decode_footer(other)
+    assert found == decode(FileMetaData, other)[0]
+    assert found.key_value("intarsia") == value
+    assert (of is shape) == (len(value) < 65_536)
+    assert decode_footer(raw)[1] is not shape
+
+
+def test_footers_that_differ_in_another_key_are_of_another_shape(raw):
+    (first,) = footers_with(raw, "1")
+    _, shape = decode_footer(first)
+    for other in (
+        with_key_values(first, {"key": "other value"}),
+        with_key_values(first, {"one more": None, "intarsia": "1", "key": "value"}),
+    ):
+        found, of = decode_footer(other)
+        assert found == decode(FileMetaData, other)[0]
+        assert of is not shape
+
+
+def test_a_value_of_the_key_intarsia_is_one_only_where_it_ends_with_its_entry(raw):
+    (first,) = footers_with(raw, "abc")
+    decode_footer(first)
+    at = first.index(b"\x03abc")
+    for length in (0, 2, 4, 127):
+        torn = first[:at] + bytes([length]) + first[at + 1 :]
+        try:
+            expected = decode(FileMetaData, torn)[0]
+        except FormatError:
+            with pytest.raises(FormatError):
+                decode_footer(torn)
+        else:
+            assert decode_footer(torn)[0] == expected
+
+
+def test_two_entries_of_the_key_intarsia_are_no_shape_of_values(raw):
+    fields = spans(raw)[0]
+    entries = list_elements(values_of(raw)[KEY_VALUES])
+    twice = [encode(KeyValue(key="intarsia", value=value)) for value in ("1", "2", "2", "1")]
+    footers = [
+        replace_fields(fields, [list_span(KEY_VALUES, entries + pair)])
+        for pair in (twice[:2], twice[2:])
+    ]
+    assert [decode_footer(footer)[0].key_value("intarsia") for footer in footers] == ["2", "1"]

@@ -6,7 +6,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.plan.plan import Amount, Figures
+from intarsia.predicate.sql import parse_where
 from intarsia.read.cache import FileCache
+from intarsia.read.page_indexes import PageIndexes
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +83,31 @@ def test_batches_are_no_larger_than_asked_for(lake):
     batches = list(ia.dataset(lake).to_batches(filter=pc.field("n") >= 0, batch_size=700))
     assert max(batch.num_rows for batch in batches) == 700
     assert sum(batch.num_rows for batch in batches) == 30_000
+
+
+@pytest.mark.parametrize("indexes", [[], [ia.Lookup("id")]], ids=["bare", "indexed"])
+def test_what_is_planned_of_the_files_that_are_left(tmp_path, monkeypatch, indexes):
+    for number in range(12):
+        start = number * 1000
+        ids = [i * 7919 % 12_000 for i in range(start, start + 1000)]
+        table = pa.table({"n": range(start, start + 1000), "id": ids})
+        options = {"max_rows_per_page": 100, "write_batch_size": 100, "write_page_index": True}
+        ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=indexes, **options)
+    decoded, original = [], PageIndexes._offset_index
+    monkeypatch.setattr(
+        PageIndexes, "_offset_index", lambda *args: decoded.append(args) or original(*args)
+    )
+    for text in ("id = 7919", "id IN (1, 5, 77)", "n < 2500", "n >= 0", "id = -1"):
+        data = ia.dataset(tmp_path)
+        where = parse_where(text, data.schema)
+        holding = {path for path in data.files if ia.dataset(path).count_rows(filter=where)}
+        decoded.clear()
+        left = data._plan_of_left(["n", "id"], where).files
+        needed = sum(file.rows.num_rows < 1000 for file in left)
+        assert {file.path for file in left} == holding
+        assert len(decoded) <= len(left) + needed, "one a filter, another where a part is read"
+        whole = {file.path: file for file in ia.dataset(tmp_path).plan(["n", "id"], where).files}
+        for file in left:
+            known = whole[file.path]
+            assert (file.rows, file.reads, file.binding) == (known.rows, known.reads, known.binding)
+            assert [c.bytes for c in file.columns] == [c.bytes for c in known.columns]

@@ -209,7 +209,7 @@ def field_header(data: bytes, at: int, number: int) -> tuple[int, int, int]:
     header, at = _byte(data, at), at + 1
     kind, delta = header & 0x0F, header >> 4
     if kind and not delta:
-        unsigned, at = _varint(data, at)
+        unsigned, at = read_varint(data, at)
         return (unsigned >> 1) ^ -(unsigned & 1), kind, at
     return number + delta, kind, at
 
@@ -233,11 +233,11 @@ def _skip(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _skip_varint(data: bytes, at: int, depth: int) -> int:
-    return _varint(data, at)[1]
+    return read_varint(data, at)[1]
 
 
 def _skip_binary(data: bytes, at: int, depth: int) -> int:
-    size, at = _varint(data, at)
+    size, at = read_varint(data, at)
     return at + size
 
 
@@ -249,7 +249,7 @@ def _skip_list(data: bytes, at: int, depth: int) -> int:
 
 
 def _skip_map(data: bytes, at: int, depth: int) -> int:
-    size, at = _varint(data, at)
+    size, at = read_varint(data, at)
     if not size:
         return at
     kinds, at = _byte(data, at), at + 1
@@ -286,7 +286,7 @@ def read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
     header, at = _byte(data, at), at + 1
     size, kind = header >> 4, header & 0x0F
     if size == 15:
-        size, at = _varint(data, at)
+        size, at = read_varint(data, at)
     if size > len(data) - at:
         raise FormatError(f"a list claims {size:,} elements", Where(offset=at))
     return size, kind, at
@@ -298,7 +298,8 @@ def _byte(data: bytes, at: int) -> int:
     return data[at]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The unsigned integer at ``at``, and the offset behind it."""
     value = shift = 0
     while True:
         byte, at = _byte(data, at), at + 1

@@ -24,10 +24,11 @@ from typing import Any
 from intarsia.errors import FormatError, Where
 from intarsia.format.footer import with_key_values
 from intarsia.format.metadata import FileMetaData
+from intarsia.format.shape import OWN_KEY
 from intarsia.index.kind import index_name
 from intarsia.source import ByteRange, Source
 
-FOOTER_KEY = "intarsia"
+FOOTER_KEY = OWN_KEY
 
 
 class StaleError(FormatError):

@@ -38,7 +38,7 @@ from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnMetaData, FileMetaData
 from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
-from intarsia.format.thrift import decode
+from intarsia.format.shape import Shape, decode_footer
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
@@ -77,7 +77,7 @@ class Section:
         if length > meta_length - LENGTH_BYTES:
             raise FormatError("the footer is longer than the metadata")
         raw = bytes(meta[-LENGTH_BYTES - length : -LENGTH_BYTES])
-        metadata, _ = decode(FileMetaData, raw)
+        metadata, shape = decode_footer(raw)
         info = _info(metadata)
         if info.get("file_id") != file_id:
             raise FormatError("the section belongs to another file")
@@ -85,7 +85,8 @@ class Section:
         self._source = source
         self._groups = [group.num_rows for group in metadata.row_groups if group.num_rows]
         self.num_entries = sum(self._groups)
-        self._load(metadata, raw, meta, start)
+        self._templates = shape.kept("section", lambda: SchemaTemplates(metadata, raw))
+        self._load(metadata, shape, meta, start)
 
     @property
     def num_granules(self) -> int:
@@ -95,12 +96,11 @@ class Section:
     def num_pages(self) -> int:
         return len(self._page_groups)
 
-    def _load(self, metadata: FileMetaData, raw: bytes, meta: memoryview, start: int) -> None:
-        schema = read_schema(metadata.schema)
+    def _load(self, metadata: FileMetaData, shape: Shape, meta: memoryview, start: int) -> None:
+        schema = shape.kept("schema", lambda: read_schema(metadata.schema))
         flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
         if not flat or min(self._groups, default=1) < 0:
             raise FormatError("a section is a table of flat columns")
-        self._templates = SchemaTemplates(metadata, raw)
         groups = [group for group in metadata.row_groups if group.num_rows]
         if any(len(group.columns) != len(schema.leaves) for group in groups):
             raise FormatError("a row group lacks columns")

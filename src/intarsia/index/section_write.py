@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from intarsia.format.footer import MAGIC
 from intarsia.format.metadata import FileMetaData
+from intarsia.format.shape import OWN_KEY
 from intarsia.format.thrift import decode
 from intarsia.index.formula import FingerprintArray
 from intarsia.ranges import Int64Array
@@ -36,7 +37,7 @@ N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192
 """Entries a page: few enough that a probe reads little, many enough to compress well."""
-INFO_KEY = "intarsia"
+INFO_KEY = OWN_KEY
 ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
 """How entries of fingerprints were stored at first."""
 STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])

@@ -37,7 +37,7 @@ from intarsia.read.cache import FileCache
 from intarsia.read.catalog import Catalog
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData, OnCorrupt
-from intarsia.read.explained import explain_files, plan_files
+from intarsia.read.explained import explain_files, plan_files, plan_files_left
 from intarsia.read.folders import folder_constants
 from intarsia.read.fragment import PlannedFragment
 from intarsia.read.opened import OpenedFile
@@ -443,6 +443,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         plan = plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
+        self._cache.health.tell()
+        return plan
+
+    def _plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
+        """As ``plan``, of the files that are left, where what it would be of all is not asked."""
+        request = self._planned_request(columns, filter_)
+        plan = plan_files_left(self._cache, self._files, request, gap_bytes(self.filesystem))
         self._cache.health.tell()
         return plan
 

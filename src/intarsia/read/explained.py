@@ -16,7 +16,7 @@ from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.survey import File, each_of, in_folders
+from intarsia.read.survey import File, Kept, each_of, files_left, in_folders
 
 
 def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:
@@ -37,6 +37,21 @@ def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: i
     kept = {file.path for file in left}
     cut = cache.catalog.figures(file for file in wanted if file.path not in kept)
     return replace(plan, figures=plan.figures + cut)
+
+
+def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:
+    """The plan of those of ``files`` that are left: what a scan would leave out is not planned.
+
+    Figures are those of these files, and count no pages.
+    """
+
+    def planned(kept: Kept) -> FilePlan:
+        lease = kept.part.get()
+        opened = lease.file if lease.is_current() else cache.get(kept.file.path)
+        return _plan_file(opened, kept.file.constants, request, gap, count_pages=False)
+
+    left = files_left(cache, files, request)
+    return Plan.of(each_of(cache, (partial(planned, kept) for kept in left)))
 
 
 def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
@@ -82,7 +97,14 @@ def _account(
     return replace(account, read=read_of(cache, file.path, request, file.constants, plan))
 
 
-def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:
+def _plan_file(
+    opened: OpenedFile,
+    constants: Constants,
+    request: Request,
+    gap: int,
+    *,
+    count_pages: bool = True,
+) -> FilePlan:
     candidates = plan_rows(opened, request.pruning, constants, request.schema)
     roots = roots_to_read(opened, request, constants)
-    return plan_reads(opened, roots, candidates, constants, gap)
+    return plan_reads(opened, roots, candidates, constants, gap, count_pages=count_pages)

@@ -345,6 +345,10 @@ class OpenedFile:
             warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
         return bool(new)
 
+    def has_bloom_filters(self, leaf: int, groups: Sequence[int]) -> bool:
+        """Has the chunk of any of these row groups a bloom filter?"""
+        return any(self.chunk(group, leaf).bloom_filter_offset is not None for group in groups)
+
     def bloom_filters_might_contain(
         self, leaf: int, groups: Sequence[int], hashes: UInt64Array
     ) -> list[bool] | None:

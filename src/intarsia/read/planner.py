@@ -70,11 +70,18 @@ def plan_rows(
 
 
 def plan_reads(
-    file: OpenedFile, roots: Sequence[Root], candidates: Candidates, constants: Constants, gap: int
+    file: OpenedFile,
+    roots: Sequence[Root],
+    candidates: Candidates,
+    constants: Constants,
+    gap: int,
+    *,
+    count_pages: bool = True,
 ) -> FilePlan:
     """The full plan of one file: byte ranges and figures, for ``roots`` at the candidate rows.
 
-    ``gap`` is how many bytes apart two ranges may be and still share a request.
+    ``gap`` is how many bytes apart two ranges may be and still share a request. ``count_pages``
+    fetches the offset indexes of all chunks, to tell how many pages there are.
     """
     rows = candidates.rows
     reads = [
@@ -85,7 +92,7 @@ def plan_reads(
     ]
     ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
     groups = groups_of(file, rows)
-    columns = _columns(file, roots, reads)
+    columns = _columns(file, roots, reads, count_pages)
     figures = Figures(
         files=Amount(int(bool(rows)), 1),
         row_groups=Amount(len(groups), len(file.metadata.row_groups)),
@@ -107,12 +114,13 @@ def plan_reads(
 
 
 def _columns(
-    file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead]
+    file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead], count_pages: bool
 ) -> tuple[ColumnPlan, ...]:
     """The leaves of ``roots``, a chunk without an offset index counting as one page."""
     groups = range(len(file.metadata.row_groups))
     leaves = [leaf for root in roots for leaf in root.leaves]
-    file.page_indexes.load([(group, leaf) for group in groups for leaf in leaves], [])
+    if count_pages:
+        file.page_indexes.load([(group, leaf) for group in groups for leaf in leaves], [])
     by_leaf: dict[int, list[PlannedRead]] = {leaf: [] for leaf in leaves}
     for read in reads:
         by_leaf[read.leaf].append(read)
@@ -329,6 +337,8 @@ class _Planner:
 
     def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
         file = self._file
+        if not file.has_bloom_filters(leaf.index, groups):
+            return None
         hashes = bloom_hashes_for(test, file.order(leaf.index))
         if hashes is None or len(hashes) > _BLOOM_VALUES:
             return None

@@ -6,9 +6,9 @@
     file 1   … [id] …     ├─▶  PAR1 [id][id][id] … footer'  ─▶  one table  ─▶  files 1 and 7
     file 2   … [id] …     ┘    a row group each
 
-To plan, decode and filter a file by itself takes a millisecond or two, however small it is. Files
-of one shape are spliced as row groups of one file are. What is found only leaves files out: those
-that are left are read as any other.
+To plan, decode and filter a file by itself takes a millisecond or two, however small it is, and to
+ask an index of its own some more. Files of one shape are spliced as row groups of one file are.
+What is found only leaves files out: those that are left are read as any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
-from intarsia.index.directory import FOOTER_KEY
 from intarsia.plan.pages import whole_chunk
 from intarsia.predicate.evaluation import evaluate
 from intarsia.read.opened import OpenedFile
@@ -73,9 +72,6 @@ def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root]
     """The filter's columns in files of this shape; None where they cannot be decoded together."""
     if not wanted.columns or file.options.read_dictionary or file.options.on_corrupt:
         return None
-    is_indexed = file.metadata.key_value(FOOTER_KEY) is not None
-    if is_indexed or (file.beside is not None and file.beside.paths):
-        return None  # its indexes tell more, and read less
     names = [name for name in wanted.columns if name not in constants]
     roots = [root for root in map(file.schema.root, names) if root is not None]
     are_flat = all(len(r.leaves) == 1 and file.schema.leaves[r.leaves[0]].is_flat for r in roots)

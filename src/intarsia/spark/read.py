@@ -63,7 +63,7 @@ class Query:
 
     def plan(self, source: Dataset) -> Plan:
         """Which rows of which files there are to read."""
-        return source.plan(self.columns, self.where)
+        return source._plan_of_left(self.columns, self.where)
 
 
 def read(
