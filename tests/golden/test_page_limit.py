@@ -1,16 +1,19 @@
 """What ``page_size_limit`` refuses of the files that other writers made."""
 
+import csv
+
 import intarsia as ia
 
 LIMIT = 64 << 20
 
 
-def test_one_file_of_the_corpus_holds_a_larger_page(corpus, manifest):
+def test_one_file_of_the_corpus_holds_a_larger_page(corpus):
     """All others are read as they are without a limit; Apache's own has 2 GB in 4 KB."""
     refused = {}
-    for name, row in manifest.items():
-        if not row["expected"].isdigit():
-            continue
+    with open(corpus / "manifest.tsv", newline="", encoding="utf-8") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        names = [row["name"] for row in rows if row["expected"].isdigit()]
+    for name in names:
         file = ia.ParquetFile(corpus / "files" / name, page_size_limit=LIMIT)
         try:
             assert file.read().num_rows == file.num_rows

@@ -624,6 +624,22 @@ def zeros_by_pyarrow():
     return out.getvalue()
 
 
+def listed_again(times, *, values=None):
+    """A page of a million numbers, listed as so many row groups."""
+    rows = 1 << 20
+    out = io.BytesIO()
+    pq.write_table(
+        pa.table({"a": np.arange(rows) // 7}), out, compression="zstd", write_page_index=True
+    )
+    data = out.getvalue()
+    (one,) = footer_of(data).metadata.row_groups
+    if values is not None:
+        (column,) = one.columns
+        column = amended(column, meta_data={"num_values": values})
+        one = amended(one, columns=[column], num_rows=values)
+    return with_metadata(lambda _: {"row_groups": [one] * times}, data)
+
+
 # --- Arrow's schema ------------------------------------------------------------------------------
 
 

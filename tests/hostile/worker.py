@@ -83,6 +83,11 @@ def limited(path):
     return json.dumps(said)
 
 
+def verified(path):
+    """How many findings there are."""
+    return len(ia.verify(path))
+
+
 def list_of(path):
     return ia.list_indexes(path)
 
