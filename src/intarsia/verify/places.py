@@ -71,7 +71,7 @@ def _parts(chunk: ColumnChunk) -> Iterator[tuple[str, int, int]]:
         (_CHUNK, data.start, data.total_compressed_size if data.num_values else 0),
         ("offset index", chunk.offset_index_offset, chunk.offset_index_length),
         ("column index", chunk.column_index_offset, chunk.column_index_length),
-        ("bloom filter", data.bloom_filter_offset, data.bloom_filter_length or 1),
+        ("bloom filter", data.bloom_filter_offset, 1),  # some writers lie about its length
     ):
         if offset is not None and length is not None and length > 0:
             yield what, offset, length
