@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from targets import FILE_ID, FOOTER_HASH, OWNER, ROWS
 
 import intarsia as ia
+from intarsia.catalog.pointer import decode_pointer
 from intarsia.format.footer import read_footer
 from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import MAGIC, encode_end
@@ -52,6 +53,7 @@ def main():
         ia.write_table(TABLE.select(["k", "t"]), torn, checkpoint_row_groups=1, row_group_size=50)
         for cut in (3000, 2000):
             save("recover", f"checkpoints_{cut}", torn.read_bytes()[:cut])
+    from_catalogs()
     entry = IndexEntry("lookup", 1, "k", {"granule_rows": 10}, 8, 100, 20, 0)
     directory = Directory(FILE_ID, "0" * 32, OWNER.size, (entry,))
     save("sidecar", "one", MAGIC + bytes(100) + encode_end(directory, OWNER, len(MAGIC) + 100))
@@ -88,6 +90,32 @@ def from_sections(path):
     pointer = json.loads(opened.metadata.key_value("intarsia"))
     start = pointer["offset"]
     save("directory", "indexed", data[start : start + pointer["length"]])
+
+
+def from_catalogs():
+    """The catalog of a folder: of one segment, of two, and of none of the files' indexes."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(5):
+            rows = TABLE.select(["k", "t"]).slice(number * 40, 40)
+            path = Path(folder, f"{number}.parquet")
+            pq.write_table(rows, path, row_group_size=25)
+            if number == 0:
+                ia.build_catalog(folder)
+                save("catalog", "plain", catalog_of(folder))
+            if number > 1:
+                ia.add_indexes(path, ["k:lookup", "lookup(lower(t))"])
+            if number > 2:
+                ia.build_catalog(folder, refresh=number == 4)
+                save("catalog", "one" if number == 3 else "two", catalog_of(folder))
+
+
+def catalog_of(folder):
+    """A catalog as ``targets.catalog`` takes it."""
+    found = Path(folder, "_intarsia")
+    pointer = (found / "catalog.json").read_bytes()
+    tables = [(found / name).read_bytes() for name in decode_pointer(pointer).names]
+    parts = [pointer.partition(b"\n")[2], *tables]
+    return b"\0" + b"".join(struct.pack("<I", len(part)) + part for part in parts)
 
 
 def save(target, name, data):

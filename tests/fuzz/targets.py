@@ -4,6 +4,7 @@ A target is a function in ``TARGETS`` and a folder of its name in ``seeds``; ``s
 seeds. Checksums are made to fit here: mutants are to get past them, as a stranger's bytes would.
 """
 
+import json
 import struct
 import warnings
 import zlib
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import intarsia as ia
+from intarsia.catalog.pointer import decode_pointer
 from intarsia.decode.page_body import page_levels
 from intarsia.format.bounds import page_bounds
 from intarsia.format.declared_order import order_of
@@ -30,8 +32,11 @@ from intarsia.index.registry import make
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.term import field_term
+from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_file
-from intarsia.source import BufferSource
+from intarsia.read.opened import DEFAULTS, OpenedFile
+from intarsia.read.request import Filter, Request
+from intarsia.source import BufferSource, EndSource
 from intarsia.write.salvage import salvage
 
 ROWS = 1000
@@ -39,6 +44,16 @@ FILE_ID = "f" * 32
 FOOTER_HASH = b"a footer"
 OWNER = Owner.of(1234, "time 1", FOOTER_HASH)
 LEVELS = Leaf(0, 0, ("l",), SchemaElement(name="l", type=Type.INT64), (1,), 3, 1)
+SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string())])
+REQUESTS = [
+    Request(SCHEMA, ("k",), Filter.of(condition, SCHEMA))
+    for condition in (
+        pc.field("k") == 7,
+        pc.field("k") > 90,
+        pc.field("t").isin(["a text 3", "b"]) | pc.field("k").is_null(),
+        pc.utf8_lower(pc.field("t")) == "a text 3",
+    )
+]
 KEYS = np.array([0, 7, 1 << 20, 1 << 31, (1 << 32) - 1], dtype=np.uint32)
 
 
@@ -117,6 +132,65 @@ def sidecar(data):
     Sidecar(BufferSource(data), OWNER)
 
 
+def catalog(data):
+    """A byte that says what is asked, a pointer and its tables, each after its length.
+
+    Lengths and checksums that the pointer has of the tables are made to fit.
+    """
+    parts, ask = list(_divided(data[1:])), data[0] if data else 0
+    body, tables = (parts[0], parts[1:]) if parts else (b"", [])
+    by_name = {}
+    with suppress(ValueError, RecursionError):
+        document = json.loads(body)
+        _fit(document, tables, by_name)
+        body = json.dumps(document).encode()
+    head = {"version": 1, "length": len(body), "crc32": zlib.crc32(body)}
+    pointer = decode_pointer(json.dumps(head).encode() + b"\n" + body)
+    if pointer.first is not None:
+        with suppress(ia.IntarsiaError):
+            source = EndSource(pointer.first.size, memoryview(pointer.first.tail))
+            OpenedFile(source, "first", len(pointer.first.tail))
+    for segment in pointer.segments[-1:]:
+        reader = SegmentReader(segment, lambda t: BufferSource(by_name.get(t.name, b"")), DEFAULTS)
+        if ask % 8 < len(REQUESTS):
+            numbers = np.flatnonzero(reader.listed.forms == 0)[:100]
+            reader.might_match(numbers, 0, {}, REQUESTS[ask % 8])
+        elif ask % 8 == 7 and segment.num_files:
+            reader.tail(ask % segment.num_files)
+        elif segment.keys:
+            number = ask % len(segment.keys)
+            granules = reader.covered(number).num_granules
+            for part in segment.keys[number].parts[:4]:
+                reader.part(part.table, granules).all()
+
+
+def _divided(data):
+    """The parts, each of which follows its length."""
+    at = 0
+    while at + 4 <= len(data):
+        (length,) = struct.unpack("<I", data[at : at + 4])
+        yield data[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+def _fit(value, tables, by_name):
+    """Have every table in a document be as long, and of such a checksum, as the next of ``tables``.
+
+    Tables are told apart by their names.
+    """
+    inner = value if isinstance(value, list) else [*value.values()]
+    for item in inner:
+        if isinstance(item, dict | list):
+            _fit(item, tables, by_name)
+    length = value.get("meta_length") if isinstance(value, dict) else None
+    if isinstance(length, int) and isinstance(value.get("name"), str):
+        if value["name"] not in by_name and len(by_name) < len(tables):
+            by_name[value["name"]] = tables[len(by_name)]
+        table = by_name.get(value["name"], b"")
+        meta = table[: max(len(table) - 4, 0)][-max(length, 1) :]
+        value |= {"size": len(table), "meta_crc32": zlib.crc32(meta)}
+
+
 def recover(data):
     """A torn file."""
     found = salvage(BufferSource(data), pa.schema([("k", pa.int64()), ("t", pa.string())]))
@@ -139,7 +213,7 @@ def file(data):
 
 TARGETS = {
     target.__name__: target
-    for target in (footer, page_index, page, section, directory, sidecar, recover, file)
+    for target in (footer, page_index, page, section, directory, sidecar, catalog, recover, file)
 }
 
 

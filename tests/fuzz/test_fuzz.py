@@ -95,3 +95,19 @@ def test_seeds_of_sections_are_sections(targets, seed):
         finally:
             setattr(targets, shape, make)
     assert opened
+
+
+@pytest.mark.parametrize("seed", [seed for seed in SEED_FILES if seed.startswith("catalog/")])
+@pytest.mark.parametrize("ask", range(8))
+def test_seeds_of_catalogs_are_catalogs(targets, seed, ask, monkeypatch):
+    answers = []
+    for name in ("might_match", "tail", "covered"):
+        real = getattr(targets.SegmentReader, name)
+
+        def watched(*arguments, real=real):
+            answers.append(real(*arguments))
+            return answers[-1]
+
+        monkeypatch.setattr(targets.SegmentReader, name, watched)
+    targets.catalog(bytes([ask]) + (SEEDS / seed).read_bytes()[1:])
+    assert answers or (4 <= ask < 7 and seed == "catalog/plain")  # which has no index

@@ -562,6 +562,84 @@ def dictionary_entry_repeated_a_million_times():
     )
 
 
+# --- pages that truthfully hold a lot, which ``page_size_limit`` refuses --------------------------
+
+LARGE = {}
+
+
+def large(make):
+    LARGE[make.__name__] = make
+    return make
+
+
+@large
+def second_page_of_zeros():
+    """The footer's ``total_uncompressed_size`` tells nothing of it."""
+    size = 256 << 20
+    body, first = compressed("zstd", size), compressed("zstd", 800)
+    pages = [data_page(first, 100, size=800), data_page(body, size // 8, size=size)]
+    return of_pages(pages, 100 + size // 8, codec=CompressionCodec.ZSTD)
+
+
+@large
+def v2_page_of_zeros():
+    size = 256 << 20
+    page = data_page_v2(compressed("zstd", size), size // 8, size=size)
+    return of_pages([page], size // 8, codec=CompressionCodec.ZSTD)
+
+
+@large
+def dictionary_of_zeros():
+    size = 256 << 20
+    body = compressed("zstd", size)
+    run = pa.compress(b"\x01\xc8\x01\x00", codec="zstd", asbytes=True)
+    pages = [dictionary_page(body, size // 8, size=size), data_page(run, 100, size=4, encoding=8)]
+    return of_pages(pages, 100, codec=CompressionCodec.ZSTD, dictionary=True)
+
+
+@large
+def a_run_of_one_value():
+    """Nothing is compressed: a run of one entry of the dictionary."""
+    count = HUGE // 8
+    run = b"\x01" + varint(count << 1) + b"\x00"
+    pages = [dictionary_page(bytes(8), 1), data_page(run, count, encoding=8)]
+    return of_pages(pages, count, dictionary=True)
+
+
+@large
+def zeros_by_pyarrow():
+    """As a writer makes it, page index and all."""
+    out = io.BytesIO()
+    table = pa.table({"a": np.zeros(32 << 20, dtype=np.int64), "b": np.arange(32 << 20) // 1000})
+    pq.write_table(
+        table,
+        out,
+        compression="zstd",
+        use_dictionary=["b"],
+        data_page_size=1 << 30,
+        max_rows_per_page=1 << 30,
+        write_page_index=True,
+        row_group_size=1 << 30,
+    )
+    return out.getvalue()
+
+
+def listed_again(times, *, values=None):
+    """A page of a million numbers, listed as so many row groups."""
+    rows = 1 << 20
+    out = io.BytesIO()
+    pq.write_table(
+        pa.table({"a": np.arange(rows) // 7}), out, compression="zstd", write_page_index=True
+    )
+    data = out.getvalue()
+    (one,) = footer_of(data).metadata.row_groups
+    if values is not None:
+        (column,) = one.columns
+        column = amended(column, meta_data={"num_values": values})
+        one = amended(one, columns=[column], num_rows=values)
+    return with_metadata(lambda _: {"row_groups": [one] * times}, data)
+
+
 # --- Arrow's schema ------------------------------------------------------------------------------
 
 

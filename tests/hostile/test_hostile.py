@@ -22,6 +22,7 @@ from crafted import (
     document_of,
     entry_of,
     footer_of,
+    listed_again,
     section_of,
     sound,
     with_chunks,
@@ -129,6 +130,18 @@ def test_bombs_in_indexes_cost_no_answer(worker, crafted):
     for name in names:
         path = crafted(BOMBS[name]())
         assert worker("rows", path)["value"] == 1, name
+
+
+@pytest.mark.parametrize("values", [None, 0])
+def test_what_a_footer_lists_often_is_verified_once(values, worker, crafted):
+    """Ten thousand row groups, all of them the same million rows."""
+    times = 10_000
+    path = crafted(listed_again(times, values=values))
+    found = worker("verified", path)
+    assert found["outcome"] == "ok", found["value"]
+    assert found["seconds"] < SECONDS
+    assert found["megabytes"] < MEGABYTES
+    assert times <= found["value"] < times + 10
 
 
 # --- nothing runs ---------------------------------------------------------------------------------

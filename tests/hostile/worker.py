@@ -55,6 +55,39 @@ def asked(file):
     return pc.scalar(True)
 
 
+def limited(path):
+    """What every way to read says, where pages are limited."""
+    limit = 64 << 20
+    file, data = (
+        ia.ParquetFile(path, page_size_limit=limit),
+        ia.dataset(path, page_size_limit=limit),
+    )
+    last = file.num_rows - 1
+    wanted = pc.field("a") >= 0
+    ways = {
+        "file": file.read,
+        "rows": lambda: file.read(rows=ia.RowRanges.of((last, last + 1))),
+        "filter": lambda: file.read(filter=wanted),
+        "to_table": data.to_table,
+        "filtered": lambda: data.to_table(filter=wanted),
+        "batches": lambda: list(data.to_batches()),
+        "take": lambda: data.take([last]),
+        "raise": lambda: ia.dataset(path, page_size_limit=limit, on_corrupt="raise").to_table(),
+    }
+    said = {}
+    for name, way in ways.items():
+        try:
+            said[name] = f"{way().num_rows} rows"
+        except ia.FormatError as error:
+            said[name] = str(error)
+    return json.dumps(said)
+
+
+def verified(path):
+    """How many findings there are."""
+    return len(ia.verify(path))
+
+
 def list_of(path):
     return ia.list_indexes(path)
 

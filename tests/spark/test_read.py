@@ -238,6 +238,16 @@ def test_damaged_pages_are_skipped_where_that_is_asked_for(spark, tmp_path):
         ias.read(spark, path, where="k >= 0", on_corrupt="raise").collect()
 
 
+def test_pages_that_hold_more_than_the_limit_are_refused(spark, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"k": ["x" * 1_000_000] * 9}), path, use_dictionary=False)
+    assert ias.read(spark, path, page_size_limit=1 << 24).count() == 9
+    with pytest.raises(Exception, match="page_size_limit is 100,000"):
+        ias.read(spark, path, page_size_limit=100_000).collect()
+    with pytest.raises(ia.UnsupportedError, match="does not check pages"):
+        ias.read(spark, path, page_size_limit=100_000, reader="spark")
+
+
 def test_types_only_pyarrow_writes_are_read_as_sparks_nearest(spark, tmp_path):
     instant = dt.datetime(2020, 2, 3, 4, 5, 6, 700, tzinfo=dt.UTC)
     table = pa.table(

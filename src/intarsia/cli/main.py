@@ -235,6 +235,12 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     type=click.Choice(["raise", "skip"]),
     help="Check every page that is read: stop at a damaged one, or leave out its rows.",
 )
+@click.option(
+    "--page-size-limit",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Stop at a page that holds more, decompressed: one of 100 KB can hold 2 GiB.",
+)
 @sidecar_folder_option
 def scan(
     path: str,
@@ -243,10 +249,13 @@ def scan(
     limit: int | None,
     form: str,
     on_corrupt: OnCorrupt | None,
+    page_size_limit: int | None,
     sidecar_folder: str | None,
 ) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match."""
-    source = dataset(path, sidecar=sidecar_folder, on_corrupt=on_corrupt)
+    source = dataset(
+        path, sidecar=sidecar_folder, on_corrupt=on_corrupt, page_size_limit=page_size_limit
+    )
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if form == "table":

@@ -53,9 +53,14 @@ _KNOWN = frozenset(CompressionCodec)
 def check_size(header: PageHeader, codec: int) -> None:
     """Raise ``FormatError`` where a page claims to be longer than its bytes can be."""
     claimed, stored = header.uncompressed_page_size, header.compressed_page_size
-    ratio = _HIGHEST_RATIO.get(CompressionCodec(codec), 1) if codec in _KNOWN else 1
-    if claimed > stored * ratio + _SLACK:
+    if claimed > most_bytes(codec, stored):
         raise FormatError(f"a page of {stored:,} bytes claims to hold {claimed:,}")
+
+
+def most_bytes(codec: int, stored: int) -> int:
+    """What so many bytes can become at most, decompressed."""
+    ratio = _HIGHEST_RATIO.get(CompressionCodec(codec), 1) if codec in _KNOWN else 1
+    return stored * ratio + _SLACK
 
 
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:

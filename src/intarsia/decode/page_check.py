@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia.decode.page_body import check_size, page_levels
+from intarsia.decode.page_limit import over_limit
 from intarsia.errors import FormatError
 from intarsia.format.levels import hybrid_bytes
 from intarsia.format.metadata import (
@@ -42,8 +43,13 @@ class CheckedPage:
         return None if self.header is None else num_values(self.header)
 
 
-def check_page(data: memoryview, leaf: Leaf, chunk: ColumnMetaData) -> CheckedPage:
-    """The page at the start of ``data``, which may go on behind it."""
+def check_page(
+    data: memoryview, leaf: Leaf, chunk: ColumnMetaData, limit: int | None = None
+) -> CheckedPage:
+    """The page at the start of ``data``, which may go on behind it.
+
+    One that holds more than ``limit`` bytes has a problem.
+    """
     try:
         header, length = read_page_header(data)
     except FormatError as error:
@@ -54,7 +60,11 @@ def check_page(data: memoryview, leaf: Leaf, chunk: ColumnMetaData) -> CheckedPa
         return CheckedPage(None, 0, claim)
     body = data[length:size]
     try:
-        problem = checksum_problem(header, body) or _header_problem(header, body, leaf, chunk)
+        problem = (
+            checksum_problem(header, body)
+            or over_limit(header, leaf, limit)
+            or _header_problem(header, body, leaf, chunk)
+        )
     except FormatError as error:
         problem = error.message
     return CheckedPage(header, size, problem)

@@ -62,8 +62,13 @@ def is_special(columns: Any) -> bool:
     return any(name in _SPECIAL for name in columns or ())
 
 
-def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None) -> None:
-    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate."""
+def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None, *, limited: bool) -> None:
+    """Raise ``PredicateError`` for an Expression that pyarrow's own scan cannot evaluate.
+
+    And where pages are ``limited``, which that scan does not know of.
+    """
+    if limited:
+        raise PredicateError(f"page_size_limit does not go with {', '.join(_SPECIAL)}")
     for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
         if needs_evaluation(expression):
             raise PredicateError(f"{expression} does not go with {', '.join(_SPECIAL)}")

@@ -79,12 +79,15 @@ class FileCache:
         places: Sidecars | None = None,
         health: Health | None = None,
         on_corrupt: OnCorrupt | None = None,
+        page_size_limit: int | None = None,
     ) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
         scan = form.default_fragment_scan_options
         columns = tuple(sorted(form.read_options.dictionary_columns))
         is_checked = scan.page_checksum_verification or on_corrupt is not None
-        options = ReadOptions(is_checked, columns, distinct_index_column, on_corrupt)
+        options = ReadOptions(
+            is_checked, columns, distinct_index_column, on_corrupt, page_size_limit
+        )
         is_told = scan.cache_options != pa.CacheOptions()
         gap = scan.cache_options.hole_size_limit if is_told else None
         return cls(filesystem, options, gap, places=places, health=health)

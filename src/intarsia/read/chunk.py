@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from intarsia.decode.page_body import check_size, page_levels
+from intarsia.decode.page_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_values
 from intarsia.errors import FormatError, Where
 from intarsia.format.levels import PageLevels
@@ -69,6 +70,7 @@ class Chunk:
     def levels(self, page: PageAt) -> PageLevels:
         """The levels of a data page. Raises ``FormatError`` where they cannot be decoded."""
         try:
+            self._check_limit(page)
             return page_levels(page.header, self.body(page), self.leaf, self.metadata.codec)
         except FormatError as error:
             raise error.at(self.at(page)) from error
@@ -81,6 +83,7 @@ class Chunk:
         try:
             for page in pages:
                 check_size(page.header, self.metadata.codec)
+                self._check_limit(page)
             start = self.metadata.start
             stop = pages[-1].offset + pages[-1].size if pages else start
             data = self._source.read([(start, stop - start)])[0]
@@ -102,6 +105,7 @@ class Chunk:
             return None
         try:
             check_size(first.header, self.metadata.codec)
+            self._check_limit(first)
             # A dictionary is PLAIN values, as a data page of a required column holds them.
             count = first.header.dictionary_page_header.num_values
             values = DataPageHeader(
@@ -122,6 +126,12 @@ class Chunk:
             return decode_root(template, [RowGroupBytes(count, [chunk])]).combine_chunks()
         except FormatError as error:
             raise error.at(self.at(first)) from error
+
+    def _check_limit(self, page: PageAt) -> None:
+        try:
+            check_limit(page.header, self.leaf, self.file.options.page_size_limit)
+        except FormatError as error:
+            raise error.at(self.at(page)) from error
 
     def at(self, page: PageAt) -> Where:
         """The place of one of its pages."""

@@ -74,6 +74,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _partitioning: Any
     _distinct_index_column: str | None = None
     _on_corrupt: OnCorrupt | None = None
+    _page_size_limit: int | None = None
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             places,
             health,
             self._on_corrupt,
+            self._page_size_limit,
         )
         if old is not None and self._on_corrupt is None:  # it tells what footers said, unchecked
             made.catalog = old.catalog
@@ -119,6 +121,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """Read files as ``other`` does, and through its cache."""
         self._cache, self._distinct_index_column = other._cache, other._distinct_index_column
         self._on_corrupt = other._on_corrupt
+        self._page_size_limit = other._page_size_limit
+
+    @property
+    def _is_all_ours(self) -> bool:
+        """Is something asked of every scan that pyarrow's own does not do?"""
+        return self._on_corrupt is not None or self._page_size_limit is not None
 
     def with_on_corrupt(self, on_corrupt: OnCorrupt | None) -> Dataset:
         """The same data set, whose scans treat damaged pages as that says."""
@@ -126,6 +134,15 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return self
         made = self.wrap(self)
         made._on_corrupt = on_corrupt
+        made._cache = made._new_cache()
+        return made
+
+    def with_page_size_limit(self, limit: int | None) -> Dataset:
+        """The same data set, whose scans refuse pages that hold more bytes."""
+        if limit == self._page_size_limit:
+            return self
+        made = self.wrap(self)
+        made._page_size_limit = limit
         made._cache = made._new_cache()
         return made
 
@@ -164,7 +181,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         state = self._scan_options, self._partitioning, self._distinct_index_column
         catalog, folder = self._cache.catalog, self._cache.places.folder
         root = None if catalog is None else catalog.root
-        return _rebuild, (type(self), parts, *state, folder, root, self._on_corrupt)
+        options = self._on_corrupt, self._page_size_limit
+        return _rebuild, (type(self), parts, *state, folder, root, *options)
 
     @property
     def partitioning(self) -> Any:
@@ -215,7 +233,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         pyarrow's fragments do, and read by page. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
-        if filter is None and self._on_corrupt is None:
+        if filter is None and not self._is_all_ours:
             yield from fragments
             return
         request = request_of(self.schema, [], filter)
@@ -367,7 +385,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         all of them.
         """
         wanted = self._wanted(filter, options)
-        if wanted is None and self._on_corrupt is None:
+        if wanted is None and not self._is_all_ours:
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
@@ -401,9 +419,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         check_columns(self.schema, columns)
         by_page = wanted is not None or limit is not None or parts is not None
         if is_special(columns):
-            check_is_pyarrows(columns, wanted)
+            check_is_pyarrows(columns, wanted, limited=self._page_size_limit is not None)
             return None
-        by_page = by_page or ROW_NUMBER in (columns or ()) or self._on_corrupt is not None
+        by_page = by_page or ROW_NUMBER in (columns or ()) or self._is_all_ours
         if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
             return None
         if isinstance(columns, dict):
@@ -500,11 +518,11 @@ def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:
-    """``data``, in memory where pyarrow cannot evaluate its filter, or would not find damage."""
+    """``data``, in memory where pyarrow cannot evaluate its filter, or would not check pages."""
     if not isinstance(data, Dataset):
         return data
     own = data._scan_options.get("filter")
-    is_ours = data._on_corrupt is not None or (own is not None and needs_evaluation(own))
+    is_ours = data._is_all_ours or (own is not None and needs_evaluation(own))
     return pads.dataset(data.to_table()) if is_ours else data
 
 
@@ -517,9 +535,10 @@ def _rebuild(
     sidecar: str | None,
     catalog: str | None = None,
     on_corrupt: OnCorrupt | None = None,
+    page_size_limit: int | None = None,
 ) -> Dataset:
     made = cls(*parts)
-    made._on_corrupt = on_corrupt
+    made._on_corrupt, made._page_size_limit = on_corrupt, page_size_limit
     made._cache = made._new_cache()
     made = made.with_catalog(catalog)
     if sidecar is not None:

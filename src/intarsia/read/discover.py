@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
 from intarsia.read.cache import FileCache
@@ -38,6 +39,7 @@ def dataset(
     distinct_index_column: str | None = None,
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
+    page_size_limit: int | None = None,
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -63,10 +65,16 @@ def dataset(
     dictionary takes its row group's rows along, and ``Dataset.corrupt`` lists the places. A file
     whose footer is damaged raises either way. By default, as with pyarrow, nothing is checked.
 
+    ``page_size_limit`` are the most bytes that one page, or one dictionary, may hold, decompressed
+    and as values in memory: a page of 100 KB can hold 2 GiB. One that holds more raises
+    ``FormatError`` before it is decompressed, or with ``on_corrupt="skip"`` is left out as a
+    damaged one is. By default there is no limit but the format's own, 2 GiB.
+
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
     """
     check_on_corrupt(on_corrupt)
+    check_page_size_limit(page_size_limit)
     catalog = catalog if on_corrupt is None else False
     seen: dict[str, pafs.FileInfo] = {}
     options = pads.ParquetFragmentScanOptions(
@@ -82,12 +90,14 @@ def dataset(
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
             made = _open_remote(found, files, base, form, cache, schema, folders)
-            return made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
+            made = made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
+            return made.with_page_size_limit(page_size_limit)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
-    return made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
+    made = made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
+    return made.with_page_size_limit(page_size_limit)
 
 
 def _located(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import PathError, UnsupportedError, Where
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
@@ -47,8 +48,8 @@ class ParquetFile:
     system; ``sidecar`` the folder of sidecars, where they are not beside their files.
     ``page_checksum_verification`` compares the pages that are read with their checksums,
     where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
-    columns of text that are to come as Arrow dictionaries. ``distinct_index_column`` and
-    ``on_corrupt`` are as for ``intarsia.dataset``.
+    columns of text that are to come as Arrow dictionaries. ``distinct_index_column``,
+    ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``.
 
     Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
@@ -63,13 +64,16 @@ class ParquetFile:
         read_dictionary: Sequence[str] = (),
         distinct_index_column: str | None = None,
         on_corrupt: OnCorrupt | None = None,
+        page_size_limit: int | None = None,
     ) -> None:
         check_on_corrupt(on_corrupt)
+        check_page_size_limit(page_size_limit)
         options = ReadOptions(
             page_checksum_verification or on_corrupt is not None,
             tuple(read_dictionary),
             distinct_index_column,
             on_corrupt,
+            page_size_limit,
         )
         self._opened = open_file(where, filesystem, options, sidecar)
 

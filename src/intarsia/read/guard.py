@@ -100,9 +100,10 @@ def _problem(
     pages: Sequence[memoryview],
 ) -> str | None:
     chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
+    limit = file.options.page_size_limit
     with_checksum = set()
     if dictionary is not None:
-        page = check_page(dictionary, column, chunk)
+        page = check_page(dictionary, column, chunk, limit)
         is_one = page.header is not None and page.header.type == PageType.DICTIONARY_PAGE
         if page.problem or (is_one and page.size != dictionary.nbytes):
             return page.problem or "there is more than a dictionary before the first page"
@@ -110,7 +111,7 @@ def _problem(
     for part in pages:
         at = 0
         while at < part.nbytes and (selection.page_rows or values < chunk.num_values):
-            page = check_page(part[at:], column, chunk)
+            page = check_page(part[at:], column, chunk, limit)
             if page.problem is not None or page.header is None:
                 return page.problem
             if page.num_values is not None:

@@ -109,6 +109,9 @@ class _Search:
             file.page_indexes.take(*id_, self._index_of(places))
         return found
 
+    def _check(self, data: memoryview) -> CheckedPage:
+        return check_page(data, self._leaf, self._chunk, self._file.options.page_size_limit)
+
     def _lost(self, number: int, offset: int, row: int, count: int, problem: str) -> CorruptData:
         file = self._file
         at = self._chunk.start + offset
@@ -129,7 +132,7 @@ class _Search:
         found: list[tuple[int, CheckedPage]] = []
         values, stop = 0, self._data.nbytes
         while at < stop and (values < self._chunk.num_values or not found):
-            page = check_page(self._data[at:], self._leaf, self._chunk)
+            page = self._check(self._data[at:])
             found.append((at, page))
             if page.header is None:
                 return found, False
@@ -199,7 +202,7 @@ class _Search:
         data = bytes(self._data)
         left = _MOST_TIMES * len(data)
         while left > 0 and (at := data.find(_FIRST_FIELD, at + 1)) >= 0:
-            page = check_page(self._data[at:], self._leaf, self._chunk)
+            page = self._check(self._data[at:])
             left -= page.size
             is_sound = page.header is not None and page.problem is None
             if not is_sound or page.header is None or page.header.crc is None:
@@ -239,7 +242,7 @@ class _Search:
             at = int(index.offset[number]) - self._chunk.start
             size, first = int(index.compressed_page_size[number]), int(starts[number])
             due = int(stops[number]) - first
-            page = check_page(self._data[at : at + size], self._leaf, self._chunk)
+            page = self._check(self._data[at : at + size])
             problem = page.problem
             if problem is None and page.size != size:
                 problem = f"its header says {page.size:,} bytes, the offset index {size:,}"
@@ -274,7 +277,7 @@ class _Search:
             return place
         dictionary = None
         if self._has_dictionary:
-            size = check_page(self._data, self._leaf, self._chunk).size
+            size = self._check(self._data).size
             dictionary = self._data[:size]
         page = self._data[place.offset : place.offset + place.size]
         chunk = ChunkBytes(self._chunk, dictionary, [page], place.page.num_values)

@@ -62,13 +62,15 @@ class ReadOptions:
     ``page_checksum_verification`` compares pages with their checksums, where they have some.
     ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
     ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
-    checks pages as far as they can be, and says what becomes of damaged ones.
+    checks pages as far as they can be, and says what becomes of damaged ones. ``page_size_limit``
+    are the most bytes that one page may hold, where there is a limit.
     """
 
     page_checksum_verification: bool = False
     read_dictionary: tuple[str, ...] = ()
     distinct_index_column: str | None = None
     on_corrupt: OnCorrupt | None = None
+    page_size_limit: int | None = None
 
     @property
     def looks_for_damage(self) -> bool:

@@ -29,6 +29,7 @@ from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust, blame, check_selection, doubt
+from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source
@@ -219,6 +220,7 @@ def _fetched(
             dictionary = next(parts) if selection.dictionary else None
             pages = [next(parts) for _ in selection.parts]
             check_selection(file, group, leaf, selection, dictionary, pages)
+            check_pages(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
                 _check_dictionary(file, group, leaf, dictionary)
             chunk = file.chunk(group, leaf)

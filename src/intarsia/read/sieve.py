@@ -44,6 +44,7 @@ class Sieve:
     def __init__(self, file: OpenedFile, wanted: Contained, *, are_likely: bool = False) -> None:
         """``are_likely``: an index said that most of the pages hold the text."""
         self._file, self._text = file, wanted.text
+        self._limit = file.options.page_size_limit
         self._least = _TRIED_LIKELY if are_likely else _TRIED
         root = file.schema.root(wanted.column)
         is_stored = root is not None and is_text(file.arrow_type(root))
@@ -110,6 +111,8 @@ class Sieve:
         try:
             header, length = read_page_header(page)
             check_size(header, codec)
+            if self._limit is not None and header.uncompressed_page_size > self._limit:
+                return True
             if codec == CompressionCodec.UNCOMPRESSED:
                 return self._text in bytes(page[length:])
             return self._text in _decompressed(header, page[length:], codec)

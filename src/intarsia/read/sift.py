@@ -70,7 +70,10 @@ def hold_matches(
 
 def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
     """The filter's columns in files of this shape; None where they cannot be decoded together."""
-    if not wanted.columns or file.options.read_dictionary or file.options.on_corrupt:
+    options = file.options
+    if options.read_dictionary or options.on_corrupt or options.page_size_limit is not None:
+        return None
+    if not wanted.columns:
         return None
     names = [name for name in wanted.columns if name not in constants]
     roots = [root for root in map(file.schema.root, names) if root is not None]

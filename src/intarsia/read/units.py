@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from intarsia.format.metadata import Type
+from intarsia.decode.page_limit import value_bytes
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -17,15 +17,6 @@ UNIT_BYTES = 32 * 1024 * 1024
 """A unit's rows, and their bytes decoded, at most; row groups without page indexes are read
 whole."""
 _FEW_GROUPS = 8
-_WIDTHS: dict[int, int] = {
-    Type.INT32: 4,
-    Type.INT64: 8,
-    Type.INT96: 8,
-    Type.FLOAT: 4,
-    Type.DOUBLE: 8,
-    Type.BYTE_ARRAY: 4,
-}
-"""Bytes a value takes in Arrow; of a text, besides its own."""
 FIRST_ROWS = 16 * 1024
 """Rows of the first unit where few rows are wanted; each unit after it may be twice as long."""
 
@@ -70,11 +61,11 @@ def _decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
     """
     chunk = file.chunk(group, leaf)
     element = file.schema.leaves[leaf].element
-    is_fixed = chunk.type == Type.FIXED_LEN_BYTE_ARRAY
-    width = (element.type_length or 0) if is_fixed else _WIDTHS.get(chunk.type, 0)
     sizes = chunk.size_statistics
     texts = sizes.unencoded_byte_array_data_bytes if sizes else None
-    return max(chunk.total_uncompressed_size, chunk.num_values * width + (texts or 0))
+    return max(
+        chunk.total_uncompressed_size, chunk.num_values * value_bytes(element) + (texts or 0)
+    )
 
 
 def _parts_of(

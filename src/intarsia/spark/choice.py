@@ -40,7 +40,7 @@ def choose(source: Source, query: Query, reader: str) -> Way:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
     if reader == "intarsia":
         return Way(None, None, "as asked for")
-    if query.on_corrupt is not None:
+    if query.on_corrupt is not None or query.page_size_limit is not None:
         reason = "Spark's own reader does not check pages"
         if reader == "spark":
             raise UnsupportedError(reason)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
+from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
@@ -55,6 +56,7 @@ class Query:
     """As Spark takes it."""
     filesystem: pafs.FileSystem
     on_corrupt: OnCorrupt | None = None
+    page_size_limit: int | None = None
 
     @property
     def found(self) -> pa.Schema:
@@ -76,13 +78,14 @@ def read(
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
+    page_size_limit: int | None = None,
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path``, ``catalog`` and ``on_corrupt`` are as for ``intarsia.dataset``; executors warn of what
-    is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB reads it (a backslash
-    in LIKE is just that). Planning, by statistics, indexes and the catalog, happens now and on the
-    driver. A ``.where()`` put on the result filters, but skips nothing.
+    ``path``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``;
+    executors warn of what is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB
+    reads it (a backslash in LIKE is just that). Planning, by statistics, indexes and the catalog,
+    happens now and on the driver. A ``.where()`` put on the result filters, but skips nothing.
 
     Where most of the bytes are left to be read, Spark's own reader gets the files and the filter,
     as far as its rows are certain to be the same; ``explain`` tells. ``reader`` is ``"intarsia"``
@@ -94,11 +97,14 @@ def read(
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
         first = opened(path, filesystem).schema.names[:1]
         options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt}
-        options |= {"reader": reader, "filesystem": filesystem}
+        options |= {"reader": reader, "filesystem": filesystem, "page_size_limit": page_size_limit}
         return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
+    check_page_size_limit(page_size_limit)
     found = opened(path, filesystem, catalog).with_on_corrupt(on_corrupt)
-    query = replace(query_of(found, columns, where), on_corrupt=on_corrupt)
+    found = found.with_page_size_limit(page_size_limit)
+    query = query_of(found, columns, where)
+    query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     return frame_of(spark, Source(found, folder_of(path)), query, reader)
 
 
@@ -189,7 +195,11 @@ def _runner(
 
 def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     """The batches of a piece of a file, in the types Spark expects."""
-    options = ReadOptions(query.on_corrupt is not None, on_corrupt=query.on_corrupt)
+    options = ReadOptions(
+        query.on_corrupt is not None,
+        on_corrupt=query.on_corrupt,
+        page_size_limit=query.page_size_limit,
+    )
     file = open_file(piece.path, query.filesystem, options)
     if binding_of(file.metadata) != piece.binding:
         raise FormatError("the file was rewritten after it was planned", Where(piece.path))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from intarsia.errors import FormatError, IntarsiaWarning, Where
@@ -24,6 +22,7 @@ from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.pages import PageChecks
+from intarsia.verify.places import overlapping
 from intarsia.verify.sections import check_sections
 
 Progress = Callable[[str, int, int], None]
@@ -91,14 +90,19 @@ def findings_of(file: OpenedFile) -> Iterator[Finding]:
     try:
         yield from _of_frame(file)
         yield from _of_ordinals(file)
-        yield from _of_places(file)
         yield from _of_checksums(file)
     except FormatError as problem:
         yield of_exception(problem, Where(file.name))
+    twice = overlapping(file)
+    yield from twice.values()
     for group in range(len(file.metadata.row_groups)):
         for leaf in range(len(file.schema.leaves)):
-            yield from _of_chunk(file, group, leaf)
-    yield from check_sections(file)
+            if (group, leaf) not in twice:
+                yield from _of_chunk(file, group, leaf)
+    if not twice:
+        yield from check_sections(file)
+    elif file.sections.entries:
+        yield warning(Where(file.name), "its indexes are not checked, as chunks share bytes")
 
 
 def _of_frame(file: OpenedFile) -> Iterator[Finding]:
@@ -126,26 +130,6 @@ def _of_ordinals(file: OpenedFile) -> Iterator[Finding]:
         if ordinal != group and group < _ORDINALS:
             said = "it has no ordinal" if ordinal is None else f"its ordinal is {ordinal}"
             yield warning(Where(file.name, group), f"{said}; some readers refuse the file")
-
-
-def _of_places(file: OpenedFile) -> Iterator[Finding]:
-    """No two chunks share bytes."""
-    places = []
-    for group in range(len(file.metadata.row_groups)):
-        for leaf in file.schema.leaves:
-            try:
-                chunk = file.column_chunk(group, leaf.index)
-            except FormatError:
-                continue  # said when the chunk is looked into
-            data = chunk.meta_data
-            if data is not None and not chunk.file_path and data.num_values:
-                stop = data.start + data.total_compressed_size
-                places.append((data.start, stop, Where(file.name, group, leaf.name)))
-    places.sort(key=lambda place: place[:2])
-    for (_, stop, before), (start, _, where) in itertools.pairwise(places):
-        if start < stop:
-            message = f"it begins within the chunk of row group {before.row_group}, column "
-            yield error(replace(where, offset=start), message + str(before.column))
 
 
 def _of_checksums(file: OpenedFile) -> Iterator[Finding]:

@@ -57,7 +57,8 @@ class PageChecks:
         self.findings: list[Finding] = []
         self.facts: ChunkFacts | None = None
         try:
-            chunk.load()
+            if chunk.metadata.num_values:  # else there are no pages, whatever length it has
+                chunk.load()
             pages = list(self._pages())
             self._check_chunk(pages)
             self._decode(pages)

@@ -1,0 +1,73 @@
+"""Refusing pages that hold more than ``page_size_limit`` says, before they are decoded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from intarsia.decode.page_limit import is_within, over_limit, pages_in
+from intarsia.errors import FormatError, Where
+from intarsia.format.metadata import ColumnMetaData
+from intarsia.format.schema import Leaf
+from intarsia.plan.pages import ChunkSelection
+from intarsia.read.chunk import Chunk
+from intarsia.read.guard import PageIndexMistrust
+from intarsia.read.opened import OpenedFile
+
+
+def check_pages(
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    selection: ChunkSelection,
+    dictionary: memoryview | None,
+    pages: Sequence[memoryview],
+) -> None:
+    """Check what was read of a chunk, where there is a limit.
+
+    Raises ``FormatError``, which names the page, for one that holds more, and where headers cannot
+    be decoded, so that it cannot be told; ``PageIndexMistrust`` where a page is not where its index
+    says.
+    """
+    limit = file.options.page_size_limit
+    if limit is None:
+        return
+    chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
+    parts = [*([dictionary] if dictionary else []), *pages]
+    stored = max((part.nbytes for part in parts), default=0)
+    if is_within(stored, chunk.num_values, column, chunk.codec, limit):
+        return
+    for (start, _), part in zip(selection.byte_ranges, parts, strict=True):
+        found = _beyond(part, chunk, column, limit)
+        if found is None:
+            continue
+        offset, problem = start + found[0], found[1]
+        where = _place(file, group, leaf, offset)
+        if where.page is None and selection.page_rows:
+            file.page_indexes.distrust(group, leaf, f"no page begins at {offset:,}")
+            raise PageIndexMistrust
+        raise FormatError(problem, where)
+
+
+def _beyond(
+    data: memoryview, chunk: ColumnMetaData, leaf: Leaf, limit: int
+) -> tuple[int, str] | None:
+    """The first page in ``data`` that holds too much, or cannot be told to: where, and why."""
+    try:
+        for at, header in pages_in(data, chunk.num_values):
+            problem = over_limit(header, leaf, limit)
+            if problem is not None:
+                return at, problem
+    except FormatError as error:
+        return error.where.offset or 0, error.message
+    return None
+
+
+def _place(file: OpenedFile, group: int, leaf: int, offset: int) -> Where:
+    """The place of the page at ``offset``; without its number where headers do not lead to it."""
+    chunk = Chunk(file, group, leaf)
+    with contextlib.suppress(FormatError):
+        for page in chunk.pages():
+            if page.offset == offset:
+                return chunk.at(page)
+    return Where(file.name, group, file.schema.leaves[leaf].name, offset=offset)
