@@ -13,6 +13,9 @@ from intarsia.read.locate import IndexIsWrong, all_lost, locate
 from intarsia.read.mend import mend
 from intarsia.read.opened import OpenedFile
 
+_RIVALS = 4
+"""So many chunks that claim another's bytes are looked at: one that is wrong makes one rival."""
+
 
 class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
     """Pages do not hold the rows their index says; whoever relied on it must plan again.
@@ -37,7 +40,7 @@ def check_places(file: OpenedFile, selected: Iterable[tuple[int, int, ChunkSelec
         rivals = file.layout.rivals(group, leaf)
         if file.layout.is_within(group, leaf) and not rivals:
             continue
-        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals]):
+        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals[:_RIVALS]]):
             raise PageIndexMistrust
         problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
         _leave_out(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)

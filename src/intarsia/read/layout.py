@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
 from intarsia.format.footer import MAGIC
@@ -42,6 +43,7 @@ class Layout:
                 others.append(column.meta_data.bloom_filter_offset or 0 if column.meta_data else 0)
         self._places: Int64Array = np.array(places, dtype=np.int64).reshape(-1, 2)
         self._others = sorted(other for other in others if 0 < other <= self._end)
+        self._is_claimed_twice = _overlapping(*self._places.T)
 
     def _is_within(self, start: int, size: int) -> bool:
         return len(MAGIC) <= start and 0 < size <= self._end - start
@@ -53,6 +55,8 @@ class Layout:
     def rivals(self, row_group: int, leaf: int) -> list[ChunkId]:
         """The other chunks that claim bytes of this one."""
         number = row_group * self._leaves + leaf
+        if not self._is_claimed_twice[number]:
+            return []
         start, stop = self._places[number].tolist()
         return [divmod(i, self._leaves) for i in self._claiming(start, stop) if i != number]
 
@@ -81,6 +85,16 @@ class Layout:
         filled = starts[starts > 0]
         found = [at for at in self._others if at > start][:1] or [self._end]
         return min(found[0], int(filled[0])) if len(filled) else found[0]
+
+
+def _overlapping(starts: Int64Array, stops: Int64Array) -> NDArray[np.bool_]:
+    """Which of the ranges ``[start, stop)`` overlap another one."""
+    order = np.argsort(starts, kind="stable")
+    ends = stops[order]
+    found = np.zeros(len(order), dtype=np.bool_)
+    found[order[1:]] = starts[order[1:]] < np.maximum.accumulate(ends)[:-1]
+    found[order[:-1]] |= ends[:-1] > starts[order[1:]]
+    return found
 
 
 def _column(file: OpenedFile, id_: ChunkId) -> ColumnChunk | None:
