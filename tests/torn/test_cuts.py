@@ -8,6 +8,7 @@
 """
 
 import io
+import os
 import random
 
 import numpy as np
@@ -22,6 +23,8 @@ from intarsia.source import BufferSource
 from intarsia.write.tiles import walk_tiles
 
 ROWS, GROUP = 12, 4
+STEP = int(os.environ.get("INTARSIA_CUT_STEP", "3"))
+"""Of other writers' files, every so many bytes."""
 
 
 def flat(rows=ROWS):
@@ -155,7 +158,7 @@ SMALL = [
 def test_cuts_of_other_writers_files(corpus, name):
     data = (corpus / "files" / name).read_bytes()
     table = pq.read_table(io.BytesIO(data))
-    found = [rows_after(data, cut, table, template(data)) for cut in range(0, len(data), 3)]
+    found = [rows_after(data, cut, table, template(data)) for cut in range(0, len(data), STEP)]
     assert found[0] is None
     assert found[-1] == table.num_rows
     assert rows_after(data, len(data), table) == table.num_rows

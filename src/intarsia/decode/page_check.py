@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia.decode.page_body import check_size, page_levels
+from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.page_limit import over_limit
 from intarsia.errors import FormatError
 from intarsia.format.levels import hybrid_bytes
@@ -89,14 +89,14 @@ def _header_problem(
         return "a data page without a number of values"
     data = header.data_page_header or header.data_page_header_v2
     assert data is not None
-    if data.encoding not in _data_encodings(chunk, header.type):
+    if data.encoding not in data_encodings(chunk):
         return f"values in encoding {data.encoding}, which is none of the footer's"
     if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:
         return _problem_v2(header, header.data_page_header_v2, body, leaf, chunk)
     return _problem_v1(header, leaf, chunk)
 
 
-def _data_encodings(chunk: ColumnMetaData, page_type: int) -> set[int]:
+def data_encodings(chunk: ColumnMetaData) -> set[int]:
     """The encodings that values of the chunk's pages are in, by the footer."""
     told = {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
     known = told or set(chunk.encodings)
@@ -149,3 +149,21 @@ def _size_problem(header: PageHeader, codec: int) -> str | None:
     if codec == CompressionCodec.UNCOMPRESSED and stored != whole:
         return f"uncompressed_page_size is {whole:,} of {stored:,} bytes, uncompressed"
     return None
+
+
+def undoes(codec: int, header: PageHeader, body: memoryview) -> bool:
+    """Does ``codec`` give as many bytes of a page's body as its header says?"""
+    size, v2 = header.uncompressed_page_size, header.data_page_header_v2
+    levels = 0
+    if v2 is not None:
+        levels = v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+        if v2.is_compressed is False:
+            codec = CompressionCodec.UNCOMPRESSED
+    if not 0 <= levels <= min(body.nbytes, size):
+        return False
+    try:
+        check_size(header, codec)
+        decompress(codec, body[levels:], size - levels)
+    except FormatError:
+        return False
+    return True

@@ -10,7 +10,11 @@ from intarsia.format.metadata import PageType
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.damage import CorruptData
 from intarsia.read.locate import IndexIsWrong, all_lost, locate
+from intarsia.read.mend import mend
 from intarsia.read.opened import OpenedFile
+
+_RIVALS = 4
+"""So many chunks that claim another's bytes are looked at: one that is wrong makes one rival."""
 
 
 class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, not an error
@@ -19,6 +23,28 @@ class PageIndexMistrust(Exception):  # noqa: N818 # a signal between readers, no
     So it is where pages turned out to be damaged: the file's ``damage`` says which rows to leave
     out.
     """
+
+
+def check_places(file: OpenedFile, selected: Iterable[tuple[int, int, ChunkSelection]]) -> None:
+    """Check where chunks are that are about to be read, if only the footer says so.
+
+    ``selected`` are row groups and leaves, and what was selected of each. A chunk outside the
+    file's data, or whose bytes another one claims, is lost where it cannot be told who is right.
+    Raises as ``check_selection`` does.
+    """
+    if not file.options.looks_for_damage or file.trusts_bounds:
+        return
+    for group, leaf, selection in selected:
+        if not selection.parts or file.chunk(group, leaf).num_values == 0:
+            continue
+        rivals = file.layout.rivals(group, leaf)
+        if file.layout.is_within(group, leaf) and not rivals:
+            continue
+        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals[:_RIVALS]]):
+            raise PageIndexMistrust
+        problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
+        _leave_out(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
+        raise PageIndexMistrust
 
 
 def check_selection(
@@ -50,6 +76,8 @@ def blame(
     does.
     """
     chunks = list(read)
+    if any(mend(file, group, leaf) for group, leaf, _ in chunks):
+        raise PageIndexMistrust from error
     found = [_located(file, group, leaf, error.message, True) for group, leaf, _ in chunks]
     # A search names a whole chunk where it finds nothing; where others find pages, these did it.
     named = [i for i, places in enumerate(found) if places[0].where.page is not None]
@@ -62,6 +90,8 @@ def doubt(
     file: OpenedFile, group: int, leaf: int, selection: ChunkSelection, problem: str
 ) -> PageIndexMistrust:
     """Find out what is wrong with a chunk that has a problem: what to raise, or raises itself."""
+    if mend(file, group, leaf):
+        return PageIndexMistrust()
     found = _located(file, group, leaf, problem, False)
     _leave_out(file, group, leaf, selection, found, problem)
     return PageIndexMistrust()

@@ -44,6 +44,7 @@ from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
 from intarsia.read.damage import CorruptData, Damage, OnCorrupt
 from intarsia.read.health import Health
+from intarsia.read.layout import Layout
 from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
@@ -116,6 +117,8 @@ class OpenedFile:
         self.damage = Damage(name, health)
         self.profile = profile
         self.request_bytes = request_bytes
+        self.mended: dict[ChunkId, ColumnMetaData] = {}
+        """Chunks of which the footer says what is not so, and what is."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.options = options
@@ -230,8 +233,9 @@ class OpenedFile:
         if known is not None:
             return known
         try:
-            column = self.metadata.row_groups[row_group].columns[leaf]
-            self._check_row_count(row_group, leaf, column.meta_data)
+            column = self._with_row_count(
+                row_group, leaf, self.metadata.row_groups[row_group].columns[leaf]
+            )
         except FormatError as error:
             where = Where(self.name, row_group, self.schema.leaves[leaf].name)
             raise error.at(where) from error
@@ -263,6 +267,21 @@ class OpenedFile:
         size = chunk.total_compressed_size
         slack = max(min(_DICTIONARY_HEADER_BYTES, self.source.size - chunk.start - size), 0)
         return replace(chunk, total_compressed_size=size + slack)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """Where chunks are."""
+        return Layout(self)
+
+    def mend_chunk(
+        self, row_group: int, leaf: int, chunk: ColumnMetaData, wrong: Sequence[str]
+    ) -> None:
+        """Go by ``chunk`` from now on, where ``wrong`` fields of the footer's say otherwise."""
+        self.mended[row_group, leaf] = self._chunks[row_group, leaf] = chunk
+        self.__dict__.pop("layout", None)
+        self.page_indexes.forget(row_group, leaf)
+        where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
+        self.warn(f"the footer is wrong, as pages show: {where}: {', '.join(wrong)}")
 
     @functools.cached_property
     def _forgets_dictionary_headers(self) -> bool:
@@ -427,11 +446,24 @@ class OpenedFile:
             if flat is not None:
                 self.column_chunk(i, flat)
 
-    def _check_row_count(self, row_group: int, leaf: int, chunk: ColumnMetaData | None) -> None:
-        """A flat column has a value a row; rows that only the footer claims are not believed."""
-        rows = self.num_rows_in(row_group)
-        if self.schema.leaves[leaf].is_flat and chunk is not None and chunk.num_values != rows:
-            raise FormatError(f"{chunk.num_values:,} values for {rows:,} rows")
+    def _with_row_count(self, row_group: int, leaf: int, column: ColumnChunk) -> ColumnChunk:
+        """A flat column has a value a row; rows that only the footer claims are not believed.
+
+        Where damage is skipped, and another flat column bears the rows out, the chunk's count is
+        taken for wrong: its pages will be counted.
+        """
+        rows, data = self.num_rows_in(row_group), column.meta_data
+        if not self.schema.leaves[leaf].is_flat or data is None or data.num_values == rows:
+            return column
+        if self.options.skips_corrupt and self._are_borne_out(row_group):
+            return replace(column, meta_data=replace(data, num_values=rows))
+        raise FormatError(f"{data.num_values:,} values for {rows:,} rows")
+
+    def _are_borne_out(self, row_group: int) -> bool:
+        """Has any flat column as many values as its row group has rows?"""
+        group = self.metadata.row_groups[row_group]
+        found = (group.columns[leaf.index].meta_data for leaf in self.schema.leaves if leaf.is_flat)
+        return any(data is not None and data.num_values == group.num_rows for data in found)
 
 
 class Lease(NamedTuple):

@@ -44,7 +44,7 @@ class PageIndexes:
         self.num_bytes = 0
         """As they were stored, of all that were fetched."""
         self.distrusted = 0
-        """How many were found to be wrong; plans made before may be wrong too."""
+        """How many were found to be wrong, or their chunks; plans made before may be wrong too."""
 
     def load(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> None:
         """Fetch offset and column indexes of the chunks named, those not yet there, at once."""
@@ -159,6 +159,11 @@ class PageIndexes:
         self._offsets[row_group, leaf] = None
         self.distrusted += 1
         self._file.warn(f"a page index is ignored: {self._where(row_group, leaf)}: {reason}")
+
+    def forget(self, row_group: int, leaf: int) -> None:
+        """Look at a chunk's page index anew, with what is known of the chunk now."""
+        self._offsets.pop((row_group, leaf), None)
+        self.distrusted += 1  # plans are made anew
 
     def _where(self, row_group: int, leaf: int) -> Where:
         return Where(row_group=row_group, column=self._file.schema.leaves[leaf].name)

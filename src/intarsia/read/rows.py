@@ -28,7 +28,7 @@ from intarsia.parallel import all_of, may_divide
 from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
-from intarsia.read.guard import PageIndexMistrust, blame, check_selection, doubt
+from intarsia.read.guard import PageIndexMistrust, blame, check_places, check_selection, doubt
 from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
@@ -59,6 +59,12 @@ class ColumnRead:
             held = tuple(selections[i].rows for _, selections in self.groups)
             by_rows.setdefault(held, []).append(i)
         return [tuple(leaves) for leaves in by_rows.values()]
+
+    def selections(self) -> Iterator[tuple[int, int, ChunkSelection]]:
+        """Row groups and leaves, and what is selected of each."""
+        for group, selections in self.groups:
+            for leaf, selection in zip(self.root.leaves, selections, strict=True):
+                yield group, leaf, selection
 
     def held(self, file: OpenedFile, leaf: int) -> RowRanges:
         """The rows of the file that are selected of a leaf, by its position among the root's."""
@@ -136,6 +142,7 @@ def read_rows(
     ``FormatError`` where bytes cannot be decoded.
     """
     reads = select(file, roots, rows)
+    check_places(file, (one for read in reads for one in read.selections()))
     ranges = ranges_of(reads)
     try:
         parts = iter((source or file.source).read(ranges))

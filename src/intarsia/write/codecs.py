@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from intarsia.decode.page_body import check_size, decompress
-from intarsia.errors import FormatError
-from intarsia.format.metadata import CompressionCodec, PageHeader
+from intarsia.decode.page_check import undoes
+from intarsia.format.metadata import CompressionCodec
 from intarsia.write.torn_pages import TornPages
 
 _SAMPLE = 16
@@ -31,19 +30,4 @@ def likely_codecs(torn: TornPages, first: int, stop: int) -> list[int]:
 
 
 def _undoes_all(codec: int, torn: TornPages, pages: list[int]) -> bool:
-    return all(_undoes(codec, *torn.read(page)) for page in pages)
-
-
-def _undoes(codec: int, header: PageHeader, body: memoryview) -> bool:
-    size, v2 = header.uncompressed_page_size, header.data_page_header_v2
-    levels = 0
-    if v2 is not None:
-        levels = v2.repetition_levels_byte_length + v2.definition_levels_byte_length
-    if not 0 <= levels <= min(body.nbytes, size):
-        return False
-    try:
-        check_size(header, codec)
-        decompress(codec, body[levels:], size - levels)
-    except FormatError:
-        return False
-    return True
+    return all(undoes(codec, *torn.read(page)) for page in pages)

@@ -1,0 +1,105 @@
+"""Where a footer says that chunks are, held against each other: what it says has no checksum.
+
+::
+
+    PAR1 │ chunk 0 │ chunk 1 │ chunk 2 │ page indexes │ footer
+                   ^ before             ^ behind          of chunk 1: the nearest there is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intarsia.errors import FormatError
+from intarsia.format.footer import MAGIC
+from intarsia.format.metadata import ColumnChunk
+from intarsia.ranges import Int64Array
+from intarsia.read.page_indexes import ChunkId
+
+if TYPE_CHECKING:  # it is what has one of these
+    from intarsia.read.opened import OpenedFile
+
+
+class Layout:
+    """The places of all chunks of a file, in the footer's order; made once, and after each mend."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        """Decodes what the footer says of every chunk."""
+        self._leaves, self._end = len(file.schema.leaves), file.footer_offset
+        groups = range(len(file.metadata.row_groups))
+        ids = [(group, leaf) for group in groups for leaf in range(self._leaves)]
+        places, others = [], [self._end]
+        for id_ in ids:
+            column = _column(file, id_)
+            data = file.mended.get(id_) or (column.meta_data if column else None)
+            start, size = (data.start, data.total_compressed_size) if data else (0, 0)
+            places.append((start, start + size) if self._is_within(start, size) else (0, 0))
+            if column is not None:
+                others += [column.offset_index_offset or 0, column.column_index_offset or 0]
+                others.append(column.meta_data.bloom_filter_offset or 0 if column.meta_data else 0)
+        self._places: Int64Array = np.array(places, dtype=np.int64).reshape(-1, 2)
+        self._others = sorted(other for other in others if 0 < other <= self._end)
+        self._is_claimed_twice = _overlapping(*self._places.T)
+
+    def _is_within(self, start: int, size: int) -> bool:
+        return len(MAGIC) <= start and 0 < size <= self._end - start
+
+    def is_within(self, row_group: int, leaf: int) -> bool:
+        """Is the chunk between the file's magic and its footer, and not empty?"""
+        return bool(self._places[row_group * self._leaves + leaf, 1])
+
+    def rivals(self, row_group: int, leaf: int) -> list[ChunkId]:
+        """The other chunks that claim bytes of this one."""
+        number = row_group * self._leaves + leaf
+        if not self._is_claimed_twice[number]:
+            return []
+        start, stop = self._places[number].tolist()
+        return [divmod(i, self._leaves) for i in self._claiming(start, stop) if i != number]
+
+    def is_free(self, row_group: int, leaf: int, start: int, stop: int) -> bool:
+        """Does no chunk but this one claim any of the bytes ``[start, stop)``?"""
+        own = row_group * self._leaves + leaf
+        inside = self._is_within(start, stop - start)
+        return inside and all(i == own for i in self._claiming(start, stop))
+
+    def _claiming(self, start: int, stop: int) -> Iterator[int]:
+        starts, stops = self._places.T
+        yield from np.flatnonzero((starts < stop) & (stops > start)).tolist()
+
+    def before(self, row_group: int, leaf: int) -> int:
+        """Where the chunk before ends, in the footer's order; where the magic does, for the first.
+
+        Chunks without bytes do not count.
+        """
+        stops = self._places[: row_group * self._leaves + leaf, 1]
+        filled = stops[stops > 0]
+        return int(filled[-1]) if len(filled) else len(MAGIC)
+
+    def behind(self, row_group: int, leaf: int, start: int) -> int:
+        """Where the chunk behind begins, or what else there is first behind ``start``."""
+        starts = self._places[row_group * self._leaves + leaf + 1 :, 0]
+        filled = starts[starts > 0]
+        found = [at for at in self._others if at > start][:1] or [self._end]
+        return min(found[0], int(filled[0])) if len(filled) else found[0]
+
+
+def _overlapping(starts: Int64Array, stops: Int64Array) -> NDArray[np.bool_]:
+    """Which of the ranges ``[start, stop)`` overlap another one."""
+    order = np.argsort(starts, kind="stable")
+    ends = stops[order]
+    found = np.zeros(len(order), dtype=np.bool_)
+    found[order[1:]] = starts[order[1:]] < np.maximum.accumulate(ends)[:-1]
+    found[order[:-1]] |= ends[:-1] > starts[order[1:]]
+    return found
+
+
+def _column(file: OpenedFile, id_: ChunkId) -> ColumnChunk | None:
+    group, leaf = id_
+    try:
+        return file.metadata.row_groups[group].columns[leaf]
+    except FormatError:
+        return None
