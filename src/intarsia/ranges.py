@@ -155,8 +155,8 @@ class RowRanges:
             if len(one) == 1:
                 return many.clip(int(one.starts[0]), int(one.stops[0]))
         # For each range of self, the ranges of other that overlap it are first .. last - 1.
-        first = np.searchsorted(other.stops, self.starts, side="right")
-        last = np.searchsorted(other.starts, self.stops, side="left")
+        first = other.stops.searchsorted(self.starts, side="right")
+        last = other.starts.searchsorted(self.stops, side="left")
         counts = np.maximum(last - first, 0)
         mine = np.repeat(np.arange(len(self)), counts)
         theirs = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -190,8 +190,8 @@ class RowRanges:
 
     def clip(self, start: int, stop: int) -> RowRanges:
         """The selected rows within ``[start, stop)``."""
-        first = int(np.searchsorted(self.stops, start, side="right"))
-        last = int(np.searchsorted(self.starts, stop, side="left"))
+        first = int(self.stops.searchsorted(start, side="right"))
+        last = int(self.starts.searchsorted(stop, side="left"))
         if first >= last or start >= stop:
             return RowRanges.none()
         starts, stops = self.starts[first:last].copy(), self.stops[first:last].copy()
@@ -200,8 +200,8 @@ class RowRanges:
 
     def covers(self, starts: Int64Array, stops: Int64Array) -> BoolArray:
         """For ``n`` half-open ranges: does each hold a selected row? Shape ``(n,)``, bool."""
-        first = np.searchsorted(self.stops, starts, side="right")
-        last = np.searchsorted(self.starts, stops, side="left")
+        first = self.stops.searchsorted(starts, side="right")
+        last = self.starts.searchsorted(stops, side="left")
         return (last > first) & (starts < stops)
 
     def rows(self) -> Int64Array:
@@ -222,7 +222,7 @@ class RowRanges:
         if len(self) == 1:
             return inner.shift(-int(self.starts[0]))
         before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
-        part = np.searchsorted(self.starts, inner.starts, side="right") - 1
+        part = self.starts.searchsorted(inner.starts, side="right") - 1
         offset = before[part] - self.starts[part]
         return RowRanges(inner.starts + offset, inner.stops + offset)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from intarsia.predicate.expression import read_expression
 from intarsia.read import substring
-from intarsia.read.substring import Contained, contained_of, rows_containing
+from intarsia.read.substring import Contained, contained_of, contains, rows_containing
 
 LETTERS = st.text("ab", max_size=6)
 KINDS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
@@ -31,6 +31,16 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     expected = pc.indices_nonzero(pc.match_substring(values, text.encode()))
     with mock.patch.object(substring, "_FREE_HITS", 1000):
         assert rows_containing(values, text.encode()).tolist() == expected.to_pylist()
+
+
+@given(st.binary(max_size=40), st.binary(min_size=1, max_size=3), st.data())
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
+    start = drawn.draw(st.integers(0, len(data)))
+    inside = data[start : start + drawn.draw(st.integers(1, 8))]
+    with mock.patch.object(substring.sys, "platform", platform):
+        for text in filter(None, (inside, other, other + b"\0", data + other)):
+            assert contains(data, text) == (text in data)
 
 
 def test_bytes_below_a_null_are_no_hit():

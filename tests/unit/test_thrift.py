@@ -1,12 +1,12 @@
 import dataclasses
 import time
+from types import SimpleNamespace
 
 import pytest
-from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.Thrift import TType
 
 from intarsia.errors import FormatError
-from intarsia.format import metadata, thrift
+from intarsia.format import compact, metadata, thrift
 from intarsia.format.compact import (
     Span,
     list_elements,
@@ -348,13 +348,8 @@ def without_bytes(value):
 @pytest.fixture
 def no_extension(monkeypatch):
     """The library without its C extension."""
-
-    class Slow(TCompactProtocolAccelerated):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            self._fast_decode = self._fast_encode = None
-
-    monkeypatch.setattr(thrift, "TCompactProtocolAccelerated", Slow)
+    monkeypatch.setattr(thrift, "fast_encode", None)
+    monkeypatch.setattr(compact, "_IN_C", SimpleNamespace(_fast_decode=None))
 
 
 def test_there_are_structures_to_try():

@@ -37,6 +37,22 @@ class _Protocol(TCompactProtocolAccelerated):  # type: ignore[misc]  # thrift is
         return bytes(self.readBinary()).decode("utf-8", "replace")
 
 
+_IN_C = _Protocol(TMemoryBuffer())
+fast_encode: Callable[[Any, Any], bytes] | None = _IN_C._fast_encode
+"""The library's C extension, which encodes a value by its class and specification; None where it
+is missing."""
+
+
+class _Given(NamedTuple):
+    """What the C extension asks of a protocol: the library's own takes longer to make than that
+    takes to decode a page header.
+    """
+
+    trans: TMemoryBuffer
+    string_length_limit: int
+    container_length_limit: int
+
+
 class Decoder:
     """Apache's decoder over some bytes, to be used from any offset.
 
@@ -48,10 +64,9 @@ class Decoder:
         limit = max(len(data), 1)
         transport = TMemoryBuffer(data)
         self.data, self._buffer = data, transport.cstringio_buf
-        self._protocol = _Protocol(
-            transport, string_length_limit=limit, container_length_limit=limit
-        )
-        self._fast = self._protocol._fast_decode
+        self._fast = _IN_C._fast_decode
+        made: Any = _Protocol if self._fast is None else _Given
+        self._protocol = made(transport, limit, limit)
 
     def read(self, made: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
         """A ``made`` with the fields of the struct at ``at``, and the offset behind it."""

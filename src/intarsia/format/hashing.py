@@ -65,6 +65,8 @@ def hash_values(values: pa.Array) -> UInt64Array:
 
 
 def _hash_binary(values: pa.Array) -> UInt64Array:
+    if len(values) < _FEW:
+        return np.array([xxh64(value) for value in values.to_pylist()], dtype=np.uint64)
     large = pa.types.is_large_binary(values.type)
     _, offsets, data = values.buffers()
     width = np.int64 if large else np.int32

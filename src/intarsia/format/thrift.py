@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
-from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
+from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
@@ -24,6 +24,7 @@ from intarsia.format.compact import (
     STRUCT,
     Decoder,
     Span,
+    fast_encode,
     field_header,
     list_span,
     read_list_header,
@@ -281,10 +282,9 @@ def encode(value: Any) -> bytes:
 
 def _encoded_fields(cls: Any, value: Any) -> bytes:
     """A struct of the fields of ``value`` that are not None and not lazy lists."""
+    if fast_encode is not None:
+        return bytes(fast_encode(value, [cls, _spec_of(cls)]))
     transport = TMemoryBuffer()
-    protocol = TCompactProtocolAccelerated(transport)
-    if protocol._fast_encode is not None:
-        return bytes(protocol._fast_encode(value, [cls, _spec_of(cls)]))
     TCompactProtocol(transport).writeStruct(value, _spec_of(cls))
     return bytes(transport.getvalue())
 

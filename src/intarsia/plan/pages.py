@@ -99,5 +99,5 @@ def _pages_with(rows: RowRanges, first_rows: Int64Array, num_rows: int) -> slice
     if len(rows) != 1:
         return np.flatnonzero(rows.covers(first_rows, np.append(first_rows[1:], num_rows)))
     edges = (rows.starts[0], rows.stops[0] - 1)
-    first, last = np.searchsorted(first_rows, edges, side="right").tolist()
+    first, last = first_rows.searchsorted(edges, side="right").tolist()
     return slice(first - 1, last)

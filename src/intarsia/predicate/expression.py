@@ -10,7 +10,6 @@ Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serializ
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -243,13 +242,15 @@ def _metadata_items(schema: pa.Schema) -> list[tuple[str, str]]:
     if not address:
         return []
 
-    def take(size: int) -> bytes:
+    def number() -> int:
         nonlocal address
-        data = ctypes.string_at(address, size)
-        address += size
-        return data
+        address += 4
+        return ctypes.c_int32.from_address(address - 4).value
 
     def text() -> str:
-        return take(struct.unpack("=i", take(4))[0]).decode()
+        nonlocal address
+        size = number()
+        address += size
+        return ctypes.string_at(address - size, size).decode()
 
-    return [(text(), text()) for _ in range(struct.unpack("=i", take(4))[0])]
+    return [(text(), text()) for _ in range(number())]

@@ -255,7 +255,8 @@ def _about(terms: list[Term | None], asked: Callable[[Term], Pruning]) -> Prunin
 
 def _terms_of(node: Node) -> list[Term | None]:
     """The term that ``node`` is, and the one without a cast that keeps every value."""
-    return [term_of(_uncast(node)), term_of(node)]
+    uncast = _uncast(node)
+    return [term_of(uncast), *([] if uncast is node else [term_of(node)])]
 
 
 def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:

@@ -37,7 +37,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
     wanted = request.filter
     if wanted is None:
         return []
-    if not wanted.conjuncts or rows.num_rows < STAGED_ROWS:
+    if rows.num_rows < STAGED_ROWS or not wanted.conjuncts:
         return [Stage(wanted.condition, request.filter_columns)]
     same: dict[tuple[str, ...], list[Conjunct]] = {}
     for part in wanted.conjuncts:

@@ -123,7 +123,8 @@ class PageIndexes:
 
     def offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex, where it has one that is consistent."""
-        self.load([(row_group, leaf)], [])
+        if (row_group, leaf) not in self._offsets:
+            self.load([(row_group, leaf)], [])
         return self._offsets[row_group, leaf]
 
     def columns(self, row_group: int, leaf: int) -> ColumnIndex | None:

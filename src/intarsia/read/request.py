@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -62,21 +63,32 @@ class Conjunct:
     passing: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Filter:
-    """A filter and what is known of it.
+    """A filter, of columns of ``schema``, and what is known of it.
 
-    ``pruning`` tells where it can be true, ``escapes`` where it can be anything else. ``columns``
-    are those it needs, None where that is unknown; of those in ``pruned`` it needs a part only.
-    ``conjuncts`` are its parts where it has several and their columns are known.
+    ``pruning`` tells where it can be true. ``columns`` are those it needs, None where that is
+    unknown; of those in ``pruned`` it needs a part only.
     """
 
     condition: Condition
+    node: Node
+    schema: pa.Schema
     pruning: Pruning
-    escapes: Pruning
     columns: tuple[str, ...] | None
-    conjuncts: tuple[Conjunct, ...]
     pruned: Projection = field(default_factory=dict)
+
+    @functools.cached_property
+    def escapes(self) -> Pruning:
+        """Where it can be anything but true."""
+        return escapes_of(self.node)
+
+    @functools.cached_property
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        """Its parts, where it has several and their columns are known."""
+        is_and = isinstance(self.node, Call) and self.node.function in ANDS
+        known = is_and and self.columns is not None
+        return _conjuncts(self.condition.expression, self.schema) if known else ()
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
@@ -95,11 +107,8 @@ class Filter:
             nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]
             names = [field.name for field in fields] or [_ROW]
             evaluate(expression, pa.table(nulls, names))
-        is_and = isinstance(node, Call) and node.function in ANDS
-        parts = _conjuncts(expression, schema) if is_and and columns is not None else ()
         pruned = pruned_to_fields(schema, paths or ())
-        prunings = pruning_of(node), escapes_of(node)
-        return cls(condition, *prunings, columns, parts, pruned)
+        return cls(condition, node, schema, pruning_of(node), columns, pruned)
 
 
 def _columns(node: Node) -> tuple[str, ...] | None:
@@ -128,7 +137,7 @@ def _passing(pruning: Pruning) -> float:
             return _PASSING_UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """What is asked of every file: output columns and their types, and a filter.
 
@@ -141,18 +150,18 @@ class Request:
     filter: Filter | None = None
     pruned: Projection = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def output(self) -> pa.Schema:
         return pruned_schema(self.schema, self.columns, self.pruned)
 
-    @property
+    @functools.cached_property
     def filter_columns(self) -> tuple[str, ...]:
         """Columns read to evaluate the filter."""
         if self.filter is None:
             return ()
         return tuple(self.schema.names) if self.filter.columns is None else self.filter.columns
 
-    @property
+    @functools.cached_property
     def all_columns(self) -> tuple[str, ...]:
         """Output columns, then those only the filter needs."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +77,22 @@ def is_text(kind: pa.DataType) -> bool:
 
 def _encoded(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
+
+
+if sys.platform == "linux":
+    _memmem = ctypes.CDLL(None).memmem
+    _memmem.restype = ctypes.c_void_p
+    _memmem.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+
+
+def contains(data: bytes, text: bytes) -> bool:
+    """Is ``text``, which is not empty, among ``data``? Other threads run meanwhile.
+
+    Linux' C libraries search twice as fast as Python, which moreover keeps its lock.
+    """
+    if sys.platform != "linux":
+        return text in data
+    return _memmem(data, len(data), text, len(text)) is not None
 
 
 def rows_containing(values: pa.ChunkedArray, text: bytes) -> Int64Array | None:

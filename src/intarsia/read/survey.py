@@ -24,7 +24,7 @@ from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Predicate, Test
-from intarsia.predicate.pruning import Pruning, tests_of
+from intarsia.predicate.pruning import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
 from intarsia.read.opened import Lease, OpenedFile
@@ -83,7 +83,7 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Those of ``files`` whose folders might match."""
     tested = {test.term.path[0] for test in tests_of(pruning) if test.term.path}
-    known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {}
+    known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:
         key = tuple(item for item in file.constants.items() if item[0] in tested)
         if key not in known:

@@ -73,7 +73,7 @@ def _parts_of(
 ) -> Iterator[tuple[RowRanges, int]]:
     """``rows`` of a row group, about ``step`` at a time, and how many have to be decoded for them.
 
-    A part ends where a page of the largest column does.
+    Parts end where a page of the largest column does; rows that are near each other are one part.
     """
     start, stop = file.row_group_starts[group : group + 2].tolist()
     wanted = rows.clip(start, stop)
@@ -83,6 +83,9 @@ def _parts_of(
     edges = _page_starts(file, group, leaves)
     if edges is None:
         yield wanted, stop - start
+        return
+    if wanted.stops[-1] - wanted.starts[0] <= step:
+        yield wanted, wanted.num_rows
         return
     edges = np.append(edges, stop - start) + start
     at = start
