@@ -159,8 +159,13 @@ def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt
 
 def distinct(values: NDArray[N]) -> NDArray[N]:
     """Sorted and without repeats; ``np.unique`` hashes first, which is far slower here."""
-    values = np.sort(values)
-    return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
+    return without_repeats(np.sort(values))
+
+
+def without_repeats(values: NDArray[N]) -> NDArray[N]:
+    """Sorted ``values``, each once; themselves where none repeats."""
+    differ = values[1:] != values[:-1]
+    return values if differ.all() else values[np.concatenate(([True], differ))]
 
 
 def _metadata_start(data: memoryview) -> int:
