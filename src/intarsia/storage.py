@@ -37,6 +37,8 @@ REMOTE_GAP_BYTES = 1024 * 1024
 """Bytes that cost about as much to read as one more request: latency × bandwidth."""
 LOCAL_TAIL_BYTES = 16 * 1024
 REMOTE_TAIL_BYTES = 256 * 1024
+_WRITTEN_BYTES = 128 * 1024
+"""Larger pieces take the system longer, which looks for as much room in one place for them."""
 
 
 class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while that is possible
@@ -371,7 +373,13 @@ def _temporary_name(name: str) -> str:
 def copy_into(source: Source, out: BinaryIO, block: int = 8 * 1024 * 1024) -> None:
     """Append all bytes of ``source`` to ``out``, ``block`` bytes at a time."""
     for offset in range(0, source.size, block):
-        out.write(source.read([(offset, min(block, source.size - offset))])[0])
+        write_into(out, source.read([(offset, min(block, source.size - offset))])[0])
+
+
+def write_into(out: BinaryIO, data: memoryview) -> None:
+    """Append ``data`` to ``out`` in small pieces, a third of the processor's time of large ones."""
+    for start in range(0, data.nbytes, _WRITTEN_BYTES):
+        out.write(data[start : start + _WRITTEN_BYTES])
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
-from intarsia.storage import PathLike, copy_into, list_files, replacing
+from intarsia.storage import PathLike, copy_into, list_files, replacing, write_into
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
@@ -245,7 +245,7 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
             if isinstance(part, tuple):
                 copy_into(WindowSource(file.source, *part), out)
             else:
-                out.write(part)
+                write_into(out, memoryview(part))
 
 
 def report_of(file: OpenedFile) -> IndexReport:
