@@ -112,3 +112,13 @@ def test_nulls_are_refused():
 def test_types_that_are_not_physical_are_refused(values):
     with pytest.raises(TypeError, match="not hashed"):
         hash_values(pa.array(values))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize("lengths", [(32, 32), (36, 36), (0, 0), (45, 46), (0, 7)])
+def test_many_texts_of_one_length_and_of_few_in_a_slice(kind, lengths):
+    count = 40_000
+    values = [v[: lengths[i % 2]] for i, v in enumerate(random_bytes(count, max(lengths), 3))]
+    array = pa.array(values, kind)
+    assert hash_values(array).tolist() == expected(values)
+    assert hash_values(array[1:-3]).tolist() == expected(values[1:-3])

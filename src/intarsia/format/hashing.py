@@ -8,12 +8,17 @@ specification, section "XXH64 algorithm description".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
 UInt64Array = NDArray[np.uint64]
+Lane = Callable[[int, int], NDArray[Any]]
+"""Gives, of ``n`` values, the bytes from one place on as little-endian integers of a width."""
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
     for p in (
@@ -27,7 +32,7 @@ _P1, _P2, _P3, _P4, _P5 = (
 _NUMBERS = (pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64())
 _FEW = 32
 """Below this many values of one length, a call a value is quicker than vectorising."""
-_BLOCK = 65_536
+_BLOCK = 16_384
 """Values hashed at once, so that intermediate arrays stay in the processor's cache."""
 
 
@@ -70,10 +75,13 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     large = pa.types.is_large_binary(values.type)
     _, offsets, data = values.buffers()
     width = np.int64 if large else np.int32
-    bounds = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
-    bounds = bounds.astype(np.int64)
+    stored = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
+    bounds = stored.astype(np.int64)
     lengths = np.diff(bounds)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
+    if (lengths == lengths[0]).all():  # they lie side by side
+        whole = raw[bounds[0] : bounds[-1]]
+        return _hash_rows(whole.reshape(len(values), int(lengths[0])))
     out = np.empty(len(values), dtype=np.uint64)
     order = np.argsort(lengths, kind="stable")
     distinct, firsts = np.unique(lengths[order], return_index=True)
@@ -84,7 +92,7 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
                 out[i] = xxhash.xxh64_intdigest(view[bounds[i] : bounds[i + 1]])
             continue
         for block in np.split(group, range(_BLOCK, len(group), _BLOCK)):
-            out[block] = _hash_rows(raw[bounds[block][:, None] + np.arange(length)])
+            out[block] = _hash_block(_lanes_at(raw, bounds[block]), len(block), length)
     return out
 
 
@@ -92,60 +100,88 @@ def _hash_rows(rows: NDArray[np.uint8]) -> UInt64Array:
     """Hashes of ``n`` values of the same length: ``rows`` has shape ``(n, length)``."""
     out = np.empty(len(rows), dtype=np.uint64)
     for start in range(0, len(rows), _BLOCK):
-        out[start : start + _BLOCK] = _hash_block(rows[start : start + _BLOCK])
+        block = rows[start : start + _BLOCK]
+        out[start : start + _BLOCK] = _hash_block(_lanes_of(block), *block.shape)
     return out
 
 
-def _hash_block(rows: NDArray[np.uint8]) -> UInt64Array:
+def _lanes_of(rows: NDArray[np.uint8]) -> Lane:
+    """Lanes of values that lie side by side: ``rows`` has shape ``(n, length)``."""
     count, length = rows.shape
-    at = 0
-    with np.errstate(over="ignore"):
-        if length >= 32:
-            state = _stripes(rows)
-            at = length // 32 * 32
-        else:
-            state = np.full(count, _P5, dtype=np.uint64)
-        state = state + np.uint64(length)
-        while at + 8 <= length:
-            state ^= _round(np.zeros(count, np.uint64), _lane(rows, at, 8))
-            state = _rotate(state, 27) * _P1 + _P4
-            at += 8
-        if at + 4 <= length:
-            state ^= _lane(rows, at, 4) * _P1
-            state = _rotate(state, 23) * _P2 + _P3
-            at += 4
-        for i in range(at, length):
-            state ^= rows[:, i].astype(np.uint64) * _P5
-            state = _rotate(state, 11) * _P1
-        state = (state ^ (state >> np.uint64(33))) * _P2
-        state = (state ^ (state >> np.uint64(29))) * _P3
-        return state ^ (state >> np.uint64(32))
+
+    def lane(at: int, width: int) -> NDArray[Any]:
+        return np.ndarray((count,), f"<u{width}", rows, at, (length,))
+
+    return lane
 
 
-def _stripes(rows: NDArray[np.uint8]) -> UInt64Array:
-    count, length = rows.shape
-    zero = np.uint64(0)
-    lanes = [np.full(count, start, dtype=np.uint64) for start in (_P1 + _P2, _P2, zero, zero - _P1)]
-    for at in range(0, length - 31, 32):
-        lanes = [_round(lane, _lane(rows, at + 8 * i, 8)) for i, lane in enumerate(lanes)]
-    turns = (1, 7, 12, 18)
-    state = sum(
-        (_rotate(lane, turn) for lane, turn in zip(lanes, turns, strict=True)),
-        np.zeros(count, np.uint64),
-    )
-    for lane in lanes:
-        state = (state ^ _round(np.zeros(count, np.uint64), lane)) * _P1 + _P4
+def _lanes_at(raw: NDArray[np.uint8], starts: NDArray[np.int64]) -> Lane:
+    """Lanes of values that begin anywhere in ``raw``."""
+
+    def lane(at: int, width: int) -> NDArray[Any]:
+        everywhere = np.ndarray((len(raw) - at - width + 1,), f"<u{width}", raw, at, (1,))
+        return everywhere[starts]
+
+    return lane
+
+
+def _hash_block(lane: Lane, count: int, length: int) -> UInt64Array:
+    at = length // 32 * 32
+    state = _stripes(lane, count, at) if at else np.full(count, _P5, dtype=np.uint64)
+    state += np.uint64(length)
+    while at + 8 <= length:
+        state ^= _mixed(lane(at, 8) * _P2)
+        _rotate(state, 27)
+        state *= _P1
+        state += _P4
+        at += 8
+    if at + 4 <= length:
+        state ^= lane(at, 4) * _P1
+        _rotate(state, 23)
+        state *= _P2
+        state += _P3
+        at += 4
+    for i in range(at, length):
+        state ^= lane(i, 1) * _P5
+        _rotate(state, 11)
+        state *= _P1
+    for shift, factor in ((33, _P2), (29, _P3)):
+        state ^= state >> np.uint64(shift)
+        state *= factor
+    state ^= state >> np.uint64(32)
     return state
 
 
-def _lane(rows: NDArray[np.uint8], at: int, width: int) -> UInt64Array:
-    part = np.ascontiguousarray(rows[:, at : at + width])
-    return part.view(f"<u{width}").ravel().astype(np.uint64)
+def _stripes(lane: Lane, count: int, stop: int) -> UInt64Array:
+    """What the whole stripes of 32 bytes, up to ``stop``, make of four states."""
+    with np.errstate(over="ignore"):
+        starts = (_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1)
+    states = [np.full(count, start, dtype=np.uint64) for start in starts]
+    for at in range(0, stop, 32):
+        for i, state in enumerate(states):
+            state += lane(at + 8 * i, 8) * _P2
+            _mixed(state)
+    found = np.zeros(count, dtype=np.uint64)
+    for state, turn in zip(states, (1, 7, 12, 18), strict=True):
+        found += _rotate(state.copy(), turn)
+    for state in states:
+        state *= _P2
+        found ^= _mixed(state)
+        found *= _P1
+        found += _P4
+    return found
 
 
-def _round(state: UInt64Array, lane: UInt64Array) -> UInt64Array:
-    return _rotate(state + lane * _P2, 31) * _P1
+def _mixed(state: UInt64Array) -> UInt64Array:
+    """``state``, in its place, as a round leaves it."""
+    _rotate(state, 31)
+    state *= _P1
+    return state
 
 
 def _rotate(state: UInt64Array, by: int) -> UInt64Array:
-    return (state << np.uint64(by)) | (state >> np.uint64(64 - by))
+    """``state``, in its place, with its bits turned to the left."""
+    low = state >> np.uint64(64 - by)
+    state <<= np.uint64(by)
+    state |= low
+    return state

@@ -112,11 +112,11 @@ def write_section(
 
 def entry_table(merged: UInt64Array) -> pa.Table:
     """Rows of ``packed`` entries, which begin a row group."""
-    keys, granules = (merged >> np.uint64(32)).astype(np.uint32), merged.astype(np.uint32)
-    steps = np.diff(granules, prepend=np.uint32(0))
-    page_starts = np.arange(0, len(keys), PAGE_ROWS)
-    anew = starts_anew(keys, page_starts)
-    steps[anew] = granules[anew]
+    halves = merged.astype("<u8", copy=False).view("<u4")
+    granules, keys = halves[::2].copy(), halves[1::2].copy()
+    anew = starts_anew(keys, np.arange(0, len(keys), PAGE_ROWS))
+    steps = granules.copy()
+    steps[1:] -= granules[:-1] * ~anew[1:]  # quicker than a choice, which would be by chance
     return pa.table([pa.array(keys), pa.array(steps)], schema=STEP_SCHEMA)
 
 
@@ -160,8 +160,13 @@ def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt
 
 def distinct(values: NDArray[N]) -> NDArray[N]:
     """Sorted and without repeats; ``np.unique`` hashes first, which is far slower here."""
-    values = np.sort(values)
-    return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
+    return without_repeats(np.sort(values))
+
+
+def without_repeats(values: NDArray[N]) -> NDArray[N]:
+    """Sorted ``values``, each once; themselves where none repeats."""
+    differ = values[1:] != values[:-1]
+    return values if differ.all() else values[np.concatenate(([True], differ))]
 
 
 def _metadata_start(data: memoryview) -> int:

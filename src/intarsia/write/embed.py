@@ -36,7 +36,7 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
-from intarsia.write.replace import copy_into, replacing
+from intarsia.write.replace import copy_into, replacing, write_into
 from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 
@@ -246,7 +246,7 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
             if isinstance(part, tuple):
                 copy_into(WindowSource(file.source, *part), out)
             else:
-                out.write(part)
+                write_into(out, memoryview(part))
 
 
 def report_of(file: OpenedFile) -> IndexReport:

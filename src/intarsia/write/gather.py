@@ -71,13 +71,16 @@ class _Entries:
         keep = _kept(self._index, values)
         if keep is not None:
             values, rows = values.filter(keep), rows[keep.to_numpy(zero_copy_only=False)]
-        granules = np.searchsorted(self._starts, rows, side="right") - 1
+        granules = _granules_of(rows, self._starts)
         keys, positions = self._index.keys_of_runs(values, granules)
         _check_keys(self._index, keys, positions, values)
-        numbers = self._numbers(keys)
-        self._runs.add(numbers << np.uint64(32) | granules[positions].astype(np.uint64))
+        entries = self._numbers(keys)
+        entries <<= np.uint64(32)
+        entries |= granules[positions].astype(np.uint64)
+        self._runs.add(entries)
 
     def _numbers(self, keys: KeyArray) -> UInt64Array:
+        """A number for each key, in an array of its own."""
         raise NotImplementedError
 
 
@@ -180,6 +183,16 @@ class Summaries:
 
     def blocks(self) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(self._found, self.schema).combine_chunks()
+
+
+def _granules_of(rows: Int64Array, starts: Int64Array) -> Int64Array:
+    """The granule of each of ``n`` rows, which ascend, by the first rows of granules."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    first, last = (np.searchsorted(starts, rows[[0, -1]], side="right") - 1).tolist()
+    edges = np.searchsorted(rows, starts[first + 1 : last + 1])
+    counts = np.diff(edges, prepend=0, append=len(rows))
+    return np.repeat(np.arange(first, last + 1), counts)
 
 
 def _kept(index: Inverted, values: pa.Array) -> pa.BooleanArray | None:

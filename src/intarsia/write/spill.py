@@ -11,12 +11,16 @@ from types import TracebackType
 import numpy as np
 
 from intarsia.errors import PathError
-from intarsia.index.section_write import UInt64Array, distinct
+from intarsia.index.section_write import UInt64Array, without_repeats
 
 RUN_ENTRIES = 1 << 23
 """Entries held in memory, at 8 bytes, before they are written out as a run."""
 BLOCK_ENTRIES = 1 << 20
 """Entries taken of each run at a time, and those of a block."""
+_WORTHWHILE = 0.75
+"""Repeats are looked for early while no larger part of the entries is left without them."""
+_FEW_RUNS = 3
+"""So many are merged by an algorithm that knows runs; more are sorted anew, which is quicker."""
 
 
 class Workspace:
@@ -67,36 +71,46 @@ class Runs:
         self._work = work
         self._held: list[UInt64Array] = []
         self._count = 0
+        self._repeat = True
         self._written: list[UInt64Array] = []
 
     def add(self, entries: UInt64Array) -> None:
-        """Take more entries, in any order."""
-        entries = distinct(entries)
+        """Take more entries, in any order: an array of one's own, which is sorted in its place."""
+        if self._repeat:
+            entries = self._lessened(entries)
         self._held.append(entries)
         self._count += len(entries)
         if self._count > RUN_ENTRIES:
-            merged = self._merged_held()
+            merged = self._lessened(self._take_held())
             self._held, self._count = [merged], len(merged)
             if self._count > RUN_ENTRIES // 2:
                 self._written.append(self._on_disk([merged]))
                 self._held, self._count = [], 0
 
     def blocks(self) -> Iterator[UInt64Array]:
-        """All entries, sorted and distinct, within blocks and from one to the next.
+        """All entries, sorted and distinct, within blocks and from one to the next. Called once.
 
         Where a block ends does not depend on how entries came: each but the last is full.
         """
-        runs = [*self._written, self._merged_held()]
+        runs = [*self._written, _distinct(self._take_held())]
         yield from _filled(merged_blocks(runs) if self._written else iter(runs))
 
     def whole(self) -> UInt64Array:
-        """All entries as one array, which is on disk where they are many."""
+        """All entries as one array, on disk where they are many. Called once, for ``blocks``."""
         if not self._written:
-            return self._merged_held()
+            return _distinct(self._take_held())
         return self._on_disk(self.blocks())
 
-    def _merged_held(self) -> UInt64Array:
-        return distinct(np.concatenate([np.empty(0, np.uint64), *self._held]))
+    def _lessened(self, entries: UInt64Array) -> UInt64Array:
+        """``entries`` sorted and distinct, which tells whether to look for repeats early on."""
+        found = _distinct(entries)
+        self._repeat = len(found) <= _WORTHWHILE * len(entries)
+        return found
+
+    def _take_held(self) -> UInt64Array:
+        """All that is held, which is then forgotten."""
+        held, self._held, self._count = self._held, [], 0
+        return np.concatenate([np.empty(0, np.uint64), *held])
 
     def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
         with on_disk():
@@ -127,7 +141,13 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
             count = int(np.searchsorted(head, limit, side="right"))
             parts.append(head[:count])
             at[i] += count
-        yield distinct(np.concatenate(parts))
+        yield _distinct(np.concatenate(parts), are_runs=len(parts) <= _FEW_RUNS)
+
+
+def _distinct(entries: UInt64Array, *, are_runs: bool = False) -> UInt64Array:
+    """``entries``, sorted in their place, and distinct; ``are_runs`` where they are a few runs."""
+    entries.sort(kind="stable" if are_runs else None)
+    return without_repeats(entries)
 
 
 def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:

@@ -1,0 +1,38 @@
+"""Entries on their way to a section: sorted and distinct, whatever repeats, and whenever."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.write import gather, spill
+from intarsia.write.spill import Runs, Workspace
+
+SOME = np.random.default_rng(5)
+UNIQUE = SOME.permutation(5000).astype(np.uint64)
+REPEATED = SOME.integers(0, 7, 5000, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("run", [100, 3000, 1 << 23])
+@pytest.mark.parametrize("order", ["UR", "RU", "URUR", "RRRU", "UUUU"])
+def test_entries_come_out_once_and_in_order(monkeypatch, run, order):
+    monkeypatch.setattr(spill, "RUN_ENTRIES", run)
+    monkeypatch.setattr(spill, "BLOCK_ENTRIES", 64)
+    parts = [{"U": UNIQUE, "R": REPEATED}[which] + np.uint64(i) for i, which in enumerate(order)]
+    expected = np.unique(np.concatenate(parts))
+    for whole in (False, True):
+        with Workspace() as work:
+            runs = Runs(work)
+            for part in parts:
+                for piece in np.array_split(part, 9):
+                    runs.add(piece.copy())
+            found = runs.whole() if whole else np.concatenate(list(runs.blocks()))
+            assert found.tolist() == expected.tolist()
+
+
+@given(st.lists(st.integers(1, 5), min_size=1), st.data())
+def test_granules_of_rows_are_those_that_begin_before(sizes, data):
+    starts = np.cumsum([0, *sizes])
+    rows = np.array(sorted(data.draw(st.lists(st.integers(0, int(starts[-1]) - 1)))), np.int64)
+    expected = np.searchsorted(starts, rows, side="right") - 1
+    assert gather._granules_of(rows, starts).tolist() == expected.tolist()
