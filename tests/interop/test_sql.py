@@ -703,6 +703,52 @@ THROUGH = {
     "SELECT x.row FROM t x LEFT JOIN t y ON x.i = y.i WHERE x.i = 2": ["(i == 2)", None],
     "SELECT x.row FROM t x JOIN t y USING (i) WHERE i = 2": ["(i == 2)"] * 2,
     "FROM t WHERE i = 1 AND i8 + 1 = 2 OR i = 2": ["((i == 1) or (i == 2))"],
+    **{
+        f"SELECT x.row FROM t x {join} t y ON x.row = y.i8 WHERE "
+        "(x.i = 1 AND y.b AND x.i8 + y.i8 = 3) OR (x.i = 2 AND y.s = 'x')": expected
+        for join, expected in {
+            "JOIN": ["((i == 1) or (i == 2))", '(b or (s == "x"))'],
+            "LEFT JOIN": ["((i == 1) or (i == 2))", None],
+            "RIGHT JOIN": [None, '(b or (s == "x"))'],
+            "FULL JOIN": [None, None],
+        }.items()
+    },
+    **{
+        f"SELECT x.row FROM t x {join} t y ON x.row = y.i8 AND "
+        "((x.i = 1 AND y.i = 2) OR (x.i = 2 AND (y.i = 3 OR x.b AND y.i = 4)))": expected
+        for join, expected in {
+            "JOIN": ["((i == 1) or (i == 2))", "((i == 2) or ((i == 3) or (i == 4)))"],
+            "LEFT JOIN": [None, "((i == 2) or ((i == 3) or (i == 4)))"],
+            "RIGHT JOIN": [None, None],
+        }.items()
+    },
+    "SELECT x.row FROM t x, t y WHERE (x.i = 1 AND y.i = 2) OR x.i = 3 OR (y.i = 4 AND x.i = 5)": [
+        "(((i == 1) or (i == 3)) or (i == 5))",
+        None,
+    ],
+    "SELECT x.row FROM t x, t y WHERE NOT ((x.i = 1 AND y.i = 2) OR (x.i = 3 AND y.i = 4))": [
+        None,
+        None,
+    ],
+    "SELECT x.row FROM t x JOIN t y USING (i) WHERE (i = 1 AND x.b) OR (i = 2 AND x.s = 'x')": [
+        '(b or (s == "x"))',
+        None,
+    ],
+    "SELECT x.row FROM t x JOIN t y ON x.i = y.i WHERE (x.i = 1 AND y.b) OR (x.i = 2 AND y.row = 3)": [
+        "((i == 1) or (i == 2))",
+        "(((i == 1) or (i == 2)) and (b or (row == 3)))",
+    ],
+    "SELECT * FROM (SELECT x.i, y.row AS k FROM t x, t y) WHERE (i = 1 AND k = 2) OR (i = 3 AND k = 4)": [
+        "((i == 1) or (i == 3))",
+        "((row == 2) or (row == 4))",
+    ],
+    "SELECT * FROM (SELECT i, count(*) AS n FROM t GROUP BY i) WHERE (i = 2 AND n = 1) OR (i = 3 AND n = 2)": [
+        "((i == 2) or (i == 3))"
+    ],
+    "SELECT i FROM t GROUP BY i HAVING (i = 2 AND count(*) > 1) OR (i = 3 AND count(*) > 2)": [
+        "((i == 2) or (i == 3))"
+    ],
+    "SELECT i FROM t GROUP BY i HAVING (i = 2 AND count(*) > 1) OR count(*) > 2": [None],
 }
 
 
@@ -815,3 +861,32 @@ SHAPES = st.sampled_from(
 @given(SHAPES, JOINS, WHERES, WHERES)
 def test_any_query_gives_duckdbs_answer(data, memory, shape, join, where, on):
     agrees(data, memory, shape.format(join=join, where=where, on=on))
+
+
+SIMPLE = ["i = 2", "i > 0", "d > 5", "s LIKE 'a%'", "s IS NULL", "b", "i8 + 1 > 1", "b IS NOT TRUE"]
+OF_TWO = st.recursive(
+    st.sampled_from([part.format(c) for c in SIMPLE for part in ("t.{}", "o.{}")] + ["t.i = o.i8"]),
+    lambda inner: st.one_of(
+        inner.map("NOT ({})".format),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: "({}) {} ({})".format(*parts)
+        ),
+    ),
+    max_leaves=6,
+)
+SHAPES_OF_TWO = st.sampled_from(
+    [
+        "SELECT t.row, o.row FROM t, t o WHERE {where}",
+        "SELECT t.row, o.row FROM t {join} t o ON t.i8 = o.row WHERE {where}",
+        "SELECT t.row FROM t {join} t o ON {where}",
+        "SELECT t.row FROM t {join} t o ON t.i = o.i AND ({where})",
+        "SELECT t.i, o.b FROM t {join} t o ON t.i8 = o.row GROUP BY t.i, o.b, t.s, o.i8, o.i HAVING "
+        "(t.i > 0 AND o.b AND count(*) > 1) OR (t.s LIKE 'a%' AND o.i8 > 2) OR (t.i = 2 AND o.i = 1)",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SHAPES_OF_TWO, st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), OF_TWO)
+def test_any_condition_on_two_tables_gives_duckdbs_answer(data, memory, shape, join, where):
+    agrees(data, memory, shape.format(join=join, where=where))

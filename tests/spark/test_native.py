@@ -204,7 +204,11 @@ def test_a_wide_scan_is_sparks_and_a_narrow_one_ours(spark, tmp_path):
     assert (wide.reader, wide.task_bytes) == ("spark", ())
     assert "Spark's own: 100% of the bytes of its columns are left to read" in wide.text
     narrow = ias.explain(spark, tmp_path, where="n < 10")
-    assert narrow.reader == "intarsia"
+    assert (narrow.reader, narrow.driver_rows, narrow.task_bytes) == ("intarsia", 10, ())
+    num_bytes = narrow.explanation.planned.bytes.selected
+    assert f"none: read by the driver, 10 rows of {num_bytes:,} bytes" in narrow.text
+    narrow = ias.explain(spark, tmp_path, where="n < 10", reader="intarsia")
+    assert narrow.driver_rows is None
     assert len(narrow.task_bytes) == 1
     assert narrow.task_bytes[0] == narrow.explanation.planned.bytes.selected
     assert "page index" in narrow.text

@@ -79,7 +79,9 @@ def by_id(found: list[dict]) -> list[dict]:
 def test_the_rows_are_those_spark_finds(condition, spark, lake, native):
     columns = ["id", "hash", "key", "part"]
     found = rows(ias.read(spark, lake, columns=columns, where=condition))
+    by_tasks = rows(ias.read(spark, lake, columns=columns, where=condition, reader="intarsia"))
     assert by_id(found) == by_id(rows(native.where(condition).select(columns)))
+    assert by_id(by_tasks) == by_id(found)
     assert found or "nowhere" in condition
 
 
@@ -89,9 +91,12 @@ def test_all_types_are_read_as_spark_reads_them(spark, lake, native):
     assert by_id(rows(found)) == by_id(rows(native))
 
 
-def test_all_types_of_few_rows_are_read_as_spark_reads_them(spark, lake, native):
+@pytest.mark.parametrize("reader", ["auto", "intarsia"])
+def test_all_types_of_few_rows_are_read_as_spark_reads_them(reader, spark, lake, native):
     condition = "key IN (1, 17, 3001) OR id = 7"
-    found = rows(ias.read(spark, lake, where=condition))
+    frame = ias.read(spark, lake, where=condition, reader=reader)
+    found = rows(frame)
+    assert frame.schema.simpleString() == native.select(frame.columns).schema.simpleString()
     assert by_id(found) == by_id(rows(native.where(condition)))
     assert len(found) > 1
 

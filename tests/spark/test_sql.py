@@ -113,6 +113,18 @@ def test_conditions_reach_the_tables(name, table, spark, tpch):
         assert 0 < rows.selected < 0.7 * rows.total
 
 
+@pytest.mark.parametrize(
+    ("name", "table", "share"),
+    [("q07", "nation", 2 / 25), ("q19", "lineitem", 0.2), ("q19", "part", 0.2)],
+)
+def test_what_an_or_over_tables_implies_reaches_each(name, table, share, spark, tpch):
+    scans = [scan for scan in pushed(spark, QUERIES[name], tpch) if scan.table == table]
+    assert len(scans) == (2 if table == "nation" else 1)
+    rows = ia.dataset(tpch[table])
+    for scan in scans:
+        assert 0 < rows.count_rows(filter=scan.filter) <= share * rows.count_rows()
+
+
 def test_columns_are_those_the_query_uses(spark, tpch):
     [scan] = pushed(spark, QUERIES["q06"], tpch)
     used = {"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"}
@@ -124,7 +136,7 @@ def test_the_two_readers_share_a_query(spark, tpch):
     query = """SELECT count(*) AS n FROM orders, lineitem
         WHERE o_orderkey = l_orderkey AND o_orderkey = 7"""
     frame = ias.sql(spark, query, **tpch)
-    assert "MapInArrow" in frame._jdf.queryExecution().toString()
+    assert "LocalRelation" in frame._jdf.queryExecution().toString()
     assert frame.first().n > 0
 
 

@@ -47,7 +47,7 @@ def loads(found):
 @pytest.fixture(autouse=True)
 def splits_early(monkeypatch):
     monkeypatch.setattr(tasks, "SPLIT_BYTES", 100_000)
-    monkeypatch.setattr(tasks, "_OPENING_BYTES", 1000)
+    monkeypatch.setattr(tasks, "OPENING_BYTES", 1000)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8])

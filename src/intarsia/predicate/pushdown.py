@@ -2,8 +2,9 @@
 
 A condition goes from a WHERE, HAVING or ON to the one table it is about, through subqueries and
 common table expressions, to all sides of a set operation, and below DISTINCT, GROUP BY and windows
-where ``passing`` says so. Of two columns that inner joins hold equal, it goes to both. It does not
-go to the side of an outer join that may be missing, nor through LIMIT or recursion.
+where ``passing`` says so. Of two columns that inner joins hold equal, it goes to both. Of one on
+several tables, to each goes what it implies (``implied``). It does not go to the side of an outer
+join that may be missing, nor through LIMIT or recursion.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from intarsia.predicate.implied import implied, joined
 from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
 from intarsia.predicate.scope import (
     UNUSUAL,
@@ -107,37 +109,49 @@ class _Pushdown:
             wanted = self._waiting.get(name, {})
             names = self._scopes.names(common.body)
             if len(wanted) == common.uses and names is not None:
-                each = [_joined(exp.And, conditions) for conditions in wanted.values()]
-                self._into(common.body, _joined(exp.Or, each), names)
+                each = [joined(exp.And, conditions) for conditions in wanted.values()]
+                self._into(common.body, joined(exp.Or, each), names)
 
     def _push(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
-        for variant in self._variants(select, sources, condition):
-            owner = _owner(sources, variant)
-            if owner is not None and sources[owner].kept:
-                self._hand_down(sources[owner], owner, variant)
+        for part in _with_implied(sources, condition):
+            for variant in self._variants(select, sources, part):
+                owner = _owner(sources, variant)
+                if owner is not None and sources[owner].kept:
+                    self._hand_down(sources[owner], owner, variant)
 
     def _push_having(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
         """A condition on keys drops groups as a whole."""
         outputs = self._scopes.outputs(select)
-        if outputs is None or not cannot_fail(select) or condition.find(exp.Query):
+        if outputs is None or not cannot_fail(select):
             return
         keys = group_keys(select, outputs, sources)
-        if all(is_key(column, keys, outputs, sources) for column in _columns(condition)):
-            self._push(select, sources, condition)
+
+        def is_about_keys(part: exp.Expr) -> bool:
+            found = _columns(part)
+            are_keys = all(is_key(column, keys, outputs, sources) for column in found)
+            return bool(found) and are_keys and not part.find(exp.Query)
+
+        about_keys = implied(condition, is_about_keys)
+        if about_keys is not None:
+            self._push(select, sources, about_keys)
 
     def _push_on(
         self, select: exp.Select, sources: Sources, place: int, condition: exp.Expr
     ) -> None:
         """A row of the joined table that fails its ON never matches. An inner join drops others."""
-        owner, join = _owner(sources, condition), joins_of(select)[place - 1]
-        if owner is None or join.side not in ("", "LEFT"):
+        join = joins_of(select)[place - 1]
+        if join.side not in ("", "LEFT"):
             return
-        position = list(sources).index(owner)
         inner = not join.side and join.kind in ("", "INNER")
-        if inner and position <= place and sources[owner].kept:
-            self._push(select, sources, condition)
-        elif position == place:
-            self._hand_down(sources[owner], owner, condition)
+        for part in _with_implied(sources, condition):
+            owner = _owner(sources, part)
+            if owner is None:
+                continue
+            position = list(sources).index(owner)
+            if inner and position <= place and sources[owner].kept:
+                self._push(select, sources, part)
+            elif position == place:
+                self._hand_down(sources[owner], owner, part)
 
     def _hand_down(self, source: Source, alias: str, condition: exp.Expr) -> None:
         """From a select to one of its sources."""
@@ -165,10 +179,13 @@ class _Pushdown:
         if outputs is None or sources is None or len(outputs) != len(names):
             return
         given = dict(zip(names, outputs, strict=True))
-        used = [given[name] for name in _names_in(condition) if name in given]
-        if not passes(body, used, outputs, sources):
-            return
-        replaced = _substituted(condition, given, sources)
+
+        def may_pass(part: exp.Expr) -> bool:
+            used = [given[name] for name in _names_in(part) if name in given]
+            return bool(used) and passes(body, used, outputs, sources)
+
+        passing = implied(condition, may_pass)
+        replaced = None if passing is None else _substituted(passing, given, sources)
         if replaced is not None:
             self._push(body, sources, replaced)
 
@@ -277,12 +294,16 @@ def _names_in(condition: exp.Expr) -> set[str]:
     return {column.parts[0].name.lower() for column in _columns(condition)}
 
 
-def _joined(how: type[exp.Expr], conditions: Iterable[exp.Expr]) -> exp.Expr:
-    first, *rest = [exp.Paren(this=condition.copy()) for condition in conditions]
-    found: exp.Expr = first
-    for condition in rest:
-        found = how(this=found, expression=condition)
-    return found
+def _with_implied(sources: Sources, condition: exp.Expr) -> Iterator[exp.Expr]:
+    """``condition``, and of one on several sources what it implies about each of them."""
+    yield condition
+    if isinstance(condition.unnest(), exp.And | exp.Or) and _owner(sources, condition) is None:
+        parts = (implied(condition, functools.partial(_is_on, sources, a)) for a in sources)
+        yield from (part for part in parts if part is not None)
+
+
+def _is_on(sources: Sources, alias: str, condition: exp.Expr) -> bool:
+    return _owner(sources, condition) == alias
 
 
 def _owner(sources: Sources, condition: exp.Expr) -> str | None:

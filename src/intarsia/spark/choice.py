@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from intarsia.errors import UnsupportedError
 from intarsia.plan.plan import Amount, Plan
+from intarsia.spark.little import rows_of_little
 from intarsia.spark.native import HandOver, hand_over
 from intarsia.spark.sources import Source
 
@@ -22,12 +25,14 @@ WIDE = 0.75
 class Way:
     """How a query is carried out and why: by Spark's reader where there is a ``handed``.
 
-    ``plan`` is None where none was needed to choose.
+    ``plan`` is None where none was needed to choose. ``rows`` are there where the driver has read
+    them.
     """
 
     plan: Plan | None
     handed: HandOver | None
     reason: str
+    rows: pa.Table | None = None
 
     def planned(self, source: Source, query: Query) -> Plan:
         """The plan, made now where there was none."""
@@ -36,6 +41,13 @@ class Way:
 
 def choose(source: Source, query: Query, reader: str) -> Way:
     """The way of a query, by one of ``READERS``. Raises ``UnsupportedError`` as ``read`` does."""
+    way = _way(source, query, reader)
+    if reader != "auto" or way.plan is None or way.handed is not None:
+        return way
+    return replace(way, rows=rows_of_little(source, query, way.plan))
+
+
+def _way(source: Source, query: Query, reader: str) -> Way:
     if reader not in READERS:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
     if reader == "intarsia":

@@ -16,14 +16,17 @@ class ReadExplanation:
     """What ``read`` would do. Printed, it is ``text``.
 
     ``reader`` is ``"intarsia"`` or ``"spark"``. ``task_bytes`` are the bytes planned for each task,
-    in order; there are none where Spark's own reader divides the files. ``explanation`` is that of
-    ``Dataset.explain``: files, row groups, pages, rows and bytes, and what each index left.
+    in order; there are none where Spark's own reader divides the files, or the driver reads them.
+    ``explanation`` is that of ``Dataset.explain``: files, row groups, pages, rows and bytes, and
+    what each index left. ``driver_rows`` is how many rows the driver found, None where it leaves
+    them to tasks.
     """
 
     reader: str
     reason: str
     task_bytes: tuple[int, ...]
     explanation: Explanation
+    driver_rows: int | None = None
 
     @property
     def text(self) -> str:
@@ -38,6 +41,9 @@ class ReadExplanation:
         sizes = self.task_bytes
         if self.reader == "spark":
             return "as Spark divides the files"
+        if self.driver_rows is not None:
+            selected = self.explanation.planned.bytes.selected
+            return f"none: read by the driver, {self.driver_rows:,} rows of {selected:,} bytes"
         if not sizes:
             return "none"
         if len(sizes) > _SHOWN_TASKS:

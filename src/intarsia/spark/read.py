@@ -85,12 +85,14 @@ def read(
     ``path``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``;
     executors warn of what is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB
     reads it (a backslash in LIKE is just that). Planning, by statistics, indexes and the catalog,
-    happens now and on the driver. A ``.where()`` put on the result filters, but skips nothing.
+    happens now and on the driver, which also reads what is left where that is little (4 MB in few
+    files): the DataFrame then holds the rows there are now. A ``.where()`` put on the result
+    filters, but skips nothing.
 
     Where most of the bytes are left to be read, Spark's own reader gets the files and the filter,
     as far as its rows are certain to be the same; ``explain`` tells. ``reader`` is ``"intarsia"``
-    or ``"spark"`` where one of them has to do it. Raises ``PathError`` where there is no file,
-    ``PredicateError`` for a column that is not there or a condition that does not fit it,
+    or ``"spark"`` where one of them has to do it, in tasks. Raises ``PathError`` where there is no
+    file, ``PredicateError`` for a column that is not there or a condition that does not fit it,
     ``UnsupportedError`` where ``reader`` is ``"spark"`` and its rows might differ.
     """
     require_pyspark()
@@ -113,9 +115,11 @@ def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "a
     way = choose(source, query, reader)
     if way.handed is not None:
         return way.handed.frame(spark)
+    if way.rows is not None:
+        return spark.createDataFrame(way.rows, spark_schema(query.found))
     tasks = pack(way.planned(source, query).files, parallelism_of(spark), source.opened)
     if not tasks:
-        return spark.createDataFrame([], spark_schema(query.found))
+        return spark.createDataFrame(query.output.empty_table(), spark_schema(query.found))
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     return ids.mapInArrow(_runner(tasks, query), spark_schema(query.found))
 
@@ -140,12 +144,16 @@ def explain(
     way = choose(source, query, reader)
     explained = source.data.explain(query.columns, query.where)
     tasks: list[Task] = []
-    if way.handed is None:
+    if way.handed is None and way.rows is None:
         files = way.planned(source, query).files
         tasks = pack(files, parallelism_of(spark), source.opened)
     sizes = tuple(sum(piece.num_bytes for piece in task) for task in tasks)
     return ReadExplanation(
-        "intarsia" if way.handed is None else "spark", way.reason, sizes, explained
+        "intarsia" if way.handed is None else "spark",
+        way.reason,
+        sizes,
+        explained,
+        None if way.rows is None else way.rows.num_rows,
     )
 
 

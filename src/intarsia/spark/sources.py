@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.read.dataset import Dataset
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import Lease, OpenedFile
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ class Source:
     def opened(self, path: str) -> OpenedFile:
         """One of its files; opened once for whatever is asked of it."""
         return self.data._cache.get(path)
+
+    def lease(self, path: str) -> Lease:
+        """As ``opened``, without waiting to hear whether the file was replaced."""
+        return self.data._cache.lease(path)
+
+    @property
+    def is_far(self) -> bool:
+        """Are its files not on a local disk?"""
+        return not self.data._cache.is_local
 
     def constants(self, path: str) -> dict[str, pa.Scalar]:
         """The columns that the folder of a file fixes."""

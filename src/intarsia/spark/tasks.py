@@ -27,7 +27,7 @@ TASK_BYTES = 64 * 1024 * 1024
 """About how many planned bytes one task reads; a task costs some 15 ms whatever it reads."""
 SPLIT_BYTES = 4 * 1024 * 1024
 """Files of which less is to be read are not split."""
-_OPENING_BYTES = 64 * 1024
+OPENING_BYTES = 64 * 1024
 """What opening a file counts for."""
 
 
@@ -71,7 +71,7 @@ def pack(files: Sequence[FilePlan], parallelism: int, opened: Opened) -> list[Ta
     if not files:
         return []
     edges = [_edges(file, opened) for file in files]
-    sizes = [float(found.num_bytes[-1]) + _OPENING_BYTES for found in edges]
+    sizes = [float(found.num_bytes[-1]) + OPENING_BYTES for found in edges]
     starts = np.concatenate(([0.0], np.cumsum(sizes)))
     total = float(starts[-1])
     count = max(parallelism, int(-(-total // TASK_BYTES)))

@@ -1,0 +1,144 @@
+"""What little is left to read is read by the driver; what is more, or fails, is left to tasks."""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia.spark as ias
+from intarsia.spark import little
+from intarsia.spark.little import rows_of_little
+from intarsia.spark.read import opened, query_of
+from intarsia.spark.sources import Source
+
+pytestmark = pytest.mark.spark
+
+ROWS = 100_000
+
+
+def write(path, start=0):
+    """Numbers through, in pages of some thousand rows, which say what they hold."""
+    table = pa.table(
+        {
+            "n": np.arange(start, start + ROWS),
+            "noise": np.random.default_rng(start).random(ROWS),
+        }
+    )
+    options = {"write_page_index": True, "write_page_checksum": True, "data_page_size": 10_000}
+    pq.write_table(table, path, use_dictionary=False, **options)
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    for number in range(3):
+        write(tmp_path / f"{number}.parquet", number * ROWS)
+    return tmp_path
+
+
+def planned(path, where, columns=None):
+    source = Source(opened(path), str(path))
+    query = query_of(source.data, columns, where)
+    return source, query, query.plan(source.data)
+
+
+def is_local(frame):
+    return "LocalTableScan" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("n = 150000", [150_000]),
+        ("n IN (299999, 7, 100000)", [7, 100_000, 299_999]),
+        ("n = 7 AND noise > 2", []),
+        ("n < 0", []),
+    ],
+    ids=["one_row", "rows_of_several_files_in_their_order", "no_row_left", "no_file_left"],
+)
+def test_few_rows_are_read_by_the_driver(where, expected, spark, numbers):
+    found = ias.read(spark, numbers, where=where)
+    assert is_local(found)
+    assert [row.n for row in found.collect()] == expected
+    assert found.groupBy().count().first()[0] == len(expected)
+    by_tasks = ias.read(spark, numbers, where=where, reader="intarsia")
+    assert found.schema == by_tasks.schema
+    assert found.collect() == by_tasks.collect()
+
+
+@pytest.mark.parametrize("columns", [["noise", "n"], []], ids=str)
+def test_columns_are_those_asked_for(columns, spark, numbers):
+    found = ias.read(spark, numbers, columns=columns, where="n IN (5, 6)")
+    by_tasks = ias.read(spark, numbers, columns=columns, where="n IN (5, 6)", reader="intarsia")
+    assert found.columns == columns
+    assert found.collect() == by_tasks.collect()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [("MOST_FOUND", 1000), ("MOST_ROWS", 100), ("SPLIT_BYTES", 50_000)]
+)
+def test_what_is_more_is_left_to_tasks(limit, most, spark, numbers, monkeypatch):
+    where = "n >= 1000 AND n < 1100"
+    source, query, plan = planned(numbers, where)
+    assert rows_of_little(source, query, plan).num_rows == 100
+    monkeypatch.setattr(little, limit, most)
+    assert rows_of_little(source, query, plan) is None
+    assert not is_local(ias.read(spark, numbers, where=where))
+    explained = ias.explain(spark, numbers, where=where)
+    assert explained.driver_rows is None
+    assert len(explained.task_bytes) == 1
+
+
+def test_the_rows_are_those_there_were(spark, numbers):
+    found = ias.read(spark, numbers, where="n = 7")
+    (numbers / "0.parquet").unlink()
+    assert [row.n for row in found.collect()] == [7]
+
+
+def test_a_file_replaced_since_it_was_planned_is_planned_again(numbers):
+    source, query, plan = planned(numbers, "n = 7 OR n = 99", ["n"])
+    table = pa.table({"n": np.arange(ROWS)[::-1].copy(), "noise": np.zeros(ROWS)})
+    pq.write_table(table, numbers / "new")
+    (numbers / "new").replace(numbers / "0.parquet")
+    assert rows_of_little(source, query, plan)["n"].to_pylist() == [99, 7]
+
+
+def test_a_file_that_is_gone_is_for_the_job_to_tell(spark, numbers):
+    source, query, plan = planned(numbers, "n = 7")
+    (numbers / "0.parquet").unlink()
+    assert rows_of_little(source, query, plan) is None
+
+
+def test_nearest_types_are_those_of_tasks(spark, tmp_path):
+    instant = dt.datetime(2020, 2, 3, 4, 5, 6, 700, tzinfo=dt.UTC)
+    naive = instant.replace(tzinfo=None)
+    table = pa.table(
+        {
+            "k": [1, 2],
+            "u64": pa.array([2**64 - 1, None], pa.uint64()),
+            "ns": pa.array([instant, None], pa.timestamp("ns", "Europe/Paris")),
+            "local": pa.array([naive, None], pa.timestamp("us")),
+            "word": pa.array(["a", None]).dictionary_encode(),
+            "money": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "each": pa.array([[instant], None], pa.list_(pa.timestamp("ms", "UTC"))),
+            "pair": pa.array([{"a": naive, "b": b"x"}, None]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone in ("UTC", "America/New_York"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            found = ias.read(spark, tmp_path, where="k < 2")
+            by_tasks = ias.read(spark, tmp_path, where="k < 2", reader="intarsia")
+            assert is_local(found)
+            assert found.schema == by_tasks.schema
+            assert found.collect() == by_tasks.collect()
+            assert (
+                found.selectExpr("unix_micros(ns)").first()[0]
+                == int(instant.timestamp()) * 10**6 + 700
+            )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
