@@ -217,14 +217,14 @@ def with_section(whole, **changes):
     return with_directory(document_of([entry | changes]), sections=bytes(built.data))
 
 
-def section_of(keys, steps, starts=None, info=None, **changes):
+def section_of(keys, steps, starts=None, **options):
     """A lookup section as a whole Parquet file."""
     out = pa.BufferOutputStream()
     starts = np.array([0, ROWS // 2, ROWS]) if starts is None else starts
     table = pa.table(
         [pa.array(keys, pa.uint32()), pa.array(steps, pa.uint32())], schema=STEP_SCHEMA
     )
-    write_section(out, STEP_SCHEMA, [table], starts, FILE_ID)
+    write_section(out, STEP_SCHEMA, [table], starts, FILE_ID, **options)
     return bytes(out.getvalue())
 
 
@@ -824,6 +824,13 @@ def section_of_rows_that_explode():
 def section_of_pages_that_explode():
     keys = np.zeros(5_000_000, dtype=np.uint32)
     return with_section(section_of(keys, keys))
+
+
+@bomb
+def section_of_one_page_that_explodes():
+    keys = np.zeros(30_000_000, dtype=np.uint32)
+    keys[-1] = 2**32 - 1  # so that any key might be on it
+    return with_section(section_of(keys, keys, page_rows=len(keys)))
 
 
 @bomb

@@ -359,6 +359,13 @@ def test_a_section_of_texts_is_none_of_fingerprints(crafted):
     assert found.num_rows == 1
 
 
+def test_an_index_whose_pages_hold_too_much_is_ignored(crafted):
+    path = crafted(BOMBS["section_of_one_page_that_explodes"]())
+    with pytest.warns(ia.IntarsiaWarning, match=r"a page that holds 180,000,000 bytes"):
+        found = ia.ParquetFile(path).read(filter=pc.field("a") == 7)
+    assert found.num_rows == 1
+
+
 def test_indexes_that_overlap_are_ignored(crafted):
     path = crafted(BOMBS["sections_that_overlap"]())
     with pytest.warns(ia.IntarsiaWarning, match="overlap"):

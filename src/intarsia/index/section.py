@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from intarsia.decode.page_limit import check_limit
 from intarsia.decode.splice import (
     ChunkBytes,
     RowGroupBytes,
@@ -36,12 +37,16 @@ from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds
 from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnMetaData, FileMetaData
+from intarsia.format.page_header import read_page_header
 from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.shape import Shape, decode_footer
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
+
+PAGE_SIZE_LIMIT = 64 * 1024 * 1024
+"""The most bytes that a page may hold; of fingerprints, those written here hold 32 KB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +59,7 @@ class Column:
     chunks: tuple[ColumnMetaData, ...]
     pages: Int64Array
     root: Root
+    leaf: Leaf
     bounds: Bounds | None
 
 
@@ -127,6 +133,7 @@ class Section:
                 tuple(chunk.meta_data for chunk in found if chunk.meta_data is not None),
                 np.concatenate(places),
                 root,
+                leaf,
                 _joined(bounds),
             )
         self._set_pages(first_rows)
@@ -170,7 +177,7 @@ class Section:
     def read(self, names: Sequence[str], pages: Int64Array) -> list[pa.ChunkedArray]:
         """The values of columns on ``pages``, ascending.
 
-        Raises ``FormatError`` where a page is damaged.
+        Raises ``FormatError`` where a page is damaged, or holds more than ``PAGE_SIZE_LIMIT``.
         """
         columns = [self.columns[name] for name in names]
         template = self._templates.together([column.root for column in columns])
@@ -178,7 +185,10 @@ class Section:
             raise FormatError("the section stores types for some of its columns only")
         places = [column.pages[pages].tolist() for column in columns]
         parts = self._source.read([(offset, size) for at in places for offset, size in at])
-        by_column = [parts[i * len(pages) :] for i in range(len(columns))]
+        by_column = [parts[i * len(pages) :][: len(pages)] for i in range(len(columns))]
+        for column, read in zip(columns, by_column, strict=True):
+            for page in read:
+                check_limit(read_page_header(page)[0], column.leaf, PAGE_SIZE_LIMIT)
         numbers, rows = self._page_groups[pages], self._page_rows[pages]
         groups = []
         for number in dict.fromkeys(numbers.tolist()):
