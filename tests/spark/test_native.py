@@ -220,11 +220,11 @@ def test_a_wide_scan_is_sparks_and_a_narrow_one_ours(spark, tmp_path):
 
 
 def test_the_plan_of_a_wide_scan_is_sparks_and_has_the_filter(spark, tmp_path):
-    pq.write_table(pa.table({"n": range(1000), "m": range(1000)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": range(100_000), "m": range(100_000)}), tmp_path / "a.parquet")
     found = ias.read(spark, tmp_path, columns=["m"], where="n >= 10")
     text = found._jdf.queryExecution().toString()
     assert "FileScan parquet" in text
-    assert found.count() == 990
+    assert found.count() == 99_990
     assert (
         "MapInArrow"
         in ias.read(spark, tmp_path, columns=["m"], where="n >= 10", reader="intarsia")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,13 +41,6 @@ class Way:
 
 def choose(source: Source, query: Query, reader: str) -> Way:
     """The way of a query, by one of ``READERS``. Raises ``UnsupportedError`` as ``read`` does."""
-    way = _way(source, query, reader)
-    if reader != "auto" or way.plan is None or way.handed is not None:
-        return way
-    return replace(way, rows=rows_of_little(source, query, way.plan))
-
-
-def _way(source: Source, query: Query, reader: str) -> Way:
     if reader not in READERS:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
     if reader == "intarsia":
@@ -60,11 +53,11 @@ def _way(source: Source, query: Query, reader: str) -> Way:
     plan = None if query.where is None else query.plan(source.data)
     files = source.files if plan is None else tuple(file.path for file in plan.files)
     if plan is not None and not files:
-        return Way(plan, None, "no row is left")
+        return Way(plan, None, "no row is left", query.output.empty_table())
     if reader == "auto" and plan is not None:
-        left = _left(plan)
-        if left.selected < WIDE * left.total:
-            return Way(plan, None, _left_to_read(plan))
+        rows, left = rows_of_little(source, query, plan), _left(plan)
+        if rows is not None or left.selected < WIDE * left.total:
+            return Way(plan, None, _left_to_read(plan), rows)
     found = hand_over(source, query, files)
     if not isinstance(found, HandOver):
         reason = f"Spark's own reader might give other rows: {found}"
