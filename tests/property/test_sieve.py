@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.predicate.expression import read_expression
+from intarsia.predicate.functions import contains_words
 from intarsia.read import matching, sieve
-from intarsia.read.substring import Contained, needed_text
+from intarsia.read.needed import needed_text
+from intarsia.read.substring import Contained
 
 F = pc.field("f")
 TEXTS = st.text("abä%", max_size=4) | st.none()
@@ -50,6 +52,9 @@ def conditions(text):
         pc.match_like(F, f"%{text}_"),
         pc.match_like(F, f"{text}%a"),
         pc.match_substring(F, text, ignore_case=True),
+        pc.match_like(F, f"%{text}%b", ignore_case=True),
+        pc.match_substring_regex(F, f"{text}|[aä]b+A"),
+        pc.match_substring(pc.utf8_upper(F), text),
         pc.equal(F, text) | (pc.field("n") == 3),
         pc.starts_with(F, text) & (pc.field("n") > 3),
     ]
@@ -70,6 +75,10 @@ def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
 ROWS, PAGE = 200_000, 1000
 
 
+class Folded(bytes):
+    """A text that is looked for in folded bytes."""
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     path = tmp_path_factory.mktemp("sieve") / "t.parquet"
@@ -88,7 +97,14 @@ def large(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "condition",
-    [F == "message 012345", pc.match_like(F, "m%12345"), pc.ends_with(F, "12345")],
+    [
+        F == "message 012345",
+        pc.match_like(F, "m%12345"),
+        pc.ends_with(F, "12345"),
+        pc.match_like(F, "M%12345", ignore_case=True),
+        pc.match_substring_regex(F, "0(1)2345"),
+        contains_words(F, "012345"),
+    ],
 )
 def test_only_pages_that_hold_the_text_are_decoded(large, condition):
     read = ia.dataset(large).explain(filter=condition, columns=["f"], analyze=True).read
@@ -110,8 +126,18 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
         (F != "ab", None),
         (pc.match_like(F, "ab%abc_d"), b"abc"),
         (pc.match_like(F, "%_"), None),
-        (pc.match_like(F, r"a\%b"), None),
+        (pc.match_like(F, r"a\%b"), Folded(b"a%b")),
         (pc.match_like(F, "ab", ignore_case=True), None),
+        (pc.match_substring(F, "abc", ignore_case=True), Folded(b"abc")),
+        (pc.match_substring(F, "ABç-Def", ignore_case=True), Folded(b"-def")),
+        (pc.match_substring(F, "disk", ignore_case=True), None),
+        (pc.match_like(F, "a%Bcd_ä", ignore_case=True), Folded(b"bcd")),
+        (pc.match_substring_regex(F, "x?CVE-20[0-9]{2}"), Folded(b"cve-20")),
+        (pc.match_substring_regex(F, "abc|bcd"), None),
+        (pc.match_substring(pc.utf8_lower(F), "abc"), Folded(b"abc")),
+        (~pc.match_substring(F, "abc", ignore_case=True), None),
+        (contains_words(F, "a Zebra"), Folded(b"zebra")),
+        (contains_words(F, "disk"), None),
         (pc.starts_with(F, "ä"), "ä".encode()),
         (pc.match_substring(F, "ab", ignore_case=True), None),
         (pc.equal(F, pa.scalar(None, pa.string())), None),
@@ -120,6 +146,7 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
 def test_the_text_a_condition_needs(condition, text):
     schema = pa.schema([("f", pa.string())])
     found = needed_text(read_expression(condition), schema)
-    assert found == (None if text is None else Contained("f", text))
+    is_folded = isinstance(text, Folded)
+    assert found == (None if text is None else Contained("f", bytes(text), is_folded))
     other = pa.schema([("f", pa.dictionary(pa.int32(), pa.string()))])
     assert needed_text(read_expression(condition), other) is None

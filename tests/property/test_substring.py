@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from intarsia.predicate.expression import read_expression
 from intarsia.read import substring
-from intarsia.read.substring import Contained, contained_of, contains, rows_containing
+from intarsia.read.substring import Contained, contained_of, contains, folded, rows_containing
 
 LETTERS = st.text("ab", max_size=6)
 KINDS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
@@ -30,7 +30,25 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     values = pa.chunked_array(arrays, type=kind)
     expected = pc.indices_nonzero(pc.match_substring(values, text.encode()))
     with mock.patch.object(substring, "_FREE_HITS", 1000):
-        assert rows_containing(values, text.encode()).tolist() == expected.to_pylist()
+        found = rows_containing(values, Contained("f", text.encode()))
+    assert found.tolist() == expected.to_pylist()
+
+
+@given(
+    st.lists(st.text("abAB@0ä", max_size=6) | st.none(), max_size=12),
+    st.text("abAB@0", min_size=1, max_size=4),
+    st.sampled_from(KINDS),
+)
+def test_in_folded_bytes_no_value_is_missed(texts, text, kind):
+    values = pa.chunked_array([pa.array(texts, pa.string()).cast(kind)])
+    strings = values.cast(pa.string())
+    matches = pc.match_substring(strings, text, ignore_case=True)
+    expected = pc.indices_nonzero(matches).to_pylist()
+    with mock.patch.object(substring, "_FREE_HITS", 1000):
+        found = rows_containing(values, Contained("f", folded(text.encode()), folded=True))
+    assert set(found.tolist()) >= set(expected)
+    if text.isalpha():
+        assert found.tolist() == expected
 
 
 @given(st.binary(max_size=40), st.binary(min_size=1, max_size=3), st.data())
@@ -48,18 +66,19 @@ def test_bytes_below_a_null_are_no_hit():
     offsets = pa.py_buffer(pa.array([0, 2, 4], pa.int32()).buffers()[1])
     values = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\x02"))
     assert values.to_pylist() == [None, "ab"]
-    assert rows_containing(pa.chunked_array([values]), b"ab").tolist() == [1]
+    assert rows_containing(pa.chunked_array([values]), Contained("f", b"ab")).tolist() == [1]
 
 
 def test_many_hits_are_left_to_pyarrow():
     values = pa.chunked_array([["x"] * 100])
-    assert rows_containing(values, b"x") is None
-    assert rows_containing(pa.chunked_array([["x"] * 50]), b"x").tolist() == list(range(50))
+    assert rows_containing(values, Contained("f", b"x")) is None
+    assert rows_containing(values[:50], Contained("f", b"x")).tolist() == list(range(50))
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_types_are_left_to_pyarrow(kind):
-    assert rows_containing(pa.chunked_array([pa.array(["ab"]).cast(kind)]), b"ab") is None
+    values = pa.chunked_array([pa.array(["ab"]).cast(kind)])
+    assert rows_containing(values, Contained("f", b"ab")) is None
 
 
 FIELD = pc.field("f")

@@ -15,13 +15,14 @@ from intarsia.index.text_kind import TextIndex
 from intarsia.predicate.leaves import How, Op, Predicate, Test
 from intarsia.text.texts import is_bytes, is_text
 
-_PATTERNS = {
+PATTERNS = {
     How.LIKE: of_like,
     How.SUBSTRING: of_literal,
     How.STARTS_WITH: of_literal,
     How.ENDS_WITH: of_literal,
     How.REGEX: of_regex,
 }
+"""What reads the pattern of each."""
 _MOST_VALUES = 16
 """Of more values than this, some are likely to be anywhere."""
 
@@ -42,7 +43,7 @@ class NGram(TextIndex):
 
     kind = "ngram"
     kind_version = GRAMS_VERSION
-    serves = frozenset({*_PATTERNS, Op.EQ, Op.IN})
+    serves = frozenset({*PATTERNS, Op.EQ, Op.IN})
 
     def keys_of_texts(
         self, values: pa.Array, positions: Positions
@@ -59,4 +60,4 @@ def _required(predicate: Predicate, *, latin: bool) -> Required | None:
         if len(values) > _MOST_VALUES or not is_text(values.type):
             return None
         return any_of(of_literal(value, latin=latin) for value in values.to_pylist())
-    return _PATTERNS[predicate.how](predicate.pattern, latin=latin)
+    return PATTERNS[predicate.how](predicate.pattern, latin=latin)

@@ -12,7 +12,8 @@ from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
 from intarsia.read.comparisons import comparison_of, holds
-from intarsia.read.substring import Contained, contained_of, needed_text, rows_containing
+from intarsia.read.needed import needed_text
+from intarsia.read.substring import Contained, contained_of, rows_containing
 
 _NUMBERS = "__intarsia_row"
 _FEW = 0.1
@@ -48,13 +49,15 @@ class Condition:
 
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
     """Of ``found``, which holds ``rows``, what passes, and which rows that is."""
-    if condition.contained is not None:
-        column, text = condition.contained
-        places = rows_containing(found.column(column), text)
-        if places is not None:
-            return found.take(pa.array(places)), RowRanges.from_rows(rows.rows()[places])
     if condition.comparison is not None:
         return _where(holds(condition.comparison, found), found, rows)
+    wanted = condition.contained or condition.needed
+    if wanted is not None:
+        places = rows_containing(found.column(wanted.column), wanted)
+        if places is not None:
+            found, rows = found.take(pa.array(places)), RowRanges.from_rows(rows.rows()[places])
+            if condition.contained is not None or not found.num_rows:
+                return found, rows
     numbers = _unused(_NUMBERS, found.column_names)
     numbered = found.append_column(numbers, pa.array(rows.rows()))
     passed = evaluate(condition.expression, numbered)

@@ -256,10 +256,11 @@ class _Planner:
             for test, leaf in rest.items():
                 self._learn(test, self._by_pages(test, leaf, groups))
             rows = self._step(PAGE_INDEX, pruning, rows)
-        are_likely = len({test.term for test in tests}) == 1 and all(
+        asked = [test for test in tests if not (isinstance(test, Test) and test.op is Op.ANY)]
+        are_likely = len({test.term for test in asked}) == 1 and all(
             answered.get(test)
             or (isinstance(test, Test) and test.op in _RANGES and file.trusts_bounds)
-            for test in tests
+            for test in asked
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 

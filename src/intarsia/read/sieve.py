@@ -16,7 +16,7 @@ from intarsia.format.page_header import num_values, read_page_header
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of
-from intarsia.read.substring import Contained, contains, is_text
+from intarsia.read.substring import Contained, contains, folded, is_text
 from intarsia.source import AheadSource
 
 _DICTIONARY = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
@@ -43,7 +43,7 @@ class Sieve:
 
     def __init__(self, file: OpenedFile, wanted: Contained, *, are_likely: bool = False) -> None:
         """``are_likely``: an index said that most of the pages hold the text."""
-        self._file, self._text = file, wanted.text
+        self._file, self._wanted = file, wanted
         self._limit = file.options.page_size_limit
         self._least = _TRIED_LIKELY if are_likely else _TRIED
         root = file.schema.root(wanted.column)
@@ -114,8 +114,10 @@ class Sieve:
             if self._limit is not None and header.uncompressed_page_size > self._limit:
                 return True
             if codec == CompressionCodec.UNCOMPRESSED:
-                return contains(bytes(page[length:]), self._text)
-            return contains(_decompressed(header, page[length:], codec), self._text)
+                data = bytes(page[length:])
+            else:
+                data = _decompressed(header, page[length:], codec)
+            return contains(folded(data) if self._wanted.folded else data, self._wanted.text)
         except (FormatError, pa.ArrowException, OSError):
             return True
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.expression import Call, FieldRef, Node
 from intarsia.ranges import Int64Array
+
+BytesArray = NDArray[np.uint8]
 
 _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
     pa.string(): np.dtype(np.int32),
@@ -22,20 +24,26 @@ _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
 _ROWS_A_HIT = 64
 """Where hits are less than so many rows apart, looking at each value is as quick."""
 _FREE_HITS = 64
+_SLICE = 256 * 1024
+"""Bytes that are copied at a time, and stay in the processor's cache."""
 
 
 class Contained(NamedTuple):
-    """The condition that values of a column contain a text."""
+    """The condition that values of a column contain a text.
+
+    Where ``folded``, they do once all bytes of theirs are ``folded``, as those of ``text`` are.
+    """
 
     column: str
     text: bytes
+    folded: bool = False
 
 
 def contained_of(node: Node) -> Contained | None:
     """``node`` as such a condition, if that is all it says."""
     match node:
         case Call("match_substring" | "match_like", (FieldRef((column,)),), options):
-            text = _encoded(options["pattern"].as_py())
+            text = encoded(options["pattern"].as_py())
             if options["ignore_case"].as_py():
                 return None
             if node.function == "match_like":
@@ -48,35 +56,23 @@ def contained_of(node: Node) -> Contained | None:
     return None
 
 
-def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
-    """A text that a column's value has to contain for ``node`` to be true; the longest known.
-
-    None for a column that ``schema`` has not as text.
-    """
-    match node:
-        case Call("equal", (FieldRef((column,)), Literal(value))):
-            pieces = [_encoded(value.as_py())] if is_text(value.type) and value.is_valid else []
-        case Call("match_substring" | "starts_with" | "ends_with", (FieldRef((column,)),), options):
-            pieces = (
-                [] if options["ignore_case"].as_py() else [_encoded(options["pattern"].as_py())]
-            )
-        case Call("match_like", (FieldRef((column,)),), options):
-            pattern = _encoded(options["pattern"].as_py())
-            is_plain = b"\\" not in pattern and not options["ignore_case"].as_py()
-            pieces = re.split(rb"[%_]", pattern) if is_plain else []
-        case _:
-            return None
-    longest = max(pieces, key=len, default=b"")
-    return Contained(column, longest) if longest and is_text(schema.field(column).type) else None
-
-
 def is_text(kind: pa.DataType) -> bool:
     """Are its values the bytes that a file stores?"""
     return kind in _OFFSETS
 
 
-def _encoded(text: str | bytes) -> bytes:
+def encoded(text: str | bytes) -> bytes:
+    """The bytes that a file stores."""
     return text.encode() if isinstance(text, str) else bytes(text)
+
+
+def folded(data: bytes | BytesArray) -> bytes:
+    """``data`` with the bit set that tells small letters of ASCII from capital ones.
+
+    Some other bytes become one thereby, so that more is found in ``data`` than is there.
+    """
+    small: bytes = (np.frombuffer(data, np.uint8) | np.uint8(0x20)).tobytes()
+    return small
 
 
 if sys.platform == "linux":
@@ -95,8 +91,8 @@ def contains(data: bytes, text: bytes) -> bool:
     return _memmem(data, len(data), text, len(text)) is not None
 
 
-def rows_containing(values: pa.ChunkedArray, text: bytes) -> Int64Array | None:
-    """Positions of the values that contain ``text``, which is not empty; ascending.
+def rows_containing(values: pa.ChunkedArray, wanted: Contained) -> Int64Array | None:
+    """Positions of the values that contain the text, which is not empty; ascending.
 
     None where hits are many, or values of a type whose bytes do not lie together.
     """
@@ -106,7 +102,7 @@ def rows_containing(values: pa.ChunkedArray, text: bytes) -> Int64Array | None:
     found = [np.empty(0, dtype=np.int64)]
     before = 0
     for chunk in values.chunks:
-        rows = _in_chunk(chunk, text, kind)
+        rows = _in_chunk(chunk, wanted, kind)
         if rows is None:
             return None
         found.append(rows + before)
@@ -114,14 +110,14 @@ def rows_containing(values: pa.ChunkedArray, text: bytes) -> Int64Array | None:
     return np.concatenate(found)
 
 
-def _in_chunk(chunk: pa.Array, text: bytes, kind: np.dtype[Any]) -> Int64Array | None:
+def _in_chunk(chunk: pa.Array, wanted: Contained, kind: np.dtype[Any]) -> Int64Array | None:
     _, offset_buffer, data_buffer = chunk.buffers()
     if not len(chunk) or data_buffer is None:
         return np.empty(0, dtype=np.int64)
     offsets = np.frombuffer(offset_buffer, dtype=kind)[chunk.offset : chunk.offset + len(chunk) + 1]
-    start = int(offsets[0])
-    data = data_buffer.slice(start, int(offsets[-1]) - start).to_pybytes()
-    hits = _hits(data, text, _FREE_HITS + len(chunk) // _ROWS_A_HIT)
+    start, text = int(offsets[0]), wanted.text
+    data = np.frombuffer(data_buffer, np.uint8)[start : int(offsets[-1])]
+    hits = _hits(data, wanted, _FREE_HITS + len(chunk) // _ROWS_A_HIT)
     if hits is None:
         return None
     hits += start
@@ -133,13 +129,17 @@ def _in_chunk(chunk: pa.Array, text: bytes, kind: np.dtype[Any]) -> Int64Array |
     return rows.astype(np.int64)
 
 
-def _hits(data: bytes, text: bytes, most: int) -> Int64Array | None:
-    """Where ``text`` begins in ``data``; None where that is in more than ``most`` places."""
+def _hits(data: BytesArray, wanted: Contained, most: int) -> Int64Array | None:
+    """Where the text begins in ``data``; None where that is in more than ``most`` places."""
     found: list[int] = []
-    at = data.find(text)
-    while at >= 0:
-        if len(found) == most:
-            return None
-        found.append(at)
-        at = data.find(text, at + 1)
+    text = wanted.text
+    for begin in range(0, len(data), _SLICE):
+        part = data[begin : begin + _SLICE + len(text) - 1]
+        piece = folded(part) if wanted.folded else part.tobytes()
+        at = piece.find(text)
+        while at >= 0:
+            if len(found) == most:
+                return None
+            found.append(begin + at)
+            at = piece.find(text, at + 1)
     return np.array(found, dtype=np.int64)
