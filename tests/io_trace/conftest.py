@@ -14,6 +14,9 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 
+_NAPS = 20
+
+
 @dataclass(frozen=True)
 class Request:
     """``range`` is the header; ``start`` and ``stop`` are seconds, ``sent`` and ``received`` bytes
@@ -33,7 +36,8 @@ class Request:
 @dataclass
 class Server:
     """``requests`` since ``clear``; none is answered before ``latency`` seconds have passed since
-    the latest began: on a slow machine too, requests that do not wait for each other overlap.
+    the latest began: on a slow machine too, requests that do not wait for each other overlap. The
+    seconds pass in short naps, each of which takes longer where threads have to wait for a core.
     """
 
     filesystem: pafs.S3FileSystem | None = None
@@ -67,8 +71,11 @@ class _Quiet(WSGIRequestHandler):
 def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
     def handle(env: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         start = server.latest = time.perf_counter()
-        while (wait := server.latest + server.latency - time.perf_counter()) > 0:
-            time.sleep(wait)
+        latest, naps = start, 0
+        while server.latency and naps < _NAPS:
+            time.sleep(server.latency / _NAPS)
+            naps = naps + 1 if server.latest == latest else 0
+            latest = server.latest
         answer = list(app(env, start_response))
         what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
         bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))

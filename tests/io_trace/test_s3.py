@@ -19,7 +19,7 @@ import pytest
 
 import intarsia as ia
 
-LATENCY = 0.1
+LATENCY = 0.15
 ROWS = 60_000
 NO_GAP = pa.CacheOptions(hole_size_limit=0, range_size_limit=1)
 HEAD = 1
