@@ -1,20 +1,20 @@
-"""moto's S3 server on loopback: a log of requests, each of which takes a while."""
+"""moto's S3 server on loopback: a log of requests, answered when nothing else is left to do."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
-
-
-_NAPS = 20
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,39 @@ class Request:
     condition: str = ""
 
 
+_NAP, _CALM = 0.01, 5
+"""Seconds, and how many times in a row there has to be nothing left to do after so many."""
+
+
 @dataclass
 class Server:
-    """``requests`` since ``clear``; none is answered before ``latency`` seconds have passed since
-    the latest began: on a slow machine too, requests that do not wait for each other overlap. The
-    seconds pass in short naps, each of which takes longer where threads have to wait for a core.
+    """``requests`` since ``clear``. Where it ``waits``, it answers no request before all threads of
+    this process, which also asks, wait for answers: then it answers all that there are. So requests
+    that do not wait for each other overlap, on a slow machine too.
     """
 
     filesystem: pafs.S3FileSystem | None = None
-    latency: float = 0.0
-    latest: float = 0.0
+    waits: bool = False
+    began: int = 0
     requests: list[Request] = field(default_factory=list)
+    _answering: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> None:
+        """Until it is time to answer."""
+        self.began += 1
+        if self.waits:
+            self._answering.wait()
+
+    def answer(self) -> None:
+        """Answer when it is time, for ever."""
+        calm, began = 0, self.began
+        while True:
+            time.sleep(_NAP)
+            calm = calm + 1 if self.began == began and _all_wait() else 0
+            began = self.began
+            if calm >= _CALM:
+                due, self._answering, calm = self._answering, threading.Event(), 0
+                due.set()
 
     def clear(self) -> None:
         self.requests.clear()
@@ -70,12 +92,8 @@ class _Quiet(WSGIRequestHandler):
 
 def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
     def handle(env: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        start = server.latest = time.perf_counter()
-        latest, naps = start, 0
-        while server.latency and naps < _NAPS:
-            time.sleep(server.latency / _NAPS)
-            naps = naps + 1 if server.latest == latest else 0
-            latest = server.latest
+        start = time.perf_counter()
+        server.wait()
         answer = list(app(env, start_response))
         what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
         bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))
@@ -86,6 +104,19 @@ def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
     return handle
 
 
+def _all_wait() -> bool:
+    """Has no other thread of this process anything to do, be it that it waits for a core?"""
+    if sys.platform != "linux":
+        return True
+    own = str(threading.get_native_id())
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            if task.name != own and state in "RD":
+                return False
+    return True
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[Server]:
     """A server with an empty bucket ``lake``."""
@@ -94,6 +125,7 @@ def s3() -> Iterator[Server]:
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
+    threading.Thread(target=state.answer, daemon=True).start()
     try:
         state.filesystem = pafs.S3FileSystem(
             access_key="a",

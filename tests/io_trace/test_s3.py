@@ -19,7 +19,6 @@ import pytest
 
 import intarsia as ia
 
-LATENCY = 0.15
 ROWS = 60_000
 NO_GAP = pa.CacheOptions(hole_size_limit=0, range_size_limit=1)
 HEAD = 1
@@ -59,11 +58,11 @@ class Lake:
 
     def asking(self, action):
         self.server.clear()
-        self.server.latency = LATENCY
+        self.server.waits = True
         try:
             return action()
         finally:
-            self.server.latency = 0
+            self.server.waits = False
 
     @property
     def heads(self):
