@@ -17,7 +17,6 @@ from intarsia.errors import FormatError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.read.catalog import Catalog
-from intarsia.read.damage import OnCorrupt
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
 from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
@@ -75,22 +74,25 @@ class FileCache:
         cls,
         filesystem: pafs.FileSystem,
         form: pads.ParquetFileFormat,
-        distinct_index_column: str | None = None,
         places: Sidecars | None = None,
-        health: Health | None = None,
-        on_corrupt: OnCorrupt | None = None,
-        page_size_limit: int | None = None,
     ) -> FileCache:
         """A cache that opens files as the format's default scan options say."""
         scan = form.default_fragment_scan_options
         columns = tuple(sorted(form.read_options.dictionary_columns))
-        is_checked = scan.page_checksum_verification or on_corrupt is not None
-        options = ReadOptions(
-            is_checked, columns, distinct_index_column, on_corrupt, page_size_limit
-        )
         is_told = scan.cache_options != pa.CacheOptions()
         gap = scan.cache_options.hole_size_limit if is_told else None
-        return cls(filesystem, options, gap, places=places, health=health)
+        options = ReadOptions(scan.page_checksum_verification, columns)
+        return cls(filesystem, options, gap, places=places)
+
+    def anew(self, options: ReadOptions | None = None) -> FileCache:
+        """An empty cache of the same files, opened as ``options`` say: by default, as here."""
+        options = options or self._options
+        made = FileCache(
+            self._filesystem, options, self._gap, places=self.places, health=self.health
+        )
+        if not options.looks_for_damage:  # it tells what footers said, unchecked
+            made.catalog = self.catalog
+        return made
 
     @property
     def options(self) -> ReadOptions:

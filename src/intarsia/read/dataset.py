@@ -36,11 +36,11 @@ from intarsia.read.asked import (
 from intarsia.read.cache import FileCache
 from intarsia.read.catalog import Catalog
 from intarsia.read.count import count_rows
-from intarsia.read.damage import CorruptData, OnCorrupt
+from intarsia.read.damage import CorruptData
 from intarsia.read.explained import explain_files, plan_files, plan_files_left
 from intarsia.read.folders import folder_constants
 from intarsia.read.fragment import PlannedFragment
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import OpenedFile, ReadOptions
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
@@ -72,9 +72,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _files: list[File]
     _cache: FileCache
     _partitioning: Any
-    _distinct_index_column: str | None = None
-    _on_corrupt: OnCorrupt | None = None
-    _page_size_limit: int | None = None
 
     def __init__(
         self,
@@ -87,24 +84,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(fragments)
         super().__init__(fragments, schema, format, filesystem, root_partition)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
-        self._cache = self._new_cache()
+        self._cache = FileCache.of(self.filesystem, self.format)
         self._partitioning = None
-
-    def _new_cache(self) -> FileCache:
-        old = getattr(self, "_cache", None)
-        places, health = (None, None) if old is None else (old.places, old.health)
-        made = FileCache.of(
-            self.filesystem,
-            self.format,
-            self._distinct_index_column,
-            places,
-            health,
-            self._on_corrupt,
-            self._page_size_limit,
-        )
-        if old is not None and self._on_corrupt is None:  # it tells what footers said, unchecked
-            made.catalog = old.catalog
-        return made
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
@@ -114,36 +95,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
-            made._take_from(base)
+            made._cache = base._cache
         return made
-
-    def _take_from(self, other: Dataset) -> None:
-        """Read files as ``other`` does, and through its cache."""
-        self._cache, self._distinct_index_column = other._cache, other._distinct_index_column
-        self._on_corrupt = other._on_corrupt
-        self._page_size_limit = other._page_size_limit
 
     @property
     def _is_all_ours(self) -> bool:
         """Is something asked of every scan that pyarrow's own does not do?"""
-        return self._on_corrupt is not None or self._page_size_limit is not None
+        options = self._cache.options
+        return options.looks_for_damage or options.page_size_limit is not None
 
-    def with_on_corrupt(self, on_corrupt: OnCorrupt | None) -> Dataset:
-        """The same data set, whose scans treat damaged pages as that says."""
-        if on_corrupt == self._on_corrupt:
+    def with_options(self, **changes: Any) -> Dataset:
+        """The same data set, whose files are read with other ``ReadOptions``."""
+        options = self._cache.options.changed(**changes)
+        if options == self._cache.options:
             return self
         made = self.wrap(self)
-        made._on_corrupt = on_corrupt
-        made._cache = made._new_cache()
-        return made
-
-    def with_page_size_limit(self, limit: int | None) -> Dataset:
-        """The same data set, whose scans refuse pages that hold more bytes."""
-        if limit == self._page_size_limit:
-            return self
-        made = self.wrap(self)
-        made._page_size_limit = limit
-        made._cache = made._new_cache()
+        made._cache = self._cache.anew(options)
         return made
 
     @property
@@ -154,15 +121,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         the place's column; those of other columns read them.
         """
         return self._cache.health.corrupt
-
-    def with_distinct_index(self, column: str | None) -> Dataset:
-        """The same data set, with the lists that other writers left taken to be of ``column``."""
-        if column == self._distinct_index_column:
-            return self
-        made = self.wrap(self)
-        made._distinct_index_column = column
-        made._cache = made._new_cache()
-        return made
 
     def with_catalog(self, root: str | None) -> Dataset:
         """This data set, which asks the catalog of the folder ``root``, if there is one."""
@@ -178,11 +136,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def __reduce__(self) -> tuple[Any, ...]:
         fragments = list(self._get_fragments(None))
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
-        state = self._scan_options, self._partitioning, self._distinct_index_column
-        catalog, folder = self._cache.catalog, self._cache.places.folder
-        root = None if catalog is None else catalog.root
-        options = self._on_corrupt, self._page_size_limit
-        return _rebuild, (type(self), parts, *state, folder, root, *options)
+        cache = self._cache
+        root = None if cache.catalog is None else cache.catalog.root
+        state = self._scan_options, self._partitioning, cache.options, cache.places.folder, root
+        return _rebuild, (type(self), parts, *state)
 
     @property
     def partitioning(self) -> Any:
@@ -220,7 +177,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._take_from(self)
+        made._cache = self._cache
         return made
 
     def get_fragments(
@@ -326,7 +283,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if len(distinct) and distinct[0] < 0:
             raise IndexError(f"row {distinct[0]}: rows are counted from 0")
         rows = RowRanges.from_rows(distinct)
-        if self._on_corrupt == "skip":
+        if self._cache.options.skips_corrupt:
             return self._take_what_is_left(wanted, rows, columns, options)
         scan = self._scan(columns, None, options, parts=self._parts_at(rows))
         assert scan is not None
@@ -419,7 +376,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         check_columns(self.schema, columns)
         by_page = wanted is not None or limit is not None or parts is not None
         if is_special(columns):
-            check_is_pyarrows(columns, wanted, limited=self._page_size_limit is not None)
+            limited = self._cache.options.page_size_limit is not None
+            check_is_pyarrows(columns, wanted, limited=limited)
             return None
         by_page = by_page or ROW_NUMBER in (columns or ()) or self._is_all_ours
         if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
@@ -464,7 +422,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._cache.health.tell()
         return plan
 
-    def _plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
+    def plan_of_left(self, columns: Sequence[str], filter_: pc.Expression | None) -> Plan:
         """As ``plan``, of the files that are left, where what it would be of all is not asked."""
         request = self._planned_request(columns, filter_)
         plan = plan_files_left(self._cache, self._files, request, gap_bytes(self.filesystem))
@@ -486,7 +444,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
-        explained = explain_files(self._new_cache(), self._files, request, gap, analyze)
+        explained = explain_files(self._cache.anew(), self._files, request, gap, analyze)
         self._cache.health.tell()
         return explained
 
@@ -529,20 +487,16 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
 def _rebuild(
     cls: type[Dataset],
     parts: tuple[Any, ...],
-    options: dict[str, Any],
+    scan_options: dict[str, Any],
     partitioning: Any,
-    distinct_index_column: str | None,
+    options: ReadOptions,
     sidecar: str | None,
-    catalog: str | None = None,
-    on_corrupt: OnCorrupt | None = None,
-    page_size_limit: int | None = None,
+    catalog: str | None,
 ) -> Dataset:
     made = cls(*parts)
-    made._on_corrupt, made._page_size_limit = on_corrupt, page_size_limit
-    made._cache = made._new_cache()
-    made = made.with_catalog(catalog)
+    made._cache = made._cache.anew(options)
     if sidecar is not None:
         made._cache.places = Sidecars(made.filesystem, sidecar)
-    made._scan_options = dict(options)
+    made._scan_options = dict(scan_options)
     made._partitioning = partitioning
-    return made.with_distinct_index(distinct_index_column)
+    return made.with_catalog(catalog)

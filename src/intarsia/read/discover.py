@@ -76,13 +76,18 @@ def dataset(
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     catalog = catalog if on_corrupt is None else False
+    options = {
+        "distinct_index_column": distinct_index_column,
+        "on_corrupt": on_corrupt,
+        "page_size_limit": page_size_limit,
+    }
     seen: dict[str, pafs.FileInfo] = {}
-    options = pads.ParquetFragmentScanOptions(
+    scan_options = pads.ParquetFragmentScanOptions(
         page_checksum_verification=page_checksum_verification or on_corrupt is not None,
         cache_options=cache_options or pa.CacheOptions(),
     )
     form = pads.ParquetFileFormat(
-        dictionary_columns=set(read_dictionary), default_fragment_scan_options=options
+        dictionary_columns=set(read_dictionary), default_fragment_scan_options=scan_options
     )
     found, files, base, cache = _located(source, filesystem, form, sidecar, seen)
     known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
@@ -90,14 +95,12 @@ def dataset(
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
             made = _open_remote(found, files, base, form, cache, schema, folders)
-            made = made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
-            return made.with_page_size_limit(page_size_limit)
+            return made.with_options(**options)
     if partitioning == "hive":
         partitioning = hive_partitioning(files, base)
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
-    made = made.with_distinct_index(distinct_index_column).with_on_corrupt(on_corrupt)
-    return made.with_page_size_limit(page_size_limit)
+    return made.with_options(**options)
 
 
 def _located(

@@ -40,7 +40,7 @@ class PlannedFragment:
         fragment = self._fragment
         parts = [fragment], schema or fragment.physical_schema, fragment.format, fragment.filesystem
         alone = type(self._dataset)(*parts)
-        alone._take_from(self._dataset)
+        alone._cache = self._dataset._cache
         return alone.scanner(columns, filter, **options)
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:

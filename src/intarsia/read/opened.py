@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,12 @@ class ReadOptions:
     distinct_index_column: str | None = None
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
+
+    def changed(self, **changes: Any) -> ReadOptions:
+        """These, but for ``changes``; checksums are compared where damage is looked for."""
+        made = replace(self, **changes)
+        is_checked = made.page_checksum_verification or made.looks_for_damage
+        return replace(made, page_checksum_verification=is_checked)
 
     @property
     def looks_for_damage(self) -> bool:

@@ -65,7 +65,7 @@ class Query:
 
     def plan(self, source: Dataset) -> Plan:
         """Which rows of which files there are to read."""
-        return source._plan_of_left(self.columns, self.where)
+        return source.plan_of_left(self.columns, self.where)
 
 
 def read(
@@ -103,8 +103,8 @@ def read(
         return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
-    found = opened(path, filesystem, catalog).with_on_corrupt(on_corrupt)
-    found = found.with_page_size_limit(page_size_limit)
+    found = opened(path, filesystem, catalog)
+    found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     query = query_of(found, columns, where)
     query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     return frame_of(spark, Source(found, folder_of(path)), query, reader)
