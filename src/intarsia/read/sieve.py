@@ -16,8 +16,9 @@ from intarsia.format.page_header import num_values, read_page_header
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of
-from intarsia.read.substring import Contained, contains, is_text
+from intarsia.read.substring import Contained, is_text
 from intarsia.source import AheadSource
+from intarsia.text.search import contains
 
 _DICTIONARY = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
@@ -114,8 +115,9 @@ class Sieve:
             if self._limit is not None and header.uncompressed_page_size > self._limit:
                 return True
             if codec == CompressionCodec.UNCOMPRESSED:
-                return contains(bytes(page[length:]), self._text)
-            return contains(_decompressed(header, page[length:], codec), self._text)
+                return contains(np.frombuffer(page[length:], np.uint8), self._text)
+            data = _decompressed(header, page[length:], codec)
+            return contains(np.frombuffer(data, np.uint8), self._text)
         except (FormatError, pa.ArrowException, OSError):
             return True
 
