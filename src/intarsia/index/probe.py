@@ -106,8 +106,8 @@ class InvertedSection(Section):
 
     def _by_fingerprint(self, formula: Formula) -> GranuleMask:
         wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
-        pages = self._pages_of(distinct(np.concatenate([np.empty(0, np.uint32), *wanted])))
-        parts = [part for part in self._parts(pages) if len(part.keys)]
+        every = distinct(np.concatenate([np.empty(0, np.uint32), *wanted]))
+        parts = [part for part in self._parts(every) if len(part.keys)]
         first = [int(part.keys[0]) for part in parts]
         last = [int(part.keys[-1]) for part in parts]
         if any(low < high for low, high in zip(first[1:], last, strict=False)):
@@ -124,10 +124,11 @@ class InvertedSection(Section):
 
         return granules_of(formula, held, self.num_granules)
 
-    def _parts(self, pages: Int64Array) -> Sequence[Entries]:
-        """The entries of ``pages``, ascending; of few pages one by one."""
+    def _parts(self, keys: FingerprintArray) -> Sequence[Entries]:
+        """Entries, among them all of ``keys``, distinct and sorted; of few pages one by one."""
+        pages = self._pages_of(keys)
         if len(pages) > _FEW_PAGES:
-            return [self._sorted(*self._entries(pages))]
+            return [self._entries_with(pages, keys)]
         numbers = pages.tolist()
         held = HELD_PAGES.get(self._held_as, numbers)
         missing = np.array([page for page in numbers if page not in held], dtype=np.int64)
@@ -142,6 +143,18 @@ class InvertedSection(Section):
             HELD_PAGES.put(self._held_as, new)
             held.update(new)
         return [held[page] for page in numbers]
+
+    def _entries_with(self, pages: Int64Array, keys: FingerprintArray) -> Entries:
+        """The entries of ``keys`` on ``pages``: of the others, steps are not added up."""
+        known, numbers = self._stored(pages)
+        if (known[1:] < known[:-1]).any():
+            raise FormatError("the keys are not sorted")
+        at = _places_of(known, keys)
+        known, numbers = known[at], numbers[at]
+        if not self._has_steps:
+            return Entries(known, self._existing(numbers))
+        starts = np.flatnonzero(np.isin(at, self.starts_of(pages)))
+        return Entries(known, self._existing(granules_of_steps(known, numbers, starts)))
 
     def _sorted(self, keys: FingerprintArray, granules: Granules) -> Entries:
         if (keys[1:] < keys[:-1]).any():
@@ -193,16 +206,19 @@ class InvertedSection(Section):
         return pages_with_keys(self._low, self._high, keys)
 
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
+        known, numbers = self._stored(pages)
+        if not self._has_steps:
+            return known, self._existing(numbers)
+        return known, self._existing(granules_of_steps(known, numbers, self.starts_of(pages)))
+
+    def _stored(self, pages: Int64Array) -> tuple[FingerprintArray, NDArray[np.uint32]]:
+        """Keys as they are stored, and granules or steps."""
         if not len(pages):
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
         keys, granules = self.read(tuple(self.columns), pages)
         if keys.type != pa.uint32() or keys.null_count:
             raise FormatError("a section's keys are no fingerprints")
-        known = keys.to_numpy()
-        if not self._has_steps:
-            return known, self._checked(granules)
-        steps = self._numbers(granules)
-        return known, self._existing(granules_of_steps(known, steps, self.starts_of(pages)))
+        return keys.to_numpy(), self._numbers(granules)
 
     def _checked(self, granules: pa.ChunkedArray) -> Granules:
         return self._existing(self._numbers(granules))
@@ -276,15 +292,19 @@ class InvertedSection(Section):
 
 def _granules_with(entries: Entries, keys: FingerprintArray) -> Granules:
     """The granules of ``keys``, distinct and sorted; some may repeat."""
-    first = entries.keys.searchsorted(keys, side="left")
-    last = entries.keys.searchsorted(keys, side="right")
-    at: Int64Array | slice = slice(first[0], last[0])
-    if len(keys) > 1:
-        counts = last - first
-        before = np.cumsum(counts) - counts
-        at = np.repeat(first - before, counts) + np.arange(counts.sum())
-    found: Granules = entries.granules[at]
+    found: Granules = entries.granules[_places_of(entries.keys, keys)]
     return found
+
+
+def _places_of(known: FingerprintArray, keys: FingerprintArray) -> Int64Array:
+    """Where ``keys``, distinct and sorted, are among those ``known``, ascending."""
+    first = known.searchsorted(keys, side="left")
+    last = known.searchsorted(keys, side="right")
+    if len(keys) == 1:
+        return np.arange(first[0], last[0])
+    counts = last - first
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
 
 
 def pages_with_keys(low: NDArray[Any], high: NDArray[Any], keys: FingerprintArray) -> Int64Array:
