@@ -54,6 +54,12 @@ class HeldPages:
                 _, gone = self._pages.popitem(last=False)
                 self._num_bytes -= gone.num_bytes
 
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._pages.clear()
+            self._num_bytes = 0
+
 
 HELD_PAGES = HeldPages(16 * 1024 * 1024)
 """Those of this process."""
