@@ -117,7 +117,8 @@ def grams_left(pairs: Pairs, text: str, granules: int) -> int:
     formula = grams.keys_needed(of_literal(text))
     if formula is None:
         return granules
-    return len(granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules).nonzero()[0]))
+    left = granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules), granules)
+    return int(left.sum())
 
 
 def _having(pairs: Pairs, keys: np.ndarray, granules: int) -> np.ndarray:

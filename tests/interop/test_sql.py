@@ -7,6 +7,7 @@ import sys
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -890,3 +891,46 @@ SHAPES_OF_TWO = st.sampled_from(
 @given(SHAPES_OF_TWO, st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), OF_TWO)
 def test_any_condition_on_two_tables_gives_duckdbs_answer(data, memory, shape, join, where):
     agrees(data, memory, shape.format(join=join, where=where))
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+LINES = ["Disk full", "a disk", None, "FULL of disks", "disk is FULL"]
+WANTED = ["disk", "a", "a", None, "of full"]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    path = tmp_path_factory.mktemp("words") / "a.parquet"
+    table = pa.table({"m": LINES * 4000, "w": WANTED * 4000, "n": range(5 * 4000)})
+    pq.write_table(table, path, row_group_size=5_000)
+    return path, table
+
+
+@pytest.mark.parametrize(
+    ("condition", "held"),
+    [
+        ("contains_words(m, 'full disk')", [0, 4]),
+        ("NOT contains_words(m, 'full disk')", [1, 3]),
+        ("contains_words(m, 'FULL') OR m IS NULL", [0, 2, 3, 4]),
+        ("contains_words(lower(m), 'disks')", [3]),
+        ("contains_words(m, w)", [0, 1]),
+        ("contains_words(m, NULL) IS NULL", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_words_are_those_of_contains_words(lines, condition, held):
+    path, _ = lines
+    found = ia.sql(f"SELECT n FROM lines WHERE {condition} ORDER BY n", lines=path)
+    assert found["n"].to_pylist() == [n for n in range(5 * 4000) if n % 5 in held]
+
+
+def test_conditions_on_words_reach_the_scan(lines):
+    _, table = lines
+    query = "SELECT n FROM lines WHERE contains_words(m, 'full disk') AND n < 9"
+    (scan,) = scans_of(query, {"lines": table.schema}).scans
+    assert scan.filter.equals(ia.contains_words("m", "full disk") & (pc.field("n") < 9))
+
+
+def test_words_of_something_else_than_a_text_and_a_text_are_refused(lines):
+    with pytest.raises(duckdb.Error, match="contains_words"):
+        ia.sql("SELECT contains_words(m) FROM lines", lines=lines[0])

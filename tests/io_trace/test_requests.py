@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.index import probe
+from intarsia.index.held_pages import HeldPages
 from intarsia.ranges import RowRanges
 from intarsia.read.health import Health
 from intarsia.read.opened import OpenedFile, lease_of
@@ -99,6 +101,7 @@ def watched(stored, tmp_path):
     class Cache:
         is_local = True
         health = Health()
+        options = file.options
 
         def get(self, path):
             return file
@@ -124,7 +127,8 @@ def test_a_cold_lookup_reads_the_index_then_the_pages_of_one_granule(stored):
     ]
 
 
-def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored):
+def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored, monkeypatch):
+    monkeypatch.setattr(probe, "HELD_PAGES", HeldPages(0))
     file, log = opened(stored, tail_bytes=2048)
     file.read(filter=pc.field("id") == ID)
     log.calls.clear()
@@ -133,6 +137,14 @@ def test_a_warm_lookup_reads_one_page_of_the_index_and_one_of_each_column(stored
         ["pages of id:lookup", "pages of id:lookup"],
         ["ts/1", "id/1", "msg/1"],
     ]
+
+
+def test_a_page_of_the_index_that_was_read_is_held(stored):
+    file, log = opened(stored, tail_bytes=2048)
+    file.read(filter=pc.field("id") == ID)
+    log.calls.clear()
+    assert file.read(filter=pc.field("id") == ID).num_rows == 1
+    assert log.calls == [["ts/1", "id/1", "msg/1"]]
 
 
 def test_an_absent_value_reads_no_data_page(stored):

@@ -32,8 +32,11 @@ def rows_by_keys(values, required, positions=None):
     if formula is None:
         return set(positions.tolist())
     keys, at = keys_of_texts(values, positions)
-    found = granules_of(formula, lambda leaf: np.unique(at[np.isin(keys, leaf.keys)]))
-    return set(found.tolist())
+
+    def held(leaf):
+        return np.isin(positions, at[np.isin(keys, leaf.keys)])
+
+    return set(positions[granules_of(formula, held, len(positions))].tolist())
 
 
 def check(values, matches, required):

@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from intarsia.predicate.expression import read_expression
 from intarsia.read import substring
-from intarsia.read.substring import Contained, contained_of, contains, folded, rows_containing
+from intarsia.read.substring import Contained, contained_of, rows_containing
+from intarsia.text import search
 
 LETTERS = st.text("ab", max_size=6)
 KINDS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
@@ -39,13 +41,13 @@ def test_the_rows_are_those_that_pyarrow_finds(chunks, text, kind, skipped):
     st.text("abAB@0", min_size=1, max_size=4),
     st.sampled_from(KINDS),
 )
-def test_in_folded_bytes_no_value_is_missed(texts, text, kind):
+def test_in_any_case_no_value_is_missed(texts, text, kind):
     values = pa.chunked_array([pa.array(texts, pa.string()).cast(kind)])
     strings = values.cast(pa.string())
     matches = pc.match_substring(strings, text, ignore_case=True)
     expected = pc.indices_nonzero(matches).to_pylist()
     with mock.patch.object(substring, "_FREE_HITS", 1000):
-        found = rows_containing(values, Contained("f", folded(text.encode()), folded=True))
+        found = rows_containing(values, Contained("f", text.encode(), any_case=True))
     assert set(found.tolist()) >= set(expected)
     if text.isalpha():
         assert found.tolist() == expected
@@ -56,9 +58,22 @@ def test_in_folded_bytes_no_value_is_missed(texts, text, kind):
 def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
     start = drawn.draw(st.integers(0, len(data)))
     inside = data[start : start + drawn.draw(st.integers(1, 8))]
-    with mock.patch.object(substring.sys, "platform", platform):
+    values = np.frombuffer(data, np.uint8)
+    with mock.patch.object(search.sys, "platform", platform):
         for text in filter(None, (inside, other, other + b"\0", data + other)):
-            assert contains(data, text) == (text in data)
+            assert search.contains(values, text) == (text in data)
+            places = [at for at in range(len(data)) if data.startswith(text, at)]
+            assert search.places_of(values, text, len(data)).tolist() == places
+            assert search.places_of(values, text, len(places)).tolist() == places
+            assert not places or search.places_of(values, text, len(places) - 1) is None
+
+
+@given(st.text("aAbB0kK_", max_size=60), st.text("abk_", min_size=1, max_size=4), st.integers(1, 9))
+def test_letters_of_either_case_are_found_across_blocks(text, piece, block):
+    values = np.frombuffer(text.encode(), np.uint8)
+    places = [at for at in range(len(text)) if text.lower().startswith(piece, at)]
+    with mock.patch.object(search, "_BLOCK", block):
+        assert search.places_of(values, piece.encode(), 99, any_case=True).tolist() == places
 
 
 def test_bytes_below_a_null_are_no_hit():

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.index import probe
+from intarsia.index.held_pages import HeldPages
 from intarsia.index.probe import InvertedSection
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
@@ -79,6 +81,7 @@ def test_a_key_more_is_no_call_more(stored, name, monkeypatch):
         return real(self, columns, pages)
 
     monkeypatch.setattr(InvertedSection, "read", spy)
+    monkeypatch.setattr(probe, "HELD_PAGES", HeldPages(0))
     held, few = keys(name, FEW)
     asked(file, name, few)  # whatever is done once
     _, calls = asked(file, name, few)

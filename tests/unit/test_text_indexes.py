@@ -190,7 +190,9 @@ def test_sections_of_granules_that_are_no_steps_are_read():
         assert section.table()["granule"].to_pylist() == granules.tolist()
 
 
-def test_steps_go_on_across_pages_and_row_groups():
+@pytest.mark.parametrize("few", [0, 32])
+def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
+    monkeypatch.setattr("intarsia.index.probe._FEW_PAGES", few)
     random = np.random.default_rng(1)
     keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
     granules = random.integers(0, 30_000, 40_000).astype(np.uint32)
@@ -204,6 +206,9 @@ def test_steps_go_on_across_pages_and_row_groups():
     for key in np.unique(keys):
         found = section.rows_of(Keys(np.array([key])), of)
         assert found.num_rows == len(np.unique(granules[keys == key]))
+    for some in (keys[::9_000], keys[5_000::30_000], keys[-1:] + np.uint32(1)):
+        found = section.rows_of(Keys(some), of)
+        assert np.array_equal(found.rows(), np.unique(granules[np.isin(keys, some)]))
 
 
 # --- what building takes --------------------------------------------------------------------------

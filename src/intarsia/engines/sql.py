@@ -6,16 +6,21 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.errors import MissingDependencyError
 from intarsia.predicate.query import Query, scans_of
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import dataset
 from intarsia.storage import PathLike
+from intarsia.text.words import contains_words
 
 if TYPE_CHECKING:
     import duckdb
+
+_WORDS = "contains_words"
 
 
 def sql(query: str, **tables: Dataset | PathLike) -> pa.Table:
@@ -23,10 +28,11 @@ def sql(query: str, **tables: Dataset | PathLike) -> pa.Table:
 
     ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE '%full%'", logs="lake/logs")``: a path is
     opened as ``intarsia.dataset`` does. Conditions that DuckDB does not push by itself (LIKE,
-    functions, …) reach the scans as well; answers are DuckDB's own either way. The session's time
-    zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
-    file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing gives
-    a table of nothing.
+    functions, …) reach the scans as well; answers are DuckDB's own either way. It is lent
+    ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's
+    time zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is
+    no file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing
+    gives a table of nothing.
     """
     engine = _require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
@@ -34,8 +40,21 @@ def sql(query: str, **tables: Dataset | PathLike) -> pa.Table:
     with engine.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         _register(connection, rewritten, opened)
+        if _WORDS in query.lower():
+            text, answer_type = "VARCHAR", "BOOLEAN"
+            connection.create_function(_WORDS, _words, [text, text], answer_type, type="arrow")
         answer = connection.sql(rewritten.sql)
         return pa.table({}) if answer is None else answer.to_arrow_table()
+
+
+def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
+    """``contains_words`` as DuckDB calls it: values for the same rows, none of them NULL."""
+    texts, words = texts.combine_chunks(), words.combine_chunks()
+    found = pa.array(np.zeros(len(texts), dtype=np.bool_))
+    for one in words.unique():
+        holds = contains_words(texts, one.as_py())
+        found = pc.or_(found, pc.and_(holds, pc.equal(words, one)))
+    return found
 
 
 def _opened(table: Dataset | PathLike) -> Dataset:

@@ -7,13 +7,11 @@ where these have left more than a few granules, as far as they may be read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from intarsia.index.formula import Every, Formula, Keys, KeysWhere, Some
-from intarsia.ranges import Int64Array
 
 _ENOUGH = 1e-6
 """Keys that leave this part of the granules, were they independent, are looked for first."""
@@ -27,8 +25,8 @@ class Costs:
     1, that are expected to have one; ``sizes`` are the bytes of all pages.
     """
 
-    of: Callable[[Keys], tuple[Int64Array, float]]
-    sizes: Int64Array
+    of: Callable[[Keys], tuple[Sequence[int], float]]
+    sizes: Sequence[int]
 
 
 class Purse:
@@ -37,7 +35,7 @@ class Purse:
     def __init__(self, costs: Costs, most_bytes: int) -> None:
         self._costs, self._left = costs, most_bytes
         self._read: frozenset[int] = frozenset()
-        self._known: dict[int, tuple[Int64Array, float]] = {}
+        self._known: dict[int, tuple[Sequence[int], float]] = {}
 
     def first(self, formula: Formula) -> tuple[Formula | None, Every | None]:
         """What is to be looked for first, and what besides if that leaves more than a few granules.
@@ -63,7 +61,7 @@ class Purse:
             case Every():
                 parts = sorted(_flat(formula), key=self._expected)
                 found, _ = self._parts(parts, 0.0)
-                left = float(np.prod([self._expected(part) for part in found]))
+                left = math.prod(map(self._expected, found))
                 return _every(found), left
             case Some(parts):
                 return self._some(parts)
@@ -72,15 +70,15 @@ class Purse:
 
     def _leaf(self, leaf: Keys) -> tuple[Formula | None, float]:
         on, share = self._of(leaf)
-        pages = frozenset(on.tolist()) - self._read
-        size = int(self._costs.sizes[sorted(pages)].sum())
+        pages = frozenset(on) - self._read
+        size = sum(self._costs.sizes[page] for page in pages)
         if size > self._left:
             return None, 1.0
         self._left -= size
         self._read |= pages
         return leaf, share
 
-    def _of(self, leaf: Keys) -> tuple[Int64Array, float]:
+    def _of(self, leaf: Keys) -> tuple[Sequence[int], float]:
         if id(leaf) not in self._known:
             self._known[id(leaf)] = self._costs.of(leaf)
         return self._known[id(leaf)]
@@ -117,7 +115,7 @@ class Purse:
             case Keys():
                 return self._of(formula)[1]
             case Every(parts):
-                return float(np.prod([self._expected(part) for part in parts]))
+                return math.prod(map(self._expected, parts))
             case Some(parts):
                 return min(sum(self._expected(part) for part in parts), 1.0)
             case KeysWhere():

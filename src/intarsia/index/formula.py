@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,9 @@ from intarsia.predicate.leaves import Predicate
 FingerprintArray = NDArray[np.uint32]
 KeyArray = FingerprintArray | pa.Array
 Granules = NDArray[np.uint32]
-"""Numbers of granules, sorted and distinct."""
+"""Numbers of granules."""
+GranuleMask = NDArray[np.bool_]
+"""For each granule there is, whether it is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,25 @@ def leaves_of(formula: Formula) -> list[Keys | KeysWhere]:
             return [formula]
 
 
-def granules_of(formula: Formula, held: Callable[[Any], Granules]) -> Granules:
-    """The granules that pass, by those ``held`` gives for each leaf."""
+def granules_of(
+    formula: Formula, held: Callable[[Any], GranuleMask], num_granules: int
+) -> GranuleMask:
+    """Which of ``num_granules`` pass, by those ``held`` gives for each leaf.
+
+    Leaves that can change nothing any more are not asked for.
+    """
     match formula:
         case Every(parts):
-            return reduce(np.intersect1d, (granules_of(part, held) for part in parts))
+            found = np.ones(num_granules, dtype=np.bool_)
+            for part in parts:
+                found = found & granules_of(part, held, num_granules)
+                if not found.any():
+                    break
+            return found
         case Some(parts):
-            none = np.empty(0, dtype=np.uint32)
-            return reduce(np.union1d, (granules_of(part, held) for part in parts), none)
+            found = np.zeros(num_granules, dtype=np.bool_)
+            for part in parts:
+                found = found | granules_of(part, held, num_granules)
+            return found
         case leaf:
             return held(leaf)

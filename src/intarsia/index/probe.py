@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +16,14 @@ from intarsia.index.affordable import Costs, Purse
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
+    GranuleMask,
     Granules,
     Keys,
     KeysWhere,
     granules_of,
     leaves_of,
 )
+from intarsia.index.held_pages import HELD_PAGES, Entries
 from intarsia.index.idx1 import DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
@@ -38,6 +43,8 @@ from intarsia.source import Source
 
 _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""
+_FEW_PAGES = 32
+"""A probe of so many may be asked for again; their entries are held."""
 
 
 class InvertedSection(Section):
@@ -81,54 +88,116 @@ class InvertedSection(Section):
             found = self._by_value(formula, of) if self.exact else self._by_fingerprint(formula)
         if found is None:
             return None
-        return RowRanges(self.granule_starts[found], self.granule_starts[found + 1])
+        at = np.flatnonzero(found)
+        return RowRanges(self.granule_starts[at], self.granule_starts[at + 1])
 
-    def _for_bytes(self, formula: Formula, most_bytes: int) -> Int64Array | None:
+    def _for_bytes(self, formula: Formula, most_bytes: int) -> GranuleMask | None:
         """The granules that pass as much of ``formula`` as is worth reading; None for nothing."""
-        purse = Purse(self._costs(), most_bytes)
+        purse = Purse(self._costs, most_bytes)
         first, rest = purse.first(formula)
         if first is None:
             return None
         found = self._by_fingerprint(first)
-        if rest is not None and len(found) > _FEW_GRANULES:
+        if rest is not None and np.count_nonzero(found) > _FEW_GRANULES:
             more = purse.more(rest)
             if more is not None:
-                found = np.intersect1d(found, self._by_fingerprint(more))
+                found &= self._by_fingerprint(more)
         return found
 
-    def _by_fingerprint(self, formula: Formula) -> Int64Array:
+    def _by_fingerprint(self, formula: Formula) -> GranuleMask:
         wanted = [leaf.keys for leaf in leaves_of(formula) if isinstance(leaf, Keys)]
-        pages = self._pages_of(distinct(np.concatenate([np.empty(0, np.uint32), *wanted])))
-        keys, granules = self._entries(pages)
-
-        if (keys[1:] < keys[:-1]).any():
+        every = distinct(np.concatenate([np.empty(0, np.uint32), *wanted]))
+        parts = [part for part in self._parts(every) if len(part.keys)]
+        first = [int(part.keys[0]) for part in parts]
+        last = [int(part.keys[-1]) for part in parts]
+        if any(low < high for low, high in zip(first[1:], last, strict=False)):
             raise FormatError("the keys are not sorted")
 
-        def held(leaf: Keys) -> Granules:
-            wanted = distinct(leaf.keys)
-            first = np.searchsorted(keys, wanted, side="left")
-            counts = np.searchsorted(keys, wanted, side="right") - first
-            before = np.cumsum(counts) - counts
-            return self._numbered(
-                granules[np.repeat(first - before, counts) + np.arange(counts.sum())]
-            )
+        def held(leaf: Keys) -> GranuleMask:
+            found = np.zeros(self.num_granules, dtype=np.bool_)
+            wanted = leaf.keys if len(leaf.keys) == 1 else distinct(leaf.keys)
+            if len(wanted):
+                among = slice(bisect_left(last, wanted[0]), bisect_right(first, wanted[-1]))
+                for part in parts[among]:
+                    found[_granules_with(part, wanted)] = True
+            return found
 
-        return granules_of(formula, held).astype(np.int64)
+        return granules_of(formula, held, self.num_granules)
 
+    def _parts(self, keys: FingerprintArray) -> Sequence[Entries]:
+        """Entries, among them all of ``keys``, distinct and sorted; of few pages one by one."""
+        pages = self._pages_of(keys)
+        if len(pages) > _FEW_PAGES:
+            return [self._entries_with(pages, keys)]
+        numbers = pages.tolist()
+        held = HELD_PAGES.get(self._held_as, numbers)
+        missing = np.array([page for page in numbers if page not in held], dtype=np.int64)
+        if len(missing):
+            keys, granules = self._entries(missing)
+            stops = np.cumsum(self.rows_per_page[missing]).tolist()
+            new, start = {}, 0
+            for page, stop in zip(missing.tolist(), stops, strict=True):
+                own = slice(start, stop)
+                new[page] = self._sorted(keys[own].copy(), granules[own].copy())
+                start = stop
+            HELD_PAGES.put(self._held_as, new)
+            held.update(new)
+        return [held[page] for page in numbers]
+
+    def _entries_with(self, pages: Int64Array, keys: FingerprintArray) -> Entries:
+        """The entries of ``keys`` on ``pages``: of the others, steps are not added up."""
+        known, numbers = self._stored(pages)
+        if (known[1:] < known[:-1]).any():
+            raise FormatError("the keys are not sorted")
+        at = _places_of(known, keys)
+        known, numbers = known[at], numbers[at]
+        if not self._has_steps:
+            return Entries(known, self._existing(numbers))
+        starts = np.flatnonzero(np.isin(at, self.starts_of(pages)))
+        return Entries(known, self._existing(granules_of_steps(known, numbers, starts)))
+
+    def _sorted(self, keys: FingerprintArray, granules: Granules) -> Entries:
+        if (keys[1:] < keys[:-1]).any():
+            raise FormatError("the keys are not sorted")
+        return Entries(keys, granules)
+
+    @functools.cached_property
+    def _held_as(self) -> object:
+        """What stands for this section where its pages are held."""
+        return object()
+
+    @functools.cached_property
     def _costs(self) -> Costs:
         sizes = np.sum([column.pages[:, 1] for column in self.columns.values()], axis=0)
-        return Costs(self._costs_of, sizes)
+        return Costs(self._costs_of, sizes.tolist())
 
-    def _costs_of(self, leaf: Keys) -> tuple[Int64Array, float]:
+    def _costs_of(self, leaf: Keys) -> tuple[Sequence[int], float]:
         """As of ``Costs``, as if all keys between a page's bounds were on it, and equally often."""
-        wanted = np.unique(leaf.keys)
-        pages = self._pages_of(wanted)
-        if not len(pages):
-            return pages, 0.0
-        low, high = (bound[pages].astype(np.int64) for bound in (self._low, self._high))
-        held = np.searchsorted(wanted, high, side="right") - np.searchsorted(wanted, low)
-        expected = float((held * self.rows_per_page[pages] / (high - low + 1)).sum())
+        if not self.num_pages:
+            return (), 0.0
+        if len(leaf.keys) == 1:
+            pages: Sequence[int] = self._pages_of_one(leaf.keys)
+            expected = sum(map(self._entries_a_key, pages))
+        else:
+            wanted = np.unique(leaf.keys)
+            found = self._pages_of(wanted)
+            low, high = (bound[found].astype(np.int64) for bound in (self._low, self._high))
+            held = np.searchsorted(wanted, high, side="right") - np.searchsorted(wanted, low)
+            expected = float((held * self.rows_per_page[found] / (high - low + 1)).sum())
+            pages = found.tolist()
         return pages, min(expected / self.num_granules, 1.0)
+
+    def _pages_of_one(self, key: FingerprintArray) -> range:
+        """The pages that one key, of shape ``(1,)``, might be on."""
+        wanted = key.astype(self._high.dtype, copy=False)
+        first = self._high.searchsorted(wanted, side="left")
+        last = self._low.searchsorted(wanted, side="right")
+        return range(int(first[0]), int(last[0]))
+
+    def _entries_a_key(self, page: int) -> float:
+        """How many entries a key has on a page that has all keys between its bounds."""
+        keys = int(self._high[page]) - int(self._low[page]) + 1
+        return int(self.rows_per_page[page]) / keys
 
     def _pages_of(self, keys: FingerprintArray) -> Int64Array:
         """The pages that any of ``keys``, distinct and sorted, might be on."""
@@ -137,16 +206,19 @@ class InvertedSection(Section):
         return pages_with_keys(self._low, self._high, keys)
 
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
+        known, numbers = self._stored(pages)
+        if not self._has_steps:
+            return known, self._existing(numbers)
+        return known, self._existing(granules_of_steps(known, numbers, self.starts_of(pages)))
+
+    def _stored(self, pages: Int64Array) -> tuple[FingerprintArray, NDArray[np.uint32]]:
+        """Keys as they are stored, and granules or steps."""
         if not len(pages):
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
         keys, granules = self.read(tuple(self.columns), pages)
         if keys.type != pa.uint32() or keys.null_count:
             raise FormatError("a section's keys are no fingerprints")
-        known = keys.to_numpy()
-        if not self._has_steps:
-            return known, self._checked(granules)
-        steps = self._numbers(granules)
-        return known, self._existing(granules_of_steps(known, steps, self.starts_of(pages)))
+        return keys.to_numpy(), self._numbers(granules)
 
     def _checked(self, granules: pa.ChunkedArray) -> Granules:
         return self._existing(self._numbers(granules))
@@ -162,36 +234,35 @@ class InvertedSection(Section):
             raise FormatError(f"granule {granules.max()} does not exist")
         return granules.astype(np.uint32, copy=False)
 
-    def _numbered(self, granules: Granules) -> Granules:
-        """Granules, sorted and distinct."""
+    def _marked(self, granules: Granules) -> GranuleMask:
         found = np.zeros(self.num_granules, dtype=np.bool_)
         found[granules] = True
-        return np.flatnonzero(found).astype(np.uint32)
+        return found
 
-    def _by_value(self, formula: Formula, of: Subject) -> Int64Array | None:
+    def _by_value(self, formula: Formula, of: Subject) -> GranuleMask | None:
         found = [leaf for leaf in leaves_of(formula) if isinstance(leaf, KeysWhere)]
-        held: dict[KeysWhere, Granules] = {}
+        held: dict[KeysWhere, GranuleMask] = {}
         for leaf in found:
             granules = self._where(leaf.predicate, of)
             if granules is None:
                 return None
             held[leaf] = granules
-        return granules_of(formula, held.__getitem__).astype(np.int64)
+        return granules_of(formula, held.__getitem__, self.num_granules)
 
-    def _where(self, predicate: Predicate, of: Subject) -> Granules | None:
+    def _where(self, predicate: Predicate, of: Subject) -> GranuleMask | None:
         pages = np.arange(self.num_pages)
         bounds = self.columns["key"].bounds
         if isinstance(predicate, Test) and bounds is not None:
             pages = np.flatnonzero(rows_might_match(predicate, bounds))
         if not len(pages):
-            return np.empty(0, dtype=np.uint32)
+            return self._marked(np.empty(0, dtype=np.uint32))
         keys, granules = self.read(("key", "granule"), pages)
         numbers = self._checked(granules)
         runs = keys.combine_chunks().dictionary_encode(null_encoding="encode")
         passed = passing(predicate, runs.dictionary, of.order)
         if passed is None:
             return None
-        return self._numbered(numbers[passed[runs.indices.to_numpy()]])
+        return self._marked(numbers[passed[runs.indices.to_numpy()]])
 
     def values(self) -> pa.Array:
         """The distinct keys, in order; NaN and then NULL come last.
@@ -217,6 +288,23 @@ class InvertedSection(Section):
         keys, granules = self.read(("key", "granule"), pages)
         self._checked(granules)
         return pa.table({"key": keys, "granule": granules})
+
+
+def _granules_with(entries: Entries, keys: FingerprintArray) -> Granules:
+    """The granules of ``keys``, distinct and sorted; some may repeat."""
+    found: Granules = entries.granules[_places_of(entries.keys, keys)]
+    return found
+
+
+def _places_of(known: FingerprintArray, keys: FingerprintArray) -> Int64Array:
+    """Where ``keys``, distinct and sorted, are among those ``known``, ascending."""
+    first = known.searchsorted(keys, side="left")
+    last = known.searchsorted(keys, side="right")
+    if len(keys) == 1:
+        return np.arange(first[0], last[0])
+    counts = last - first
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
 
 
 def pages_with_keys(low: NDArray[Any], high: NDArray[Any], keys: FingerprintArray) -> Int64Array:

@@ -21,7 +21,15 @@ from intarsia.catalog.pointer import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
 from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds
-from intarsia.index.formula import FingerprintArray, Formula, Granules, Keys, granules_of, leaves_of
+from intarsia.index.formula import (
+    FingerprintArray,
+    Formula,
+    GranuleMask,
+    Granules,
+    Keys,
+    granules_of,
+    leaves_of,
+)
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import distinct
@@ -66,9 +74,11 @@ class Covered:
     def num_granules(self) -> int:
         return int(self.stops[-1]) if len(self.stops) else 0
 
-    def files_of(self, granules: Granules) -> Int64Array:
-        """The files that granules are in, sorted and distinct."""
-        return np.unique(self.files[np.searchsorted(self.stops, granules, side="right")])
+    def files_of(self, granules: GranuleMask) -> Int64Array:
+        """The files that the granules meant are in, sorted and distinct."""
+        return np.unique(
+            self.files[np.searchsorted(self.stops, np.flatnonzero(granules), side="right")]
+        )
 
 
 class SegmentReader:
@@ -241,12 +251,15 @@ class SegmentReader:
             return None
         keys, granules = found
 
-        def held(leaf: Keys) -> Granules:
-            return distinct(granules[np.isin(keys, leaf.keys)])
+        def held(leaf: Keys) -> GranuleMask:
+            found = np.zeros(covered.num_granules, dtype=np.bool_)
+            found[granules[np.isin(keys, leaf.keys)]] = True
+            return found
 
         might = np.ones(self.num_files, dtype=np.bool_)
         might[covered.files] = False
-        might[covered.files_of(granules_of(formula, held))] = True
+        passed = granules_of(formula, held, covered.num_granules)
+        might[covered.files_of(passed)] = True
         return might
 
     def _entries(

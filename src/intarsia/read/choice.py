@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
@@ -15,6 +16,9 @@ _PROBE_BYTES = 256 * 1024
 """A probe takes about as long as it takes to read and decode so much; far storage says itself."""
 _PAGE_BYTES = 20 * 1024
 """Of a section, about."""
+_ENTRIES_COST = 2
+"""Decoding a byte of entries takes so many times what a byte of values takes."""
+_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _POINTS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
 _OTHERS = 2
 
@@ -39,15 +43,29 @@ def by_promise(
 def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable[int]) -> bool:
     """Could asking ``index`` save more bytes of ``leaves`` than it reads?
 
-    Values are taken to lie anywhere, each in one granule, and its keys anywhere in the index.
+    Values are taken to lie anywhere, each in one granule, and its keys anywhere in the index. What
+    is saved are whole pages, as far as the footer tells how many there are.
     """
     if not isinstance(test, Test) or test.op is not Op.IN or not index.finds_values:
         return True
     granules = max(file.num_rows / index.kind.granule_rows, 1)
     read = index.entry.length * _share(len(test.values), index.entry.length / _PAGE_BYTES)
-    groups = range(len(file.metadata.row_groups))
-    stored = sum(file.chunk(g, leaf).total_compressed_size for g in groups for leaf in leaves)
-    return read < stored * (1 - _share(len(test.values), granules)) or read < _PROBE_BYTES
+    if read < _PROBE_BYTES:
+        return True
+    saved = 0.0
+    for leaf in leaves:
+        chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
+        hit = _share(len(test.values), min(_num_pages(chunks) or granules, granules))
+        saved += (1 - hit) * sum(chunk.total_compressed_size for chunk in chunks)
+    return _ENTRIES_COST * read < saved
+
+
+def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:
+    """How many data pages chunks have; None where a footer does not tell."""
+    if not all(chunk.encoding_stats for chunk in chunks):
+        return None
+    stats = (one for chunk in chunks for one in chunk.encoding_stats or ())
+    return sum(one.count for one in stats if one.page_type in _DATA_PAGES)
 
 
 def _share(thrown: int, places: float) -> float:

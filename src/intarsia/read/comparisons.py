@@ -1,4 +1,5 @@
-"""Comparisons of columns with constants of their own types: what most filters are made of.
+"""Comparisons of columns with constants of their own types, one or several: what most filters are
+made of.
 
 pyarrow's kernels evaluate them without an engine being set up for it, which for few rows takes
 longer than they do.
@@ -6,11 +7,15 @@ longer than they do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.expression import ANDS, Call, FieldRef, Literal, Node
 from intarsia.predicate.pruning import COMPARISONS
+from intarsia.read.among import is_among
 
 _JOINTS = (*ANDS, "or", "or_kleene", "invert")
 _KINDS = (
@@ -23,6 +28,8 @@ _KINDS = (
     pa.types.is_date,
 )
 _EXACT_IN_DOUBLE = 2**53
+_MATCH = 0
+"""How ``is_in`` treats NULLs by default: they are like any other value."""
 
 
 def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
@@ -36,11 +43,31 @@ def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
             parts = [comparison_of(argument, schema) for argument in arguments]
             known = tuple(part for part in parts if part is not None)
             return Call(function, known) if len(known) == len(parts) else None
+        case Call("is_in", (FieldRef((name,)) as column,), options):
+            constants = _constants(options, schema.field(name).type)
+            return None if constants is None else Call("is_in", (column, Literal(constants)))
         case Call(function, (FieldRef((name,)) as column, Literal(value))):
             typed = _typed(value, schema.field(name).type) if function in COMPARISONS else None
             return None if typed is None else Call(function, (column, Literal(typed)))
         case _:
             return None
+
+
+def _constants(options: Mapping[str, Any], kind: pa.DataType) -> pa.ListScalar | None:
+    """The values of an ``is_in``, as those of type ``kind``, where none is NULL."""
+    values = options["value_set"].values
+    if values is None or values.null_count or options["null_matching_behavior"].as_py() != _MATCH:
+        return None
+    if not any(is_kind(kind) for is_kind in _KINDS):
+        return None
+    if values.type != kind:
+        if not (pa.types.is_integer(values.type) and pa.types.is_integer(kind)):
+            return None
+        try:
+            values = values.cast(kind)
+        except pa.ArrowInvalid:
+            return None
+    return pa.scalar(values, pa.list_(kind))
 
 
 def _typed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
@@ -64,6 +91,8 @@ def _typed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs."""
     match node:
+        case Call("is_in", (FieldRef((name,)), Literal(constants))):
+            return is_among(table.column(name), constants.values)
         case Call(function, arguments):
             return pc.call_function(function, [_operand(argument, table) for argument in arguments])
         case _:

@@ -13,7 +13,7 @@ from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
 from intarsia.read.comparisons import comparison_of, holds
 from intarsia.read.needed import needed_text
-from intarsia.read.substring import Contained, contained_of, rows_containing
+from intarsia.read.substring import Contained, contained_of, is_text, rows_containing
 
 _NUMBERS = "__intarsia_row"
 _FEW = 0.1
@@ -24,8 +24,9 @@ _FEW = 0.1
 class Condition:
     """An Expression, and what is known of it.
 
-    ``contained`` is set where it only looks for a text, ``comparison`` where it only compares, in
-    the column's own types; ``needed`` is a text that each value for which it holds contains.
+    ``contained`` is set where it only looks for a text in one, ``comparison`` where it only
+    compares, in the column's own types: such are sure to evaluate. ``needed`` is a text that each
+    value for which it holds contains.
     """
 
     expression: pc.Expression
@@ -37,7 +38,10 @@ class Condition:
     def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
         """``node`` is the tree of ``expression``."""
         needed = needed_text(node, schema)
-        return cls(expression, contained_of(node), comparison_of(node, schema), needed)
+        contained = contained_of(node)
+        if contained is not None and not is_text(schema.field(contained.column).type):
+            contained = None
+        return cls(expression, contained, comparison_of(node, schema), needed)
 
     def __and__(self, other: Condition) -> Condition:
         comparison = None

@@ -12,7 +12,7 @@ from intarsia.index.required import AllOf, AnyOf, Has, Required
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
 from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import And, pruning_of
-from intarsia.read.substring import Contained, encoded, folded, is_text
+from intarsia.read.substring import Contained, encoded, is_text
 from intarsia.text.texts import as_column, is_bytes
 from intarsia.text.words import words_of
 
@@ -52,7 +52,7 @@ def _as_it_stands(node: Node) -> Contained | None:
 
 
 def _in_any_case(node: Node, schema: pa.Schema) -> Contained | None:
-    """Of pieces that are needed without their case, the longest that ``folded`` bytes can show."""
+    """Of pieces that are needed without their case, the longest that bytes can show."""
     if not isinstance(node, Call):
         return None
     found = pruning_of(node)
@@ -66,7 +66,7 @@ def _in_any_case(node: Node, schema: pa.Schema) -> Contained | None:
         pieces = (piece for text in texts for piece in _OF_SEVERAL_BYTES.split(text))
         longest = max(pieces, key=len, default="")
         if len(longest) >= _SHORTEST:
-            return Contained(path[0], folded(longest.encode()), folded=True)
+            return Contained(path[0], longest.lower().encode(), any_case=True)
     return None
 
 

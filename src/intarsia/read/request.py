@@ -101,7 +101,7 @@ class Filter:
                 raise unknown_column(".".join(path), schema.names)
         columns = _columns(node)
         condition = Condition.of(expression, node, schema)
-        if condition.comparison is None:
+        if condition.comparison is None and condition.contained is None:
             # Some types are found not to compare only where there is a row, be it of NULLs.
             fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
             nulls = [pa.nulls(1, field.type) for field in fields] or [pa.nulls(1)]

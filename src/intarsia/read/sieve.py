@@ -16,8 +16,9 @@ from intarsia.format.page_header import num_values, read_page_header
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of
-from intarsia.read.substring import Contained, contains, folded, is_text
+from intarsia.read.substring import Contained, is_text
 from intarsia.source import AheadSource
+from intarsia.text.search import contains
 
 _DICTIONARY = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
@@ -114,10 +115,11 @@ class Sieve:
             if self._limit is not None and header.uncompressed_page_size > self._limit:
                 return True
             if codec == CompressionCodec.UNCOMPRESSED:
-                data = bytes(page[length:])
+                data = page[length:]
             else:
-                data = _decompressed(header, page[length:], codec)
-            return contains(folded(data) if self._wanted.folded else data, self._wanted.text)
+                data = memoryview(_decompressed(header, page[length:], codec))
+            found = np.frombuffer(data, np.uint8)
+            return contains(found, self._wanted.text, any_case=self._wanted.any_case)
         except (FormatError, pa.ArrowException, OSError):
             return True
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from intarsia.predicate.expression import Call, FieldRef, Node
 from intarsia.ranges import Int64Array
-
-BytesArray = NDArray[np.uint8]
+from intarsia.text.search import places_of
 
 _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
     pa.string(): np.dtype(np.int32),
@@ -24,19 +20,17 @@ _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
 _ROWS_A_HIT = 64
 """Where hits are less than so many rows apart, looking at each value is as quick."""
 _FREE_HITS = 64
-_SLICE = 256 * 1024
-"""Bytes that are copied at a time, and stay in the processor's cache."""
 
 
 class Contained(NamedTuple):
     """The condition that values of a column contain a text.
 
-    Where ``folded``, they do once all bytes of theirs are ``folded``, as those of ``text`` are.
+    Where ``any_case``, letters of ASCII in either case do, and perhaps a few other characters.
     """
 
     column: str
     text: bytes
-    folded: bool = False
+    any_case: bool = False
 
 
 def contained_of(node: Node) -> Contained | None:
@@ -66,31 +60,6 @@ def encoded(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(text)
 
 
-def folded(data: bytes | BytesArray) -> bytes:
-    """``data`` with the bit set that tells small letters of ASCII from capital ones.
-
-    Some other bytes become one thereby, so that more is found in ``data`` than is there.
-    """
-    small: bytes = (np.frombuffer(data, np.uint8) | np.uint8(0x20)).tobytes()
-    return small
-
-
-if sys.platform == "linux":
-    _memmem = ctypes.CDLL(None).memmem
-    _memmem.restype = ctypes.c_void_p
-    _memmem.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
-
-
-def contains(data: bytes, text: bytes) -> bool:
-    """Is ``text``, which is not empty, among ``data``? Other threads run meanwhile.
-
-    Linux' C libraries search twice as fast as Python, which moreover keeps its lock.
-    """
-    if sys.platform != "linux":
-        return text in data
-    return _memmem(data, len(data), text, len(text)) is not None
-
-
 def rows_containing(values: pa.ChunkedArray, wanted: Contained) -> Int64Array | None:
     """Positions of the values that contain the text, which is not empty; ascending.
 
@@ -117,7 +86,8 @@ def _in_chunk(chunk: pa.Array, wanted: Contained, kind: np.dtype[Any]) -> Int64A
     offsets = np.frombuffer(offset_buffer, dtype=kind)[chunk.offset : chunk.offset + len(chunk) + 1]
     start, text = int(offsets[0]), wanted.text
     data = np.frombuffer(data_buffer, np.uint8)[start : int(offsets[-1])]
-    hits = _hits(data, wanted, _FREE_HITS + len(chunk) // _ROWS_A_HIT)
+    most = _FREE_HITS + len(chunk) // _ROWS_A_HIT
+    hits = places_of(data, text, most, any_case=wanted.any_case)
     if hits is None:
         return None
     hits += start
@@ -127,19 +97,3 @@ def _in_chunk(chunk: pa.Array, wanted: Contained, kind: np.dtype[Any]) -> Int64A
     if chunk.null_count and len(rows):
         rows = rows[chunk.is_valid().take(pa.array(rows)).to_numpy(zero_copy_only=False)]
     return rows.astype(np.int64)
-
-
-def _hits(data: BytesArray, wanted: Contained, most: int) -> Int64Array | None:
-    """Where the text begins in ``data``; None where that is in more than ``most`` places."""
-    found: list[int] = []
-    text = wanted.text
-    for begin in range(0, len(data), _SLICE):
-        part = data[begin : begin + _SLICE + len(text) - 1]
-        piece = folded(part) if wanted.folded else part.tobytes()
-        at = piece.find(text)
-        while at >= 0:
-            if len(found) == most:
-                return None
-            found.append(begin + at)
-            at = piece.find(text, at + 1)
-    return np.array(found, dtype=np.int64)

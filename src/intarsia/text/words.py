@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from intarsia.ranges import Int64Array
 from intarsia.text.fold import FOLD_VERSION, fold_table, folded
+from intarsia.text.search import contains, places_of
 from intarsia.text.texts import (
     Characters,
     Pairs,
@@ -42,6 +43,8 @@ CodeArray = NDArray[np.uint8] | NDArray[np.uint32]
 BoolArray = NDArray[np.bool_]
 _UNLIKE_PYARROW = re.compile(r"[^0-9A-HJ-Z_]+")
 """Beyond ASCII, and I: to folding, İ and ı are one with it."""
+_ROWS_A_PLACE, _FREE_PLACES = 64, 64
+"""Where a piece is in more places than one in so many rows, looking at each text is as quick."""
 LONGEST = 64
 """Characters of a word that its key is of, at most."""
 _BASE = 0x9E3779B97F4A7C15
@@ -121,9 +124,38 @@ def _possible(values: pa.Array, wanted: list[str]) -> BoolArray:
     longest = max(pieces, key=len, default="")
     if not longest:
         return np.ones(len(values), dtype=bool)
-    matches = pc.match_substring(values, longest, ignore_case=True)
-    found: BoolArray = matches.to_numpy(zero_copy_only=False).copy()
+    rows = _rows_with_piece(values, longest.encode())
+    found: BoolArray = np.zeros(len(values), dtype=bool)
+    if rows is None:
+        matches = pc.match_substring(values, longest, ignore_case=True)
+        found[:] = matches.to_numpy(zero_copy_only=False)
+    else:
+        found[rows] = True
     return found
+
+
+def _rows_with_piece(values: pa.Array, piece: bytes) -> Int64Array | None:
+    """Positions of the texts that hold a piece of ASCII, and perhaps of some that do not.
+
+    None where they are many, or hold characters beyond ASCII that are folded to some of it.
+    """
+    data, offsets = flat_texts(values)
+    foreign = (other for byte in sorted(set(piece)) for other in _folded_to(byte))
+    if any(contains(data, other) for other in foreign):
+        return None
+    most = _FREE_PLACES + len(values) // _ROWS_A_PLACE
+    places = places_of(data, piece, most, any_case=True)
+    if places is None:
+        return None
+    rows = np.searchsorted(offsets, places, side="right") - 1
+    return rows[places + len(piece) <= offsets[rows + 1]]
+
+
+@cache
+def _folded_to(letter: int) -> tuple[bytes, ...]:
+    """The characters beyond ASCII, as UTF-8, that are folded to a letter of it."""
+    found = np.flatnonzero(fold_table() == letter)
+    return tuple(chr(code).encode() for code in found.tolist() if code > 0x7F)
 
 
 def _rows_with(texts: Characters, wanted: list[str]) -> BoolArray:

@@ -1,0 +1,88 @@
+"""Which values are among some constants is what pyarrow says, however many these are."""
+
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.predicate.expression import read_expression
+from intarsia.read import among
+from intarsia.read.among import is_among
+from intarsia.read.comparisons import comparison_of, holds
+
+KINDS = [
+    pa.int8(),
+    pa.uint16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint64(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+    pa.float64(),
+    pa.string(),
+]
+NUMBERS = st.integers(0, 9) | st.integers(0, 127)
+
+
+def of_kind(numbers, kind):
+    texts = [None if number is None else str(number) for number in numbers]
+    return pa.array(texts if kind == pa.string() else numbers, kind)
+
+
+@given(
+    st.lists(st.lists(NUMBERS | st.none(), max_size=40), max_size=3),
+    st.lists(NUMBERS, max_size=20),
+    st.sampled_from(KINDS),
+    st.integers(0, 3),
+    st.integers(2, 14),
+)
+def test_values_are_among_constants_where_pyarrow_finds_them(chunks, wanted, kind, skipped, bits):
+    values = pa.chunked_array([of_kind(chunk, kind).slice(skipped) for chunk in chunks], kind)
+    constants = of_kind([0, *wanted], kind).slice(1)
+    expected = pc.is_in(values, value_set=constants)
+    with (
+        mock.patch.object(among, "_MANY_ROWS", 0),
+        mock.patch.object(among, "_LEAST_BITS", bits),
+        mock.patch.object(among, "_SPARSE_BITS", 2),
+        mock.patch.object(among, "_BLOCK", 7),
+    ):
+        assert is_among(values, constants).to_pylist() == expected.to_pylist()
+
+
+def test_numbers_at_the_edges_of_their_type():
+    edges = [-(2**63), -1, 0, 2**63 - 1]
+    values = pa.chunked_array([pa.array(edges * 2000)])
+    for constants in ([-1], [2**63 - 1, -(2**63)], [5]):
+        found = is_among(values, pa.array(constants, pa.int64()))
+        assert found.equals(pc.is_in(values, value_set=pa.array(constants, pa.int64())))
+
+
+@given(
+    st.lists(NUMBERS | st.none(), max_size=40),
+    st.sampled_from([pa.int64(), pa.int8(), pa.uint32(), pa.int16()]),
+    st.lists(st.integers(-5, 300) | st.none(), max_size=6),
+)
+def test_conditions_hold_where_pyarrow_says(values, kind, wanted):
+    table = pa.table({"f": pa.array(values, kind)})
+    one = pc.field("f").isin(pa.array(wanted, pa.int64()))
+    for condition in (one, ~one, one | (pc.field("f") == 3), one & (pc.field("f") > 2)):
+        node = comparison_of(read_expression(condition), table.schema)
+        if node is not None:
+            assert table.filter(holds(node, table)).equals(table.filter(condition))
+    assert None not in wanted or node is None
+
+
+@pytest.mark.parametrize("count", [3, 1000, 300_000])
+def test_a_filter_of_many_values(tmp_path, count):
+    rows = np.random.default_rng(1).integers(0, 10**6, 100_000)
+    table = pa.table({"f": rows, "n": range(len(rows))})
+    condition = pc.field("f").isin(pa.array(np.arange(count) * 3))
+    pq.write_table(table, tmp_path / "a.parquet", write_page_index=True)
+    found = ia.dataset(tmp_path / "a.parquet").to_table(filter=condition)
+    assert found.equals(table.filter(condition))

@@ -1,0 +1,37 @@
+"""Indexes are asked where that may save more than it takes."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS, PAGE = 200_000, 2_000
+
+
+@pytest.fixture(scope="module")
+def scattered(tmp_path_factory):
+    """Values anywhere, on 100 pages; the index has 20 granules for each."""
+    path = tmp_path_factory.mktemp("choice") / "a.parquet"
+    values = np.random.default_rng(1).permutation(ROWS * 3)[:ROWS]
+    pq.write_table(
+        pa.table({"f": values}),
+        path,
+        max_rows_per_page=PAGE,
+        write_batch_size=PAGE,
+        use_dictionary=False,
+        write_page_index=True,
+    )
+    ia.add_indexes(path, [ia.Lookup("f", granule_rows=100)])
+    return path, values
+
+
+@pytest.mark.parametrize(("count", "is_asked"), [(3, True), (1_000, False)])
+def test_a_lookup_is_not_asked_for_values_that_are_on_every_page(scattered, count, is_asked):
+    path, values = scattered
+    condition = pc.field("f").isin(pa.array(values[:count]))
+    told = str(ia.dataset(path).explain(filter=condition))
+    assert ("index f:lookup  " in told) == is_asked
+    assert ia.dataset(path).count_rows(filter=condition) == count

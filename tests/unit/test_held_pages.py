@@ -1,0 +1,74 @@
+"""Decoded pages of indexes are held within a bound, and never for another file."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.index import probe
+from intarsia.index.held_pages import Entries, HeldPages
+
+
+def entries(count):
+    return Entries(np.arange(count, dtype=np.uint32), np.zeros(count, np.uint32))
+
+
+def test_the_pages_used_last_are_held():
+    held = HeldPages(100)
+    held.put("a", {0: entries(4), 1: entries(4), 2: entries(4)})
+    assert held.get("a", [0]).keys() == {0}
+    held.put("b", {0: entries(4)})
+    assert held.get("a", [0, 1, 2]).keys() == {0, 2}
+    assert held.get("b", [0, 1]).keys() == {0}
+
+
+def test_a_page_that_is_held_again_counts_once():
+    held = HeldPages(100)
+    for _ in range(9):
+        held.put("a", {0: entries(4), 1: entries(4)})
+    assert held.get("a", [0, 1]).keys() == {0, 1}
+    held.clear()
+    assert not held.get("a", [0, 1])
+
+
+def test_a_page_beyond_the_bound_is_not_held():
+    held = HeldPages(100)
+    held.put("a", {0: entries(4), 1: entries(99)})
+    assert not held.get("a", [0, 1])
+
+
+@pytest.fixture
+def held(monkeypatch):
+    pages = HeldPages(2**20)
+    monkeypatch.setattr(probe, "HELD_PAGES", pages)
+    return pages
+
+
+def test_another_file_at_the_path_is_asked_itself(tmp_path, held):
+    path = tmp_path / "a.parquet"
+    filter_ = pc.field("a") == "x77"
+    data = None
+    for shift in (0, 500):
+        table = pa.table({"a": [f"x{number + shift}" for number in range(1000)]})
+        pq.write_table(table, path)
+        ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])
+        data = data or ia.dataset(path)
+        for _ in range(2):
+            found = data.to_table(filter=filter_)
+            assert found.equals(table.filter(filter_))
+
+
+def test_entries_that_are_held_are_not_read_again(tmp_path, held, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [f"x{number}" for number in range(1000)]}), path)
+    ia.add_indexes(path, [ia.Lookup("a", granule_rows=10)])
+    data, asked = ia.dataset(path), []
+    entries = probe.InvertedSection._entries
+    monkeypatch.setattr(
+        probe.InvertedSection, "_entries", lambda self, at: asked.append(at) or entries(self, at)
+    )
+    for number in (5, 5, 6, 1000):
+        assert data.count_rows(filter=pc.field("a") == f"x{number}") == (number < 1000)
+    assert len(asked) == 1
