@@ -84,9 +84,12 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Those of ``files`` whose folders might match."""
     tested = {test.term.path[0] for test in tests_of(pruning) if test.term.path}
+    key: tuple[tuple[str, pa.Scalar], ...]
     known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:
-        key = tuple(item for item in file.constants.items() if item[0] in tested)
+        key = ()
+        if file.constants:
+            key = tuple(item for item in file.constants.items() if item[0] in tested)
         if key not in known:
             known[key] = folder_might_match(pruning, file.constants)
         if known[key]:

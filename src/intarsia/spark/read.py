@@ -20,7 +20,7 @@ from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
-from intarsia.read.catalog import catalog_root
+from intarsia.read.catalog import catalog_of, root_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
@@ -163,7 +163,8 @@ def opened(
     catalog: bool | Literal["auto"] = "auto",
 ) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates."""
-    found, files = visible(path, filesystem)
+    seen: dict[str, pafs.FileInfo] = {}
+    found, files = visible(path, filesystem, seen)
     base = folder_of(path)
     folders = hive_partitioning(files, base, dates=True)
     made = open_dataset(found, files, base, folders)
@@ -172,7 +173,9 @@ def opened(
     )
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
-    return made.with_catalog(catalog_root(found, path, files, catalog))
+    root = root_of(found, path, files)
+    made._cache.catalog = catalog_of(found, root, made._cache.options, seen, catalog)
+    return made
 
 
 def query_of(
