@@ -6,6 +6,8 @@ twice, so the filter and the columns are what the caller says, and a plan is car
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -195,10 +197,14 @@ def query_of(
 def _runner(
     tasks: list[Task], query: Query
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # All tasks are given the same closure: each makes objects of its own part alone.
+    packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for piece in tasks[task]:
+            for number in batch.column(0).to_pylist():
+                task: Task = pickle.loads(zlib.decompress(packed[number]))
+                for piece in task:
                     yield from execute(piece, query)
 
     return run
