@@ -12,11 +12,13 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
 from intarsia import storage
+from intarsia.index.section import Section
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.predicate.sql import parse_where
@@ -119,6 +121,29 @@ def test_of_the_other_files_one_page_of_keys_is_read(lake, monkeypatch):
     requests.clear()
     assert data.to_table(filter=FILTERS["no row"]).num_rows == 0
     assert max(requests.values(), default=0) <= 1
+
+
+def test_a_frequent_value_has_no_page_read_to_tell(tmp_path, monkeypatch):
+    rows, fetched = 60_000, []
+    random = np.random.default_rng(3)
+    for number in range(6):
+        values = np.where(random.random(rows) < 0.5, 7, random.integers(100, 1 << 40, rows))
+        table = pa.table({"k": values, "n": range(number * rows, number * rows + rows)})
+        index = ia.Lookup("k", granule_rows=2)
+        ia.write_table(table, tmp_path / f"{number}.parquet", indexes=[index])
+    original = Section.fetched
+    monkeypatch.setattr(
+        Section,
+        "fetched",
+        lambda self, names, pages: fetched.append((names, pages)) or original(self, names, pages),
+    )
+    data, whole = ia.dataset(tmp_path), pads.dataset(tmp_path).to_table()
+    for value in (7, 8, whole.column("k")[1].as_py()):
+        where = pc.field("k") == value
+        assert data.to_table(filter=where).equals(whole.filter(where))
+        alone = [pages for names, pages in fetched if names == ["key"]]
+        assert sum(map(len, alone)) <= (0 if value == 7 else 6)
+        fetched.clear()
 
 
 @pytest.mark.filterwarnings("ignore:of 1. files looked into")

@@ -24,7 +24,9 @@ def are_held(asked: Sequence[tuple[InvertedSection, FingerprintArray]]) -> list[
         bounds = section.columns["key"].bounds if section.num_pages else None
         if bounds is not None:
             pages = pages_with_keys(bounds.low, bounds.high, keys)
-            if len(pages):
+            ends = np.concatenate((bounds.low[pages], bounds.high[pages]))
+            held[at] = bool(np.isin(ends, keys).any())
+            if len(pages) and not held[at]:  # then each key is within one page, if anywhere
                 template, groups = section.fetched(["key"], pages)
                 alike.setdefault(template, []).append((at, groups))
     for template, members in alike.items():
