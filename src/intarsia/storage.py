@@ -248,21 +248,25 @@ def _files_under(
 ) -> list[str]:
     infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
     base = folder.rstrip("/") + "/"
-    found = sorted(
-        info.path
-        for info in infos
-        if info.type == pafs.FileType.File
-        and not any(part.startswith(_HIDDEN) for part in info.path.removeprefix(base).split("/"))
-    )
+    by_path = {info.path: info for info in infos if info.type == pafs.FileType.File}
+    shown: dict[str, bool] = {}
+    found = []
+    for path in sorted(by_path):
+        parent, _, name = path.rpartition("/")
+        if parent not in shown:
+            below = f"{parent}/".removeprefix(base).split("/")
+            shown[parent] = not any(part.startswith(_HIDDEN) for part in below)
+        if shown[parent] and not name.startswith(_HIDDEN):
+            found.append(path)
     if not found:
         raise PathError(f"{folder}: there is no data file in this folder")
     if seen is not None:
-        seen.update({info.path: info for info in infos if info.type == pafs.FileType.File})
+        seen.update(by_path)
     if sidecars is not None:
         for path in found:
             sidecars.setdefault(f"{path.rpartition('/')[0]}/{SIDECAR_FOLDER}", [])
-        for info in infos:
-            parent = info.path.rpartition("/")[0]
-            if info.type == pafs.FileType.File and parent in sidecars:
+        for path, info in by_path.items():
+            parent = path.rpartition("/")[0]
+            if parent in sidecars:
                 sidecars[parent].append(info)
     return found

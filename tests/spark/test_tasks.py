@@ -1,5 +1,7 @@
 """Tasks of about even work: every candidate row is in one of them, and none reads much more."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 import intarsia as ia
 from intarsia.ranges import RowRanges
 from intarsia.spark import tasks
-from intarsia.spark.read import execute, opened, query_of
+from intarsia.spark.read import _runner, execute, opened, query_of
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import pack
 
@@ -135,3 +138,16 @@ def test_an_index_counts_as_it_leaves_rows(tmp_path):
     found, _ = packed(Source(opened(tmp_path), source.base), 4, pc.field("noise") == value)
     assert len(found) == 1
     assert sum(loads(found)) < 50_000
+
+
+def test_a_task_makes_objects_of_its_own_pieces_alone(tmp_path, monkeypatch):
+    found, query = packed(written(tmp_path, (30_000,) * 6), 4, "n >= 1000")
+    run = cloudpickle.loads(cloudpickle.dumps(_runner(found, query)))
+    made, original = [], pickle.loads
+    monkeypatch.setattr(pickle, "loads", lambda data: made.append(original(data)) or made[-1])
+    for number, task in enumerate(found):
+        got = list(run(iter([pa.record_batch({"id": [number]})])))
+        own = [batch for piece in task for batch in execute(piece, query)]
+        assert pa.Table.from_batches(got).equals(pa.Table.from_batches(own))
+        assert [piece.path for piece in made.pop()] == [piece.path for piece in task]
+        assert not made

@@ -13,6 +13,7 @@ from intarsia.format.page_index import (
     OffsetIndex,
     _any_offset_index,
     _regular_offset_index,
+    _short_offset_index,
     read_column_index,
     read_offset_index,
 )
@@ -59,6 +60,9 @@ def test_both_ways_of_decoding_agree(pages, start, size):
     plain = _any_offset_index(data)
     assert len(plain) == pages
     assert lists(read_offset_index(data)) == lists(plain)
+    short = _short_offset_index(data)
+    assert (short is None) == (not 0 < pages < 15)
+    assert short is None or lists(short) == lists(plain)
     fast = _regular_offset_index(data)
     assert (fast is None) == (pages == 0)
     if fast is not None:
@@ -102,13 +106,14 @@ def irregular_entries():
 
 
 @pytest.mark.parametrize("kind", irregular_entries())
-@pytest.mark.parametrize("place", [0, 1, 19])
-def test_irregular_entries_are_decoded_the_plain_way(kind, place):
-    elements = [encode(page) for page in locations(20)]
+@pytest.mark.parametrize(("place", "count"), [(0, 20), (1, 20), (19, 20), (0, 14), (13, 14)])
+def test_irregular_entries_are_decoded_the_plain_way(kind, place, count):
+    elements = [encode(page) for page in locations(count)]
     elements[place] = irregular_entries()[kind]
     data = memoryview(replace_fields([], [list_span(1, elements)]))
     assert _regular_offset_index(data) is None
-    expected = locations(20)
+    assert _short_offset_index(data) is None
+    expected = locations(count)
     expected[place] = locations(1)[0]
     assert lists(read_offset_index(data)) == lists(_any_offset_index(encoded(expected)))
 
@@ -139,8 +144,9 @@ def test_a_hostile_number_of_pages_is_refused_or_decoded(size, tail):
         read_offset_index(data)
 
 
-def test_any_byte_changed_gives_an_index_or_a_format_error():
-    data = bytes(encoded(locations(16)))
+@pytest.mark.parametrize("pages", [3, 16])
+def test_any_byte_changed_gives_an_index_or_a_format_error(pages):
+    data = bytes(encoded(locations(pages)))
     for i in range(len(data)):
         for changed in (0x00, 0x7F, 0x80, 0xFF, data[i] ^ 0x10):
             try:

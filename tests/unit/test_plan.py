@@ -102,7 +102,7 @@ def test_what_is_planned_of_the_files_that_are_left(tmp_path, monkeypatch, index
         where = parse_where(text, data.schema)
         holding = {path for path in data.files if ia.dataset(path).count_rows(filter=where)}
         decoded.clear()
-        left = data._plan_of_left(["n", "id"], where).files
+        left = data.plan_of_left(["n", "id"], where).files
         needed = sum(file.rows.num_rows < 1000 for file in left)
         assert {file.path for file in left} == holding
         assert len(decoded) <= len(left) + needed, "one a filter, another where a part is read"

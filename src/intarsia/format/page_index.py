@@ -82,7 +82,7 @@ class ColumnIndex:
 
 def read_offset_index(data: memoryview) -> OffsetIndex:
     """Decode an OffsetIndex. Raises ``FormatError`` where it is none."""
-    return _regular_offset_index(data) or _any_offset_index(data)
+    return _short_offset_index(data) or _regular_offset_index(data) or _any_offset_index(data)
 
 
 def read_column_index(data: memoryview) -> ColumnIndex:
@@ -151,6 +151,41 @@ _LONGEST_VARINT = 9
 """Bytes; a longer one is left to plain decoding."""
 _FIELD_HEADERS = (0x16, 0x15, 0x16, 0x00)
 """i64, i32 and i64 fields of ids 1, 2, 3, and the end of the struct: every PageLocation's shape."""
+
+
+def _short_offset_index(data: memoryview) -> OffsetIndex | None:
+    """One of fewer than 15 entries in the usual shape, and nothing after them; else None.
+
+    To set NumPy to work takes longer than going through so few bytes.
+    """
+    raw = bytes(data)
+    if len(raw) < 2 or raw[0] != 0x19 or raw[1] & 0x0F != 0x0C or not 0x10 <= raw[1] < 0xF0:
+        return None
+    size, at = raw[1] >> 4, 2
+    values: list[int] = []
+    try:
+        for _ in range(size):
+            for header in _FIELD_HEADERS[:-1]:
+                if raw[at] != header:
+                    return None
+                value, shift, at = 0, 0, at + 1
+                while raw[at] >= 0x80:
+                    value |= (raw[at] & 0x7F) << shift
+                    shift, at = shift + 7, at + 1
+                    if shift >= 7 * _LONGEST_VARINT:
+                        return None
+                value |= raw[at] << shift
+                values.append(value >> 1 ^ -(value & 1))
+                at += 1
+            if raw[at] != _FIELD_HEADERS[-1]:
+                return None
+            at += 1
+        if raw[at] != 0:
+            return None
+    except IndexError:
+        return None
+    found = np.array(values, dtype=np.int64).reshape(-1, 3)
+    return OffsetIndex(*(np.ascontiguousarray(found[:, i]) for i in range(3)))
 
 
 def _regular_offset_index(data: memoryview) -> OffsetIndex | None:

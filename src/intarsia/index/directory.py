@@ -17,7 +17,7 @@ import json
 import reprlib
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,9 +173,14 @@ def _document(entry: IndexEntry) -> dict[str, Any]:
 
 
 def read_directory(
-    metadata: FileMetaData, source: Source, footer_offset: int | None = None
+    metadata: FileMetaData,
+    source: Source,
+    footer_offset: int | None = None,
+    binding: Callable[[], str] | None = None,
 ) -> Directory | None:
     """The directory the footer points at; None where it points at none.
+
+    ``binding`` gives that of ``metadata``, where it is known.
 
     Raises ``FormatError`` where it is damaged or of a version unknown here, ``StaleError`` where it
     is of another file; so it is where nothing whole is there, and not just before the footer: then
@@ -194,7 +199,7 @@ def read_directory(
             raise
         message = f"{error.message}; the file was rewritten since"
         raise StaleError(message, error.where) from error
-    if directory.binding != binding_of(metadata):
+    if directory.binding != (binding_of(metadata) if binding is None else binding()):
         raise StaleError("the directory belongs to another file; this one was rewritten since")
     return directory
 

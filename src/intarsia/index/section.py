@@ -17,6 +17,7 @@ callers take to mean that all rows might match.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import struct
 import zlib
@@ -29,6 +30,7 @@ import pyarrow as pa
 from intarsia.decode.page_limit import check_limit
 from intarsia.decode.splice import (
     ChunkBytes,
+    RootTemplate,
     RowGroupBytes,
     SchemaTemplates,
     decode_roots,
@@ -49,18 +51,27 @@ PAGE_SIZE_LIMIT = 64 * 1024 * 1024
 """The most bytes that a page may hold; of fingerprints, those written here hold 32 KB."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Column:
-    """One column of a section, and what is known of its pages where it has a column index.
+    """One column of a section.
 
     ``pages`` are where those of all row groups are: offset and length, of shape ``(pages, 2)``.
+    ``indexes`` are its column indexes, not yet decoded, each with the number of its pages.
     """
 
     chunks: tuple[ColumnMetaData, ...]
     pages: Int64Array
     root: Root
     leaf: Leaf
-    bounds: Bounds | None
+    indexes: tuple[tuple[memoryview, int], ...]
+
+    @functools.cached_property
+    def bounds(self) -> Bounds | None:
+        """What is known of its pages, where it has a column index.
+
+        Raises ``FormatError`` where that is damaged.
+        """
+        return _joined([_bounds(self.leaf, data, pages) for data, pages in self.indexes])
 
 
 class Section:
@@ -114,7 +125,8 @@ class Section:
         first_rows: list[list[Int64Array]] = [[] for _ in groups]
         for leaf, root in zip(schema.leaves, schema.roots, strict=True):
             found = [group.columns[leaf.index] for group in groups]
-            places, bounds = [np.empty((0, 2), dtype=np.int64)], []
+            places = [np.empty((0, 2), dtype=np.int64)]
+            indexes = []
             for number, chunk in enumerate(found):
                 if chunk.meta_data is None:
                     raise FormatError("a chunk without metadata")
@@ -128,13 +140,13 @@ class Section:
                 first_rows[number].append(pages.first_row_index)
                 places.append(np.column_stack((pages.offset, pages.compressed_page_size)))
                 place = chunk.column_index_offset, chunk.column_index_length
-                bounds.append(_bounds(leaf, _part(meta, start, *place), len(pages)))
+                indexes.append((_part(meta, start, *place), len(pages)))
             self.columns[root.name] = Column(
                 tuple(chunk.meta_data for chunk in found if chunk.meta_data is not None),
                 np.concatenate(places),
                 root,
                 leaf,
-                _joined(bounds),
+                tuple(indexes),
             )
         self._set_pages(first_rows)
 
@@ -179,6 +191,14 @@ class Section:
 
         Raises ``FormatError`` where a page is damaged, or holds more than ``PAGE_SIZE_LIMIT``.
         """
+        template, groups = self.fetched(names, pages)
+        found: list[pa.ChunkedArray] = decode_roots(template, groups, verify_checksums=True).columns
+        return found
+
+    def fetched(
+        self, names: Sequence[str], pages: Int64Array
+    ) -> tuple[RootTemplate, list[RowGroupBytes]]:
+        """As ``read``, not yet decoded: sections of one shape have one template."""
         columns = [self.columns[name] for name in names]
         template = self._templates.together([column.root for column in columns])
         if template is None:
@@ -200,8 +220,7 @@ class Section:
                 for column, read in zip(columns, by_column, strict=True)
             ]
             groups.append(RowGroupBytes(count, chunks))
-        found: list[pa.ChunkedArray] = decode_roots(template, groups, verify_checksums=True).columns
-        return found
+        return template, groups
 
 
 def _bounds(leaf: Leaf, data: memoryview, pages: int) -> Bounds | None:

@@ -23,8 +23,9 @@ from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table,
 from intarsia.errors import FormatError, IntarsiaWarning, PathError
 from intarsia.handle import Stamp, stamps_below
 from intarsia.plan.plan import Amount, Figures
+from intarsia.read.catalog_kept import KeptCatalogs
 from intarsia.read.catalog_segment import SegmentReader, in_order
-from intarsia.read.opened import DEFAULTS, OpenedFile, ReadOptions
+from intarsia.read.opened import OpenedFile, ReadOptions
 from intarsia.read.planner import Constants
 from intarsia.read.request import Request
 from intarsia.source import BufferSource, EndSource, Source
@@ -35,6 +36,7 @@ Identity = tuple[int, int | None]
 """What a listing knows a file by: its length in bytes, and its time of change in nanoseconds or,
 where an entity tag is listed instead, a hash of that."""
 _ATTEMPTS = 3
+_KEPT = KeptCatalogs()
 _TIME = "time "
 
 
@@ -48,8 +50,8 @@ def list_folder(
 ) -> tuple[dict[str, Identity], dict[str, int]]:
     """All files below a folder, by their paths below it: what they are known by, and when changed.
 
-    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where none is told.
-    Raises ``OSError`` where the folder cannot be listed.
+    ``infos`` is a listing that there is already, of files alone. Times are in nanoseconds, 0 where
+    none is told. Raises ``OSError`` where the folder cannot be listed.
     """
     base = f"{root}/"
     stamps = stamps_below(filesystem, root)
@@ -59,7 +61,8 @@ def list_folder(
         return marks, times
     if infos is None:
         infos = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
-    found = {i.path.removeprefix(base): (i.size, i.mtime_ns) for i in infos if i.is_file}
+        infos = [info for info in infos if info.is_file]
+    found = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in infos}
     return found, {path: changed or 0 for path, (_, changed) in found.items()}
 
 
@@ -103,6 +106,12 @@ def _source_of(filesystem: pafs.FileSystem, root: str, table: Table) -> Source:
     return BufferSource(data)
 
 
+def _own_files(listing: Mapping[str, Identity]) -> dict[str, Identity]:
+    """Those of a listing that are a catalog's."""
+    start = f"{SIDECAR_FOLDER}/catalog"
+    return {path: identity for path, identity in listing.items() if path.startswith(start)}
+
+
 def is_inside(path: str) -> bool:
     """Is it the path of a file below a folder, as a listing of that folder shows it?"""
     return "://" not in path and not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
@@ -113,8 +122,7 @@ class _State:
     """A pointer that was read, and where the files are that it is right about."""
 
     identity: Identity
-    pointer: Pointer
-    segments: list[SegmentReader]
+    segments: Sequence[SegmentReader]
     places: dict[str, tuple[int, int]]
     """By path below the data set's folder: the segment, and the number in it."""
 
@@ -190,6 +198,7 @@ class Catalog:
                     problem = error
                     break
             self._state = None
+            _KEPT.forget(self.root)
             self._ignore(problem, identity)
             return wanted
 
@@ -201,12 +210,24 @@ class Catalog:
 
     def _known(self, listing: dict[str, Identity], identity: Identity, anew: bool) -> _State:
         state = self._state
-        if state is None or state.identity != identity or anew:
-            pointer = read_pointer(self._filesystem, self.root)
-            segments = open_segments(self._filesystem, self.root, pointer, self._options)
+        if state is not None and state.identity == identity and not anew:
+            segments = state.segments
         else:
-            pointer, segments = state.pointer, state.segments
-        return _State(identity, pointer, segments, self._places(segments, listing))
+            segments = self._segments(listing, anew)
+        return _State(identity, segments, self._places(segments, listing))
+
+    def _segments(self, listing: dict[str, Identity], anew: bool) -> Sequence[SegmentReader]:
+        """Those of an earlier query, or the catalog's as it is now."""
+        is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
+        own = _own_files(listing) if is_local and not anew else {}
+        found = _KEPT.find(self.root, self._options, own) if own else None
+        if found is not None:
+            return found
+        pointer = read_pointer(self._filesystem, self.root)
+        segments = open_segments(self._filesystem, self.root, pointer, self._options)
+        if own:
+            _KEPT.keep(self.root, self._options, own, segments)
+        return segments
 
     def _places(
         self, segments: Sequence[SegmentReader], listing: dict[str, Identity]
@@ -215,9 +236,9 @@ class Catalog:
         outside: list[str] = []
         for at, segment in enumerate(segments):
             listed = segment.listed
-            known = zip(listed.paths, listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
-            for number, (path, *identity) in enumerate(known):
-                if listing.get(path) == tuple(identity):
+            identities = zip(listed.sizes.tolist(), listed.mtimes.tolist(), strict=True)
+            for number, (path, known) in enumerate(zip(listed.paths, identities, strict=True)):
+                if listing.get(path) == known:
                     places[path] = at, number
                 elif not is_inside(path):
                     outside.append(path)
@@ -232,17 +253,18 @@ class Catalog:
     def _left(self, state: _State, wanted: list[F], request: Request) -> list[F]:
         base = f"{self.root}/"
         alike: dict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = {}
+        forms = [segment.listed.forms.tolist() for segment in state.segments]
         for at, (path, constants) in enumerate(wanted):
             place = state.places.get(path.removeprefix(base))
             if place is not None:
-                form = int(state.segments[place[0]].listed.forms[place[1]])
+                form = forms[place[0]][place[1]]
                 alike.setdefault((place[0], form, tuple(constants)), []).append((place[1], at))
         cut: set[int] = set()
         for (segment, form, _), members in alike.items():
             by_number = dict(members)
             numbers, constants = in_order([*by_number]), wanted[members[0][1]][1]
             left = state.segments[segment].might_match(numbers, form, constants, request)
-            cut.update(by_number[number] for number in {*by_number} - {*left.tolist()})
+            cut.update(by_number[number] for number in by_number.keys() - {*left.tolist()})
         return [file for at, file in enumerate(wanted) if at not in cut]
 
     def figures(self, files: Iterable[F]) -> Figures:
@@ -283,22 +305,23 @@ class Catalog:
             return None
 
 
-def catalog_root(
-    filesystem: pafs.FileSystem, path: Any, files: Sequence[str], wanted: Any = "auto"
-) -> str | None:
-    """The folder at ``path``, which ``files`` are in, if it has a catalog and that is ``wanted``.
+def catalog_root(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
+    """The folder at ``path``, which ``files`` are in, if it has a catalog.
 
-    ``path`` is as ``resolve`` takes it. Raises ``PathError`` as ``catalog_of`` does.
+    ``path`` is as ``resolve`` takes it.
     """
-    root = None
-    if isinstance(path, str | os.PathLike):
-        root = resolve(path, filesystem if "://" not in os.fspath(path) else None)[1].rstrip("/")
-        if not all(file.startswith(f"{root}/") for file in files):
-            root = None
+    root = root_of(filesystem, path, files)
     infos = [] if root is None else filesystem.get_file_info([pointer_path(root)])
-    seen = {info.path: info for info in infos if info.is_file}
-    made = catalog_of(filesystem, root, DEFAULTS, seen, wanted)
-    return None if made is None else made.root
+    return root if any(info.is_file for info in infos) else None
+
+
+def root_of(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str | None:
+    """The folder at ``path``, as ``resolve`` takes it, if ``files`` are all in it."""
+    if not isinstance(path, str | os.PathLike):
+        return None
+    root = resolve(path, filesystem if "://" not in os.fspath(path) else None)[1].rstrip("/")
+    # What lies between two texts that begin alike does so as well.
+    return root if all(one.startswith(f"{root}/") for one in (min(files), max(files))) else None
 
 
 def _is_same(known: First, path: str, identity: Identity | None) -> bool:

@@ -43,6 +43,7 @@ from intarsia.read.request import Request
 from intarsia.read.sections import may_answer
 from intarsia.read.subjects import subject_of
 from intarsia.source import EndSource, Source
+from intarsia.storage import FileSource
 
 BoolArray = NDArray[np.bool_]
 _MOST_PROBED = 32 * 1024 * 1024
@@ -87,7 +88,8 @@ class SegmentReader:
     def __init__(
         self, segment: Segment, source_of: Callable[[Table], Source], options: ReadOptions
     ) -> None:
-        self.segment, self._source_of, self._options = segment, source_of, options
+        self.segment, self._find_source, self._options = segment, source_of, options
+        self._sources: dict[str, Source] = {}
         self._lock = threading.Lock()
         self._rows: dict[str, Rows] = {}
         self._exemplars: dict[int, OpenedFile] = {}
@@ -95,11 +97,32 @@ class SegmentReader:
         self._key_rows: dict[str, KeyRows] = {}
         self._kinds: dict[int, tuple[Inverted, Subject] | None] = {}
         self._columns: dict[int, pa.Table] = {}
+        self._bounds: dict[tuple[tuple[str, ...], int], tuple[Int64Array, Bounds]] = {}
         self._covered: dict[int, Covered] = {}
 
     @property
     def num_files(self) -> int:
         return self.segment.num_files
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the tables that are held in memory once they are read, as they are stored.
+
+        That is without the few pages of ends of files, and of keys the metadata.
+        """
+        segment = self.segment
+        keys = sum(part.table.meta_length for index in segment.keys for part in index.parts)
+        return segment.files.size + segment.bounds.size + segment.covers.size + keys
+
+    def rest(self) -> None:
+        """Let go of handles until something is read again."""
+        for source in list(self._sources.values()):
+            if isinstance(source, FileSource):
+                source.rest()
+
+    def _source_of(self, table: Table) -> Source:
+        source = self._sources[table.name] = self._find_source(table)
+        return source
 
     def _table(self, table: Table, schema: pa.Schema) -> Rows:
         if table.name not in self._rows:
@@ -177,6 +200,14 @@ class SegmentReader:
         might = np.ones(self.num_files, dtype=np.bool_)
         if path not in self.segment.leaves:
             return might
+        if (path, form) not in self._bounds:
+            self._bounds[path, form] = self._bounds_in(path, form)
+        files, bounds = self._bounds[path, form]
+        might[files] = rows_might_match(test, bounds)
+        return might
+
+    def _bounds_in(self, path: tuple[str, ...], form: int) -> tuple[Int64Array, Bounds]:
+        """Files of one form, and the bounds of a column in them."""
         found = self.bounds_of(self.segment.leaves.index(path))
         files = found.column("file").to_numpy().astype(np.int64)
         if len(files) and files.max() >= self.num_files:
@@ -188,8 +219,7 @@ class SegmentReader:
         high, high_usable = order.keys(found.column("high").to_pylist())
         bounded = low_usable & high_usable & np.asarray(low <= high, dtype=np.bool_)
         rest = (found.column(name).to_numpy() for name in ("all_null", "nulls", "nans"))
-        might[files] = rows_might_match(test, Bounds(order, low, high, bounded, *rest))
-        return might
+        return files, Bounds(order, low, high, bounded, *rest)
 
     def _leaf_number(self, path: tuple[str, ...], form: int) -> int:
         leaves = self.exemplar(form).schema.leaves
@@ -285,6 +315,8 @@ class SegmentReader:
             found = KeyRows(self._source_of(table), table, num_granules)
             with self._lock:
                 if len(self._key_rows) >= _KEPT_PARTS:
+                    for name in self._key_rows:
+                        self._sources.pop(name, None)
                     self._key_rows.clear()
                 self._key_rows[table.name] = found
         return found

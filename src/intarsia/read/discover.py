@@ -163,6 +163,34 @@ def _open_remote(
     return made
 
 
+def _pyarrows(
+    filesystem: pafs.FileSystem,
+    files: Sequence[str],
+    base: str | None,
+    partitioning: Any,
+    schema: pa.Schema | None,
+    form: pads.FileFormat | str,
+) -> pads.FileSystemDataset:
+    """As ``pyarrow.dataset.dataset``, which takes longer to look for files that were listed."""
+    if partitioning == "hive":
+        partitioning = pads.partitioning(flavor="hive")
+    if not isinstance(partitioning, pads.Partitioning | pads.PartitioningFactory):
+        return pads.dataset(
+            list(files),
+            schema=schema,
+            format=form,
+            filesystem=filesystem,
+            partitioning=partitioning,
+            partition_base_dir=base,
+        )
+    options = pads.FileSystemFactoryOptions(
+        partitioning=partitioning, partition_base_dir=base, exclude_invalid_files=False
+    )
+    form = pads.ParquetFileFormat() if form == "parquet" else form
+    factory = pads.FileSystemDatasetFactory(filesystem, list(files), form, options)
+    return factory.finish(schema)
+
+
 def open_dataset(
     filesystem: pafs.FileSystem,
     files: Sequence[str],
@@ -173,14 +201,7 @@ def open_dataset(
 ) -> Dataset:
     """A data set of ``files``, whose folders below ``base`` are read as ``partitioning`` says."""
     try:
-        made = pads.dataset(
-            list(files),
-            schema=schema,
-            format=form,
-            filesystem=filesystem,
-            partitioning=partitioning,
-            partition_base_dir=base,
-        )
+        made = _pyarrows(filesystem, files, base, partitioning, schema, form)
     except (pa.ArrowException, TypeError, OSError) as error:
         OpenedFile(FileSource(filesystem, files[0]), files[0])  # says what is wrong, if it can
         where = base or files[0]

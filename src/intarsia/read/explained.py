@@ -42,16 +42,22 @@ def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: i
 def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:
     """The plan of those of ``files`` that are left: what a scan would leave out is not planned.
 
-    Figures are those of these files, and count no pages.
+    Figures are those of files in which rows are left, and count no pages.
     """
 
-    def planned(kept: Kept) -> FilePlan:
+    def planned(kept: Kept) -> FilePlan | None:
         lease = kept.part.get()
         opened = lease.file if lease.is_current() else cache.get(kept.file.path)
-        return _plan_file(opened, kept.file.constants, request, gap, count_pages=False)
+        constants = kept.file.constants
+        candidates = plan_rows(opened, request.pruning, constants, request.schema)
+        if not candidates.rows:
+            return None
+        roots = roots_to_read(opened, request, constants)
+        return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
 
     left = files_left(cache, files, request)
-    return Plan.of(each_of(cache, (partial(planned, kept) for kept in left)))
+    plans = each_of(cache, (partial(planned, kept) for kept in left))
+    return Plan.of(plan for plan in plans if plan is not None)
 
 
 def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
@@ -97,14 +103,6 @@ def _account(
     return replace(account, read=read_of(cache, file.path, request, file.constants, plan))
 
 
-def _plan_file(
-    opened: OpenedFile,
-    constants: Constants,
-    request: Request,
-    gap: int,
-    *,
-    count_pages: bool = True,
-) -> FilePlan:
+def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:
     candidates = plan_rows(opened, request.pruning, constants, request.schema)
-    roots = roots_to_read(opened, request, constants)
-    return plan_reads(opened, roots, candidates, constants, gap, count_pages=count_pages)
+    return plan_reads(opened, roots_to_read(opened, request, constants), candidates, constants, gap)

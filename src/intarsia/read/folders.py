@@ -44,8 +44,8 @@ def hive_types(files: Sequence[str], base: str | None, *, dates: bool = False) -
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
     """The values of each key in the names of folders."""
     values: dict[str, set[str]] = {}
-    for file in files:
-        below = file.removeprefix(base or "")
+    for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
+        below = f"{folder}/".removeprefix(base or "")
         for part in below.split("/")[:-1]:
             key, is_pair, value = part.partition("=")
             if is_pair:

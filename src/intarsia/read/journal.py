@@ -92,10 +92,13 @@ def root_at(path: str) -> str:
 
 
 def visible(
-    path: PathLike | Sequence[PathLike], filesystem: Any = None
+    path: PathLike | Sequence[PathLike],
+    filesystem: Any = None,
+    seen: dict[str, pafs.FileInfo] | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
     """As ``list_files``, without the files that commits under way say do not count.
 
+    ``seen`` is told all files that were listed in folders, those included, by their paths.
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
@@ -104,7 +107,9 @@ def visible(
     found: list[pafs.FileSystem] = []
 
     def listing() -> list[str]:
-        on, files = list_files(path, filesystem)
+        if seen is not None:
+            seen.clear()  # what an earlier look has seen
+        on, files = list_files(path, filesystem, seen=seen)
         found[:] = [on]
         return files
 
@@ -169,7 +174,8 @@ def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
     """The journals' names, and when ``_SUCCESS`` was touched; 0 where there is none."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         with os.scandir(root) as entries:
-            found = {e.name: e for e in entries if e.name.startswith(JOURNAL) or e.name == SUCCESS}
+            hidden = {entry.name: entry for entry in entries if entry.name.startswith("_")}
+        found = {n: e for n, e in hidden.items() if n.startswith(JOURNAL) or n == SUCCESS}
         mark = found.pop(SUCCESS, None)
         return list(found), mark.stat().st_mtime_ns if mark else 0
     selector = pafs.FileSelector(root, allow_not_found=True)

@@ -37,6 +37,7 @@ from intarsia.index.directory import (
     Checksums,
     Directory,
     IndexEntry,
+    binding_of,
     checked_footer,
     page_index_places,
 )
@@ -149,6 +150,11 @@ class OpenedFile:
     @property
     def metadata(self) -> FileMetaData:
         return self._footer.metadata
+
+    @functools.cached_property
+    def binding(self) -> str:
+        """What tells this file's layout from any other's: ``directory.binding_of``."""
+        return binding_of(self.metadata)
 
     @functools.cached_property
     def source(self) -> AheadSource:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.format.schema import Leaf, Root
-from intarsia.index.directory import IndexEntry, binding_of
+from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
 from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import types_agree
@@ -103,7 +103,7 @@ def plan_reads(
     )
     return FilePlan(
         file.name,
-        binding_of(file.metadata),
+        file.binding,
         rows,
         dict(constants),
         tuple(reads),

@@ -6,7 +6,7 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # it is what makes these
 
 _LEAST_BYTES = 16 * 1024
 """So much a probe may read, however little it might save."""
+_MOST_MEANT = 256
+"""Kinds and subjects that files of one shape have in common, as far as they are kept."""
 AnySection = InvertedSection | SummarySection | IDX1Section
 
 
@@ -100,7 +102,10 @@ class Sections:
     def directory(self) -> Directory | None:
         """The directory of embedded indexes, where there is one that belongs to this file."""
         try:
-            return read_directory(self._file.metadata, self._file.source, self._file.footer_offset)
+            file = self._file
+            return read_directory(
+                file.metadata, file.source, file.footer_offset, lambda: file.binding
+            )
         except StaleError as error:
             self.stale[False] = str(error)
             self._file.warn(f"embedded indexes are ignored: {error}", counted=True)
@@ -194,12 +199,25 @@ class Sections:
         if known_version(entry.kind) != entry.kind_version:
             return None
         try:
-            kind = make(entry.kind, entry.on, entry.params)
-            return Embedded(entry, kind, subject_of(self._file, kind, entry.meaning))
+            return Embedded(entry, *self._meant(entry))
         except (FormatError, IndexSpecError) as error:
             self._file.warn(f"index {entry.name} is ignored: {error}")
             self._opened[entry] = None
             return None
+
+    def _meant(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
+        """The kind of an entry, and what it is on: the same objects for files of one shape."""
+        file = self._file
+        known: dict[Hashable, tuple[EmbeddedIndex, Subject]]
+        known = file.shape.kept(("indexes", file.options.read_dictionary), dict)
+        key = entry.kind, entry.on, entry.meaning, repr(entry.params)
+        found = known.get(key)
+        if found is None:
+            kind = make(entry.kind, entry.on, entry.params)
+            found = kind, subject_of(file, kind, entry.meaning)
+            if len(known) < _MOST_MEANT:
+                known[key] = found
+        return found
 
     def section(self, index: Embedded) -> AnySection | None:
         """The opened section, or None where it is damaged."""

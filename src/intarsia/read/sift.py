@@ -41,31 +41,34 @@ def hold_matches(
     constants: Sequence[Constants],
     schema: pa.Schema,
     wanted: Filter,
-) -> BoolArray:
-    """For each of ``n`` files of one shape: might any of its rows match? Shape ``(n,)``, bool.
+) -> tuple[BoolArray, BoolArray]:
+    """For each of ``n`` files of one shape: might any of its rows match, and is that certain?
 
-    ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's. All
-    True where the filter's columns are not such as can be decoded together.
+    Both of shape ``(n,)``, bool. ``constants`` are the columns that each file's folder fixes,
+    ``schema`` is the data set's. All might, and none is certain, where the filter's columns are not
+    such as can be decoded together.
     """
     might = np.ones(len(files), dtype=np.bool_)
+    certain = np.zeros(len(files), dtype=np.bool_)
     roots = _roots(files[0], constants[0], wanted)
     if roots is None:
-        return might
+        return might, certain
     small = [i for i, file in enumerate(files) if _is_small(file, roots)]
     if len(small) < LEAST_FILES:
-        return might
+        return might, certain
     chosen = [files[i] for i in small]
     try:
         table = _decoded(chosen, roots)
         if table is None:
-            return might
+            return might, certain
         found = _with_constants(table, chosen, [constants[i] for i in small], schema, wanted)
         matching = evaluate(wanted.condition.expression, found).column(_FILE).unique().to_numpy()
     except (IntarsiaError, OSError, pa.ArrowException):
-        return might  # which file it is, and what is wrong, reading it will say
+        return might, certain  # which file it is, and what is wrong, reading it will say
     might[small] = False
     might[np.array(small)[matching]] = True
-    return might
+    certain[small] = True
+    return might, certain
 
 
 def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:

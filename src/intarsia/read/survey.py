@@ -27,6 +27,7 @@ from intarsia.predicate.leaves import Predicate, Test
 from intarsia.predicate.pruning import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.cache import FileCache
+from intarsia.read.lookups import hold_keys
 from intarsia.read.opened import Lease, OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, leaf_of
 from intarsia.read.request import Request
@@ -83,9 +84,12 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Those of ``files`` whose folders might match."""
     tested = {test.term.path[0] for test in tests_of(pruning) if test.term.path}
+    key: tuple[tuple[str, pa.Scalar], ...]
     known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:
-        key = tuple(item for item in file.constants.items() if item[0] in tested)
+        key = ()
+        if file.constants:
+            key = tuple(item for item in file.constants.items() if item[0] in tested)
         if key not in known:
             known[key] = folder_might_match(pruning, file.constants)
         if known[key]:
@@ -151,9 +155,14 @@ def _verdicts(
     if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
         return might
     unsure = np.flatnonzero(might & survey.might_match(request.filter.escapes)).tolist()
-    if len(unsure) >= LEAST_FILES:
-        chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
-        might[unsure] = hold_matches(chosen, folders, request.schema, request.filter)
+    if len(unsure) < LEAST_FILES:
+        return might
+    chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
+    might[unsure], certain = hold_matches(chosen, folders, request.schema, request.filter)
+    large = [i for i, is_sifted in zip(unsure, certain, strict=True) if not is_sifted]
+    if len(large) >= LEAST_FILES:
+        chosen, folders = [files[i] for i in large], [constants[i] for i in large]
+        might[large] = hold_keys(chosen, folders, request.schema, request.pruning)
     return might
 
 

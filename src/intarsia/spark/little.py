@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
-from intarsia.index.directory import binding_of
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import Part, scan
@@ -64,6 +63,6 @@ def _part(source: Source, file: FilePlan) -> Part:
     """A file as it was planned, if it is still the one that was; else it is planned again."""
     lease = partial(source.lease, file.path)
     first = lease()
-    is_same = binding_of(first.file.metadata) == file.binding
+    is_same = first.file.binding == file.binding
     leases = itertools.chain([first], iter(lease, None))
     return Part(partial(next, leases), file.constants, None, file.rows if is_same else None)

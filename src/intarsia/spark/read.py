@@ -6,6 +6,8 @@ twice, so the filter and the columns are what the caller says, and a plan is car
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +22,7 @@ from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
-from intarsia.read.catalog import catalog_root
+from intarsia.read.catalog import catalog_of, root_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.dataset import Dataset
 from intarsia.read.discover import open_dataset
@@ -163,7 +165,8 @@ def opened(
     catalog: bool | Literal["auto"] = "auto",
 ) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates."""
-    found, files = visible(path, filesystem)
+    seen: dict[str, pafs.FileInfo] = {}
+    found, files = visible(path, filesystem, seen)
     base = folder_of(path)
     folders = hive_partitioning(files, base, dates=True)
     made = open_dataset(found, files, base, folders)
@@ -172,7 +175,9 @@ def opened(
     )
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
-    return made.with_catalog(catalog_root(found, path, files, catalog))
+    root = root_of(found, path, files)
+    made._cache.catalog = catalog_of(found, root, made._cache.options, seen, catalog)
+    return made
 
 
 def query_of(
@@ -192,10 +197,14 @@ def query_of(
 def _runner(
     tasks: list[Task], query: Query
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # All tasks are given the same closure: each makes objects of its own part alone.
+    packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for piece in tasks[task]:
+            for number in batch.column(0).to_pylist():
+                task: Task = pickle.loads(zlib.decompress(packed[number]))
+                for piece in task:
                     yield from execute(piece, query)
 
     return run
