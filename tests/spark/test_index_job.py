@@ -2,11 +2,12 @@
 
 ::
 
-    driver  lists, cuts large files ──▶ parts ──▶ merges and whole files ──▶ a report, a row a file
+    driver  lists, cuts large files ──▶ parts ──▶ sections, whole files ──▶ a report, a row a file
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -30,8 +31,10 @@ from pyspark import cloudpickle
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.index.registry import kinds_of
 from intarsia.spark import index_job, index_task
-from intarsia.spark.index_task import Wanted
+from intarsia.spark.index_task import Merge, OneOf, Wanted, merge_section
+from intarsia.spark.place import Place
 from intarsia.spark.spread import FILE_BYTES, TASK_BYTES, spread
 
 pytestmark = pytest.mark.spark
@@ -450,6 +453,86 @@ def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatc
     assert len(calls) == 1
     (held,) = ia.list_indexes(path)
     assert [entry.name for entry in held.indexes] == ["key:lookup"]
+
+
+@pytest.fixture
+def gathered(lake):
+    """A file whose parts are gathered, for a job that adds three indexes."""
+    path, places = str(lake / "large.parquet"), Place.of(str(lake))
+    write_large(lake / "large.parquet")
+    wanted = Wanted(places.filesystem, tuple(kinds_of(ASKED)), False)
+    split = index_job._split(path, wanted, 9000)
+    assert split is not None
+    places.make("_temporary-job")
+    parts = [
+        index_task.gather_from(split, part, wanted, places, "job")
+        for part in range(len(split.groups))
+    ]
+    assert len(parts) > 1
+    assert {why for *_, why in parts} == {None}
+    return Merge(split, tuple(name for name, *_ in parts), 1.0), wanted, places
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
+    merge, wanted, places = gathered
+    path = Path(merge.split.path)
+    before = path.read_bytes()
+    made = []
+    for number in order:
+        assert path.read_bytes() == before
+        made.append(merge_section(OneOf(merge, number), wanted, places))
+        made.append(merge_section(OneOf(merge, number), wanted, places))  # as when run twice
+    assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
+    assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
+    assert list(ia.verify(path)) == []
+    (settled,) = index_job._settled(made, [merge])
+    assert (settled.status, settled.indexes) == ("done", tuple(NAMES))
+    assert settled.bytes_added == path.stat().st_size - len(before)
+    assert settled.seconds == pytest.approx(1.0 + sum(report.seconds for report in made))
+
+
+def test_sections_outlive_who_was_killed_while_the_file_was_put_together(gathered, monkeypatch):
+    merge, wanted, places = gathered
+    for number in (0, 1):
+        merge_section(OneOf(merge, number), wanted, places)
+
+    def killed(*args, **options):
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_task, "add_to", killed)
+        with pytest.raises(SystemExit):
+            merge_section(OneOf(merge, 2), wanted, places)
+    monkeypatch.setattr(index_task.FromParts, "write_one", killed)  # all of them are there
+    assert merge_section(OneOf(merge, 2), wanted, places).status == "done"
+    assert list(ia.verify(merge.split.path)) == []
+
+
+def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
+    merge, wanted, places = gathered
+    before = Path(merge.split.path).read_bytes()
+    write_one = index_task.FromParts.write_one
+
+    def full(self, file, number, file_id, path):
+        write_one(self, file, number, file_id, path)
+        if number == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(index_task.FromParts, "write_one", full)
+    made = [merge_section(OneOf(merge, number), wanted, places) for number in range(3)]
+    assert [report.status for report in made] == ["merged", "failed", "merged"]
+    (settled,) = index_job._settled(made, [merge])
+    assert settled.status == "failed"
+    assert "No space left" in settled.why
+    assert Path(merge.split.path).read_bytes() == before
+
+
+def test_a_file_of_which_no_task_saw_all_sections_is_not_called_done(gathered):
+    merge, wanted, places = gathered
+    made = [merge_section(OneOf(merge, number), wanted, places) for number in (0, 1)]
+    (settled,) = index_job._settled(made, [merge])
+    assert (settled.status, settled.why) == ("failed", "sections that were made cannot be found")
 
 
 # --- taking them off ----------------------------------------------------------------------------

@@ -4,8 +4,8 @@
 
     driver    lists files; of large ones, reads the footer and cuts the row groups into parts
     job 1     a task for each part: what it gathers goes to _temporary-<job>/
-    job 2     a task for each large file: merges its parts and puts the file in place,
-              and for some small ones: adds their indexes, one file after the other
+    job 2     a task for each index of a large file: merges its parts; the last of them puts the
+              file in place; and for some small ones: adds their indexes, one file after the other
 
 A file is whole at any time, the old one or the new one, and files that have the indexes already are
 passed over: a job that was killed is simply started again. The parts of large files that were not
@@ -19,7 +19,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,18 +33,24 @@ from intarsia.read.journal import visible
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.index_task import (
+    DONE,
     FAILED,
+    MERGED,
     REPORT,
+    SKIPPED,
     FileReport,
     Merge,
+    OneOf,
     Split,
     Wanted,
     choose,
     drop_from_file,
     gather_from,
     held_bytes,
+    id_of,
     index_file,
     merge_file,
+    merge_section,
 )
 from intarsia.spark.job import bytes_of
 from intarsia.spark.place import Place
@@ -66,6 +72,8 @@ _REPORT = (
     "bytes_added bigint, rows bigint, seconds double"
 )
 _RAW = f"{_REPORT}, unfit array<string>"
+_RANKS = {DONE: 0, FAILED: 1, SKIPPED: 2, MERGED: 3}
+"""Which of several reports of one file counts: the first of these."""
 _PARTS = "split int, part int, name string, seconds double, why string"
 _PART = pa.schema(
     [
@@ -99,11 +107,11 @@ def add_indexes(
     rest.
 
     Row groups of a file larger than ``split_bytes``, a number or text such as ``"1 GB"``, are
-    gathered by several tasks, in parts of about that size, and merged by one; by default that is
-    the share of one of ``parallelism`` tasks in all files, from 256 MiB on. Parts are kept in a
-    folder ``_temporary-<job>`` of the data set, or of the folder of sidecars, and removed at the
-    end; ``recover`` removes what a driver that was killed left. ``parallelism`` is Spark's default
-    unless given.
+    gathered by several tasks, in parts of about that size, and merged, each index by one; by
+    default that is the share of one of ``parallelism`` tasks in all files, from 256 MiB on. Parts
+    are kept in a folder ``_temporary-<job>`` of the data set, or of the folder of sidecars, and
+    removed at the end; ``recover`` removes what a driver that was killed left. ``parallelism`` is
+    Spark's default unless given.
 
     The job has run when this returns. What it returns is its report, one row a file: ``path``;
     ``status``, ``done``, ``skipped`` or ``failed``; ``why``; ``indexes``, the names of those added;
@@ -136,16 +144,25 @@ def add_indexes(
         apart = {merge.split.path for merge in merges} | {report.path for report in reports}
         whole = [file for file in files if file not in apart]
         known = dict(zip(files, sizes, strict=True))
-        work: list[str | Merge] = [*merges, *whole]
-        paths = [merge.split.path for merge in merges] + whole
+        work: list[str | Merge | OneOf] = []
+        work_bytes = []
+        for merge in merges:
+            ones = [OneOf(merge, number) for number in merge.sections]
+            work += ones or [merge]
+            work_bytes += [known[merge.split.path] // max(len(ones), 1)] * max(len(ones), 1)
+        work += whole
+        work_bytes += [known[path] for path in whole]
 
-        def act(item: str | Merge) -> FileReport:
+        def act(item: str | Merge | OneOf) -> FileReport:
+            if isinstance(item, OneOf):
+                return merge_section(item, wanted, place)
             if isinstance(item, Merge):
                 return merge_file(item, wanted, place)
             return index_file(item, wanted)
 
-        tasks = spread([known[path] for path in paths], workers)
-        reports += _run(spark, [[work[at] for at in task] for task in tasks], act)
+        tasks = spread(work_bytes, workers)
+        made = _run(spark, [[work[at] for at in task] for task in tasks], act)
+        reports += _settled(made, merges)
     return _report(spark, files, reports, "no file can have it")
 
 
@@ -219,12 +236,13 @@ def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
             check_fit(file, choice.due, editable=places is None)
             groups = cut(file, limit)
             size = held_bytes(file, places)
+            file_id = id_of(file, places)
     except Exception:  # noqa: BLE001 # the task that gets the whole file reports it
         return None
     if not choice.due or len(groups) < 2:
         return None
     refused = FileReport(path, FAILED, bytes_before=size, rows=file.num_rows)
-    return Split(path, version, choice, tuple(groups), refused)
+    return Split(path, version, choice, tuple(groups), file_id, refused)
 
 
 @contextlib.contextmanager
@@ -305,6 +323,22 @@ def _run(
     names = REPORT.names
     rows = ids.mapInArrow(run, _RAW).collect()
     return [FileReport(**{name: row[name] for name in names}) for row in rows]
+
+
+def _settled(made: Sequence[FileReport], merges: Sequence[Merge]) -> list[FileReport]:
+    """One report of each file, of all those that its tasks gave."""
+    by_path: dict[str, list[FileReport]] = {}
+    for report in made:
+        by_path.setdefault(report.path, []).append(report)
+    gathering = {merge.split.path: merge.seconds for merge in merges}
+    found = []
+    for path, reports in by_path.items():
+        said = min(reports, key=lambda report: _RANKS[report.status])
+        if said.status == MERGED:  # no storage whose files can be seen leads here
+            said = replace(said, status=FAILED, why="sections that were made cannot be found")
+        seconds = sum(report.seconds for report in reports) + gathering.get(path, 0.0)
+        found.append(replace(said, seconds=seconds))
+    return found
 
 
 def _report(

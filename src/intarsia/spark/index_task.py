@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,18 +20,22 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.index.standard import Standard
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
-from intarsia.write.build import Builder, check_indexes
+from intarsia.write.build import Builder, check_indexes, new_file_id
 from intarsia.write.drop import drop_from, held_names, name_of
 from intarsia.write.embed import add_to, check_fit, quiet
-from intarsia.write.parts import FromParts, gather_part
+from intarsia.write.parts import FromParts, FromSections, gather_part
 from intarsia.write.present import is_present
+from intarsia.write.spill import Workspace
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
+MERGED = "merged"
+"""A section was made, and others are still to come: no file's last word."""
 REPORT = pa.schema(
     [
         ("path", pa.string()),
@@ -102,13 +108,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A large file that several tasks gather from, before one merges."""
+    """A large file that several tasks gather from, before each of its indexes is merged by one."""
 
     path: str
     version: Version
     choice: Choice
     groups: tuple[range, ...]
     """The row groups of each part."""
+    file_id: str
+    """What sections call it."""
     refused: FileReport
     """What is to be reported where a part fails."""
 
@@ -123,12 +131,29 @@ class Merge:
     seconds: float
     """What the parts took."""
 
+    @property
+    def sections(self) -> list[int]:
+        """The numbers of those indexes that are sections, where tasks can make one each."""
+        due = self.split.choice.due
+        found = [at for at, index in enumerate(due) if not isinstance(index, Standard)]
+        return found if len(found) > 1 else []
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of the sections of a large file."""
+
+    merge: Merge
+    number: int
+
 
 @dataclass(slots=True)
 class _Outcome:
     indexes: Sequence[str] = ()
     why: str | None = None
     unfit: Sequence[str] = field(default_factory=tuple)
+    is_last: bool = True
+    """Else others finish what was begun."""
 
 
 def choose(file: OpenedFile, wanted: Wanted, places: Sidecars | None) -> Choice:
@@ -163,22 +188,59 @@ def index_file(path: str, wanted: Wanted) -> FileReport:
 
 def merge_file(merge: Merge, wanted: Wanted, place: Place) -> FileReport:
     """Add to a large file what its parts have gathered; to another one by now, what it needs."""
-    split, choice = merge.split, merge.split.choice
+    split = merge.split
 
+    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
+        if version != split.version:
+            return _added(file, version, places, wanted, choose(file, wanted, places), None)
+        return _added(file, version, places, wanted, split.choice, _parts(merge, place))
+
+    return _reported(split.path, wanted, act)
+
+
+def merge_section(one: OneOf, wanted: Wanted, place: Place) -> FileReport:
+    """Make one section of a large file of its parts; who sees that all are there adds them.
+
+    Each is named, by a small text that appears whole, before its maker looks for the others: so
+    the last of them sees all, or several do, of whom the first puts the file in place.
+    """
+    merge, split = one.merge, one.merge.split
+    marks = {number: f"{merge.names[0]}-of-{number}" for number in merge.sections}
+
+    def fetch(number: int, work: Workspace) -> Path:
+        name = place.path(place.read_text(marks[number]) or "")
+        if place.is_shared_disk:
+            return Path(name)
+        path = work.new_path()
+        with place.filesystem.open_input_file(name) as found, open(path, "wb") as out:
+            shutil.copyfileobj(found, out, 8 * 1024 * 1024)
+        return path
+
+    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
+        if version != split.version:
+            return _added(file, version, places, wanted, choose(file, wanted, places), None)
+        parts = _parts(merge, place)
+        if place.read_text(marks[one.number]) is None:
+            name = f"{merge.names[0]}-{secrets.token_hex(8)}"
+            with place.written(name) as path:
+                parts.write_one(file, one.number, split.file_id, path)
+            place.write_text(marks[one.number], name)
+        if any(place.read_text(mark) is None for mark in marks.values()):
+            return _Outcome(is_last=False)
+        builder = FromSections(parts, split.file_id, fetch)
+        return _added(file, version, places, wanted, split.choice, builder)
+
+    return _reported(split.path, wanted, act)
+
+
+def _parts(merge: Merge, place: Place) -> FromParts:
     @contextlib.contextmanager
     def reopen(part: int, number: int) -> Iterator[Any]:
         name = f"{merge.names[part]}-{number}"
         with place.filesystem.open_input_file(place.path(name)) as file:
             yield file
 
-    def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        if version != split.version:
-            return _added(file, version, places, wanted, choose(file, wanted, places), None)
-        builder = FromParts(choice.due, len(merge.names), reopen)
-        return _added(file, version, places, wanted, choice, builder)
-
-    report = _reported(split.path, wanted, act)
-    return replace(report, seconds=report.seconds + merge.seconds)
+    return FromParts(merge.split.choice.due, len(merge.names), reopen, merge.split.file_id)
 
 
 def gather_from(
@@ -267,6 +329,8 @@ def _tried(path: str, wanted: Wanted, act: Act) -> tuple[FileReport, bool]:
             before = held_bytes(file, places)
             report = replace(report, bytes_before=before, rows=file.num_rows)
             outcome = act(file, version, places)
+            if not outcome.is_last:
+                return replace(report, status=MERGED), False
             after = before
             if outcome.indexes:
                 after = held_bytes(open_file(path, wanted.filesystem, sidecar=places), places)
@@ -293,6 +357,13 @@ def held_bytes(file: OpenedFile, places: Sidecars | None) -> int:
         return file.source.size
     beside = file.sections.beside
     return 0 if beside is None else beside.source.size
+
+
+def id_of(file: OpenedFile, places: Sidecars | None) -> str:
+    """What sections of a file, or of its sidecar, if told of ``places``, call it."""
+    beside = file.sections.beside
+    held = file.directory if places is None else beside.directory if beside else None
+    return held.file_id if held else new_file_id()
 
 
 def _text(path: str, error: Exception) -> str:

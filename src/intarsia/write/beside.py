@@ -58,9 +58,10 @@ def write_sidecar(
     old, before = file.sections.beside, file.beside.paths
     gone = {*drop, *names_of(file, add)}
     kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
-    file_id = new_file_id() if old is None else old.directory.file_id
+    builder = builder or FromPages()
+    file_id = builder.file_id or new_file_id() if old is None else old.directory.file_id
     with Workspace() as work:
-        built = (builder or FromPages()).sections(file, add, file_id, work, told)
+        built = builder.sections(file, add, file_id, work, told)
         _replace(file, before, old, kept, built, file_id, places)
 
 

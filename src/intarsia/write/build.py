@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +108,10 @@ def check_indexes(file: OpenedFile, indexes: Sequence[IndexSpec]) -> None:
 class Builder(Protocol):
     """What makes a file's indexes."""
 
+    @property
+    def file_id(self) -> str | None:
+        """What its sections call a file that has no name yet; None where any will do."""
+
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
         """As ``build_standard`` does."""
 
@@ -123,6 +128,8 @@ class Builder(Protocol):
 
 class FromPages:
     """Makes them from the file's own pages."""
+
+    file_id = None
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
         return build_standard(file, index)
@@ -229,13 +236,26 @@ def granule_starts(
 
 
 def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> BuiltSection:
-    """A section on disk: it is mapped into memory, and read as it is copied."""
-    if isinstance(due.index, DistinctIDX1):
-        data = encoded(pa.concat_tables(list(gathered.blocks()))["key"], due.index.on)
-        return BuiltSection(memoryview(data), len(data))
     with on_disk():
-        path = str(work.new_path())
-        with pa.OSFile(path, "wb") as sink:
+        path = work.new_path()
+        write_built(path, gathered, due, file_id)
+        return mapped_section(path, due.index)
+
+
+def write_built(path: Path, gathered: Gatherer, due: Due, file_id: str) -> None:
+    """Write what was gathered of an index to a file of its own."""
+    with pa.OSFile(str(path), "wb") as sink:
+        if isinstance(due.index, DistinctIDX1):
+            keys = pa.concat_tables(list(gathered.blocks()))["key"]
+            sink.write(encoded(keys, due.index.on))
+        else:
             write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
-    with pa.memory_map(path) as mapped:
-        return BuiltSection.of(memoryview(mapped.read_buffer()))
+
+
+def mapped_section(path: Path, index: EmbeddedIndex) -> BuiltSection:
+    """A section that ``write_built`` wrote: it is mapped into memory, and read as it is copied."""
+    with pa.memory_map(str(path)) as mapped:
+        data = memoryview(mapped.read_buffer())
+    return (
+        BuiltSection(data, len(data)) if index.kind == DistinctIDX1.kind else BuiltSection.of(data)
+    )

@@ -149,7 +149,7 @@ def compose(
         entries = [replace(e, offset=out.put((e.offset, e.length))) for e in entries]
         for part in added:
             out.change(part.chunk, part.fields(out.put(part.place)))
-    file_id = old.file_id if old else new_file_id()
+    file_id = old.file_id if old else builder.file_id or new_file_id()
     for index in add:
         if isinstance(index, Standard):
             for made in builder.standard(file, index):

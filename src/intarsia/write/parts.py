@@ -8,7 +8,8 @@ numbered from 0. Read in the order of the row groups, they are the rows of the w
 
     row groups   0 1 2 │ 3 4 │ 5 6 7     one part each, in any order, anywhere
     part         runs of (key, granule), or summaries; bytes of page indexes and bloom filters
-    merge        granule + granules of the parts before; sorted again as it comes
+    merge        granule + granules of the parts before; sorted again as it comes: of all indexes
+                 together, or each elsewhere, and what was made of them put together
 """
 
 from __future__ import annotations
@@ -29,9 +30,19 @@ from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Standard
 from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
-from intarsia.write.build import Built, Due, Told, due_of, gather, sections_of
-from intarsia.write.gather import gatherer_for
-from intarsia.write.spill import Workspace
+from intarsia.write.build import (
+    Built,
+    Due,
+    Told,
+    check_index,
+    due_of,
+    gather,
+    mapped_section,
+    sections_of,
+    write_built,
+)
+from intarsia.write.gather import Gatherer, gatherer_for
+from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import ChunkPart, build_standard, groups_of
 
 _CHUNKS = pa.schema(
@@ -47,6 +58,9 @@ _PLACE = "granules"
 
 Create = Callable[[int], AbstractContextManager[Path]]
 """Gives a path to write what is gathered of an index at, told by its number."""
+Fetch = Callable[[int, Workspace], Path]
+"""Gives the path of a section made elsewhere, by its index's number; a copy may be in a workspace.
+"""
 Reopen = Callable[[int, int], AbstractContextManager[Any]]
 """Opens what a part has of an index, as a file of pyarrow's: by the numbers of both."""
 
@@ -97,7 +111,7 @@ def _chunk_tables(file: OpenedFile, index: Standard, groups: range) -> Iterator[
 
 
 def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    options = pa.ipc.IpcWriteOptions(compression="lz4")  # zstd takes longer than it saves
     with (
         pa.OSFile(str(path), "wb") as sink,
         pa.ipc.new_stream(sink, schema, options=options) as out,
@@ -113,6 +127,7 @@ class FromParts:
     indexes: Sequence[IndexSpec]
     count: int
     reopen: Reopen
+    file_id: str | None = None
 
     def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
         """Page indexes and bloom filters, as they were made."""
@@ -132,6 +147,28 @@ class FromParts:
         told: Told | None,
     ) -> list[Built]:
         """Sections that equal those built at once. Raises ``FormatError`` for other granules."""
+        due, gathered = self._gathered(file, indexes, work)
+        return sections_of(due, gathered, file_id, work)
+
+    def write_one(self, file: OpenedFile, number: int, file_id: str, path: Path) -> None:
+        """Write the section of one of the indexes, for ``FromSections``, which knows it by number.
+
+        Raises ``FormatError`` for other granules.
+        """
+        index = self.indexes[number]
+        assert not isinstance(index, Standard)
+        for other in self.indexes:
+            if isinstance(other, Standard):
+                for made in self.standard(file, other):
+                    if made.name == "offset_index":  # granules are the pages that it tells of
+                        file.page_indexes.learn(made.chunk, made.data)
+        with Workspace() as work:
+            (due,), (gathered,) = self._gathered(file, [index], work)
+            write_built(path, gathered, due, file_id)
+
+    def _gathered(
+        self, file: OpenedFile, indexes: Sequence[EmbeddedIndex], work: Workspace
+    ) -> tuple[list[Due], list[Gatherer]]:
         due = due_of(file, indexes, groups_of(file))
         gathered = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
         for one, gatherer in zip(due, gathered, strict=True):
@@ -142,12 +179,45 @@ class FromParts:
                         columns = batch.columns
                         block = pa.Table.from_arrays(columns, schema=gatherer.schema)
                         gatherer.take(block, first)
-        return sections_of(due, gathered, file_id, work)
+        return due, gathered
 
     @contextlib.contextmanager
     def _opened(self, part: int, index: IndexSpec) -> Iterator[pa.RecordBatchReader]:
         with self.reopen(part, self.indexes.index(index)) as file:
             yield pa.ipc.open_stream(file)
+
+
+@dataclass(frozen=True, slots=True)
+class FromSections:
+    """Makes the indexes of a file of sections that were each made elsewhere, of the same parts.
+
+    They call the file ``file_id`` where it has no name yet.
+    """
+
+    parts: FromParts
+    file_id: str | None
+    fetch: Fetch
+
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+        """As ``FromParts`` does."""
+        return self.parts.standard(file, index)
+
+    def sections(
+        self,
+        file: OpenedFile,
+        indexes: Sequence[EmbeddedIndex],
+        file_id: str,
+        work: Workspace,
+        told: Told | None,
+    ) -> list[Built]:
+        """The sections that were made."""
+        found = []
+        for index in indexes:
+            of = check_index(file, index)
+            with on_disk():
+                path = self.fetch(self.parts.indexes.index(index), work)
+                found.append(Built(index, mapped_section(path, index), of.term))
+        return found
 
 
 def _first_granule(file: OpenedFile, due: Due, schema: pa.Schema) -> int:

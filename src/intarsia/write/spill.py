@@ -11,7 +11,7 @@ from types import TracebackType
 import numpy as np
 
 from intarsia.errors import PathError
-from intarsia.index.section_write import UInt64Array, without_repeats
+from intarsia.index.section_write import UInt64Array
 
 RUN_ENTRIES = 1 << 23
 """Entries held in memory, at 8 bytes, before they are written out as a run."""
@@ -19,6 +19,8 @@ BLOCK_ENTRIES = 1 << 20
 """Entries taken of each run at a time, and those of a block."""
 _WORTHWHILE = 0.75
 """Repeats are looked for early while no larger part of the entries is left without them."""
+_STEP_ENTRIES = 1 << 15
+"""Entries looked through for repeats at a time."""
 _FEW_RUNS = 3
 """So many are merged by an algorithm that knows runs; more are sorted anew, which is quicker."""
 
@@ -69,7 +71,7 @@ class Runs:
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
-        self._held: list[UInt64Array] = []
+        self._held = np.empty(0, np.uint64)
         self._count = 0
         self._repeat = True
         self._written: list[UInt64Array] = []
@@ -78,27 +80,33 @@ class Runs:
         """Take more entries, in any order: an array of one's own, which is sorted in its place."""
         if self._repeat:
             entries = self._lessened(entries)
-        self._held.append(entries)
-        self._count += len(entries)
-        if self._count > RUN_ENTRIES:
-            merged = self._lessened(self._take_held())
-            self._held, self._count = [merged], len(merged)
+        if self._count + len(entries) > RUN_ENTRIES:
+            self._count = len(self._lessened(self._held[: self._count]))
             if self._count > RUN_ENTRIES // 2:
-                self._written.append(self._on_disk([merged]))
-                self._held, self._count = [], 0
+                self._written.append(self._on_disk([self._held[: self._count]]))
+                self._count = 0
+        if len(entries) > RUN_ENTRIES // 2:
+            self._written.append(self._on_disk([_distinct(entries)]))
+            return
+        stop = self._count + len(entries)
+        if stop > len(self._held):  # memory that nothing is written to is not taken
+            held, self._held = self._held, np.empty(min(4 * stop, RUN_ENTRIES), np.uint64)
+            self._held[: self._count] = held[: self._count]
+        self._held[self._count : stop] = entries
+        self._count = stop
 
     def blocks(self) -> Iterator[UInt64Array]:
         """All entries, sorted and distinct, within blocks and from one to the next. Called once.
 
         Where a block ends does not depend on how entries came: each but the last is full.
         """
-        runs = [*self._written, _distinct(self._take_held())]
+        runs = [*self._written, _distinct(self._held[: self._count])]
         yield from _filled(merged_blocks(runs) if self._written else iter(runs))
 
     def whole(self) -> UInt64Array:
         """All entries as one array, on disk where they are many. Called once, for ``blocks``."""
         if not self._written:
-            return _distinct(self._take_held())
+            return _distinct(self._held[: self._count])
         return self._on_disk(self.blocks())
 
     def _lessened(self, entries: UInt64Array) -> UInt64Array:
@@ -106,11 +114,6 @@ class Runs:
         found = _distinct(entries)
         self._repeat = len(found) <= _WORTHWHILE * len(entries)
         return found
-
-    def _take_held(self) -> UInt64Array:
-        """All that is held, which is then forgotten."""
-        held, self._held, self._count = self._held, [], 0
-        return np.concatenate([np.empty(0, np.uint64), *held])
 
     def _on_disk(self, blocks: Sequence[UInt64Array] | Iterator[UInt64Array]) -> UInt64Array:
         with on_disk():
@@ -145,18 +148,34 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
 
 
 def _distinct(entries: UInt64Array, *, are_runs: bool = False) -> UInt64Array:
-    """``entries``, sorted in their place, and distinct; ``are_runs`` where they are a few runs."""
+    """The first of ``entries``, after they were sorted and moved up in their place, each once.
+
+    ``are_runs`` where they are a few runs.
+    """
     entries.sort(kind="stable" if are_runs else None)
-    return without_repeats(entries)
+    count, last = 0, None
+    for at in range(0, len(entries), _STEP_ENTRIES):  # which the processor's cache holds
+        step = entries[at : at + _STEP_ENTRIES]
+        differ = np.ones(len(step), dtype=np.bool_)
+        np.not_equal(step[1:], step[:-1], out=differ[1:])
+        differ[0] = last is None or step[0] != last
+        last = step[-1]
+        if differ.all() and count == at:
+            count += len(step)
+            continue
+        kept = step[differ]
+        entries[count : count + len(kept)] = kept
+        count += len(kept)
+    return entries[:count]
 
 
 def _filled(blocks: Iterator[UInt64Array]) -> Iterator[UInt64Array]:
     """The same entries in blocks of ``BLOCK_ENTRIES``, and what is left; one block at least."""
     held = np.empty(0, np.uint64)
     for block in blocks:
+        while len(held) + len(block) > BLOCK_ENTRIES:  # what is left is not empty
+            room = BLOCK_ENTRIES - len(held)
+            yield np.concatenate([held, block[:room]]) if len(held) else block[:room]
+            held, block = block[:0], block[room:]
         held = np.concatenate([held, block]) if len(held) else block
-        full = (len(held) - 1) // BLOCK_ENTRIES * BLOCK_ENTRIES  # what is left is not empty
-        for at in range(0, full, BLOCK_ENTRIES):
-            yield held[at : at + BLOCK_ENTRIES]
-        held = held[max(full, 0) :]
     yield held
