@@ -34,7 +34,8 @@ from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.term import field_term
 from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_file
-from intarsia.read.opened import DEFAULTS, OpenedFile
+from intarsia.read.opened import OpenedFile
+from intarsia.read.options import DEFAULTS
 from intarsia.read.request import Filter, Request
 from intarsia.source import BufferSource, EndSource
 from intarsia.write.salvage import salvage

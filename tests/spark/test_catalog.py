@@ -19,7 +19,7 @@ import intarsia.spark as ias
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
 from intarsia.read.catalog import open_segments, read_pointer
-from intarsia.read.opened import DEFAULTS
+from intarsia.read.options import DEFAULTS
 from intarsia.spark import catalog_job
 
 pytestmark = pytest.mark.spark

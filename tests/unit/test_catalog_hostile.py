@@ -20,7 +20,7 @@ from intarsia.catalog.tables import FILES, build_table, new_name
 from intarsia.errors import FormatError
 from intarsia.read.catalog import read_pointer
 from intarsia.read.catalog_segment import SegmentReader
-from intarsia.read.opened import DEFAULTS
+from intarsia.read.options import DEFAULTS
 from intarsia.source import BufferSource
 
 NUMBER = 6

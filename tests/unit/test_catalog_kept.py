@@ -15,7 +15,7 @@ from intarsia.catalog.pointer import is_table_name
 from intarsia.read import catalog
 from intarsia.read.catalog import read_pointer
 from intarsia.read.catalog_kept import KeptCatalogs
-from intarsia.read.opened import DEFAULTS
+from intarsia.read.options import DEFAULTS
 from intarsia.spark.read import opened as opened_for_spark
 from intarsia.storage import SIDECAR_FOLDER
 

@@ -19,7 +19,8 @@ from intarsia.parallel import begin
 from intarsia.read.catalog import Catalog
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
-from intarsia.read.opened import DEFAULTS, Lease, OpenedFile, ReadOptions, lease_of
+from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource

@@ -25,7 +25,8 @@ from intarsia.handle import Stamp, stamps_below
 from intarsia.plan.plan import Amount, Figures
 from intarsia.read.catalog_kept import KeptCatalogs
 from intarsia.read.catalog_segment import SegmentReader, in_order
-from intarsia.read.opened import OpenedFile, ReadOptions
+from intarsia.read.opened import OpenedFile
+from intarsia.read.options import ReadOptions
 from intarsia.read.planner import Constants
 from intarsia.read.request import Request
 from intarsia.source import BufferSource, EndSource, Source

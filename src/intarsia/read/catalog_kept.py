@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia.read.catalog_segment import SegmentReader
-from intarsia.read.opened import ReadOptions
+from intarsia.read.options import ReadOptions
 
 Files = Mapping[str, tuple[int, int | None]]
 """A catalog's files by name: length in bytes, and time of change in nanoseconds."""

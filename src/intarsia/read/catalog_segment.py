@@ -37,7 +37,8 @@ from intarsia.index.verdict import rows_might_match
 from intarsia.plan.prune import rows_left
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.opened import OpenedFile, ReadOptions
+from intarsia.read.opened import OpenedFile
+from intarsia.read.options import ReadOptions
 from intarsia.read.planner import Constants, leaf_of, values_agree
 from intarsia.read.request import Request
 from intarsia.read.sections import may_answer

@@ -8,7 +8,6 @@ here.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -40,13 +39,14 @@ from intarsia.read.damage import CorruptData
 from intarsia.read.explained import explain_files, plan_files, plan_files_left
 from intarsia.read.folders import folder_constants
 from intarsia.read.fragment import PlannedFragment
-from intarsia.read.opened import OpenedFile, ReadOptions
+from intarsia.read.numbered import parts_at
+from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
 from intarsia.read.stream import Stream
-from intarsia.read.survey import File, each_of, files_left
+from intarsia.read.survey import File, files_left
 from intarsia.storage import gap_bytes
 
 _SCAN_OPTIONS = {
@@ -285,7 +285,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows = RowRanges.from_rows(distinct)
         if self._cache.options.skips_corrupt:
             return self._take_what_is_left(wanted, rows, columns, options)
-        scan = self._scan(columns, None, options, parts=self._parts_at(rows))
+        parts = parts_at(self._cache, self._files, rows)
+        scan = self._scan(columns, None, options, parts=(part for _, part in parts))
         assert scan is not None
         schema, batches = scan
         return pa.Table.from_batches(list(batches), schema).take(pa.array(places))
@@ -298,7 +299,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         numbered = dict(columns) if isinstance(columns, dict) else {n: pc.field(n) for n in names}
         numbered[_PLACE] = pc.field(ROW_NUMBER)
         tables, numbers = [], []
-        for start, part in self._numbered_parts_at(rows):
+        for start, part in parts_at(self._cache, self._files, rows):
             scan = self._scan(numbered, None, options, parts=[part])
             assert scan is not None
             table = pa.Table.from_batches(list(scan[1]), scan[0])
@@ -309,26 +310,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         found = np.concatenate(numbers)
         places = np.searchsorted(found, wanted[np.isin(wanted, found)])
         return pa.concat_tables(tables).take(pa.array(places))
-
-    def _parts_at(self, rows: RowRanges) -> Iterator[Part]:
-        """The files that hold ``rows``, counted from the start of the data set."""
-        return (part for _, part in self._numbered_parts_at(rows))
-
-    def _numbered_parts_at(self, rows: RowRanges) -> Iterator[tuple[int, Part]]:
-        """As ``_parts_at``, each with the number of its file's first row."""
-        if not rows:
-            return
-        start = 0
-        opened = each_of(self._cache, (partial(self._cache.get, f.path) for f in self._files))
-        with contextlib.closing(opened):
-            for file, stop in zip(self._files, _stops(opened), strict=True):
-                if within := rows.clip(start, stop):
-                    get = partial(self._cache.lease, file.path)
-                    yield start, Part(get, file.constants, within.shift(-start))
-                start = stop
-                if start >= rows.stops[-1]:
-                    return
-        raise IndexError(f"row {int(rows.stops[-1]) - 1:,} of {start:,}")
 
     def count_rows(
         self,
@@ -456,11 +437,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         wanted = self._wanted(filter_)
         names = self.schema.names if columns is None else columns
         return request_of(self.schema, names, wanted)
-
-
-def _stops(files: Iterable[OpenedFile]) -> Iterator[int]:
-    """Where the rows of each file end, counted from the first row of the first."""
-    return itertools.accumulate(file.num_rows for file in files)
 
 
 def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:

@@ -21,7 +21,8 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.health import Health
-from intarsia.read.opened import DEFAULTS, OpenedFile, ReadOptions
+from intarsia.read.opened import OpenedFile
+from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched

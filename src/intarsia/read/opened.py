@@ -10,8 +10,8 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,9 @@ from intarsia.errors import (
     UnsupportedError,
     Where,
 )
-from intarsia.format.bloom import filters_might_contain
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
-from intarsia.format.hashing import UInt64Array
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
 from intarsia.format.order import ValueOrder
 from intarsia.format.schema import Root, Schema, read_schema
@@ -43,9 +41,10 @@ from intarsia.index.directory import (
 )
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
-from intarsia.read.damage import CorruptData, Damage, OnCorrupt
+from intarsia.read.damage import CorruptData, Damage
 from intarsia.read.health import Health
 from intarsia.read.layout import Layout
+from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
@@ -55,43 +54,6 @@ from intarsia.source import AheadSource, Source
 _DICTIONARY_HEADER_BYTES = 100
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How a file is read, with pyarrow's names for it.
-
-    ``page_checksum_verification`` compares pages with their checksums, where they have some.
-    ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
-    ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
-    checks pages as far as they can be, and says what becomes of damaged ones. ``page_size_limit``
-    are the most bytes that one page may hold, where there is a limit.
-    """
-
-    page_checksum_verification: bool = False
-    read_dictionary: tuple[str, ...] = ()
-    distinct_index_column: str | None = None
-    on_corrupt: OnCorrupt | None = None
-    page_size_limit: int | None = None
-
-    def changed(self, **changes: Any) -> ReadOptions:
-        """These, but for ``changes``; checksums are compared where damage is looked for."""
-        made = replace(self, **changes)
-        is_checked = made.page_checksum_verification or made.looks_for_damage
-        return replace(made, page_checksum_verification=is_checked)
-
-    @property
-    def looks_for_damage(self) -> bool:
-        """Is everything that is read to be checked?"""
-        return self.on_corrupt is not None
-
-    @property
-    def skips_corrupt(self) -> bool:
-        """Are the rows of damaged pages left out?"""
-        return self.on_corrupt == "skip"
-
-
-DEFAULTS = ReadOptions()
 
 
 class OpenedFile:
@@ -326,7 +288,7 @@ class OpenedFile:
             self._row_group_bounds[leaf] = chunk_bounds(self.order(leaf), chunks, declared=declared)
         return self._row_group_bounds[leaf]
 
-    # --- page indexes and bloom filters ---------------------------------------------------------
+    # --- page indexes and damage ---------------------------------------------------------
 
     def expect_metadata(
         self, entries: Iterable[IndexEntry], offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
@@ -377,36 +339,6 @@ class OpenedFile:
             self.ignored[str(one)] = None
             warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
         return bool(new)
-
-    def has_bloom_filters(self, leaf: int, groups: Sequence[int]) -> bool:
-        """Has the chunk of any of these row groups a bloom filter?"""
-        return any(self.chunk(group, leaf).bloom_filter_offset is not None for group in groups)
-
-    def bloom_filters_might_contain(
-        self, leaf: int, groups: Sequence[int], hashes: UInt64Array
-    ) -> list[bool] | None:
-        """For each row group: might its chunk hold a value of one of ``hashes``?
-
-        None where none of the chunks has a bloom filter, or one is damaged; or where damage is
-        looked for: filters have no checksum.
-        """
-        if self.options.looks_for_damage:
-            return None
-        chunks = [self.chunk(group, leaf) for group in groups]
-        places = [
-            (chunk.bloom_filter_offset, chunk.bloom_filter_length)
-            for chunk in chunks
-            if chunk.bloom_filter_offset is not None
-        ]
-        if not places:
-            return None
-        try:
-            found = iter(filters_might_contain(self.source, places, hashes))
-        except FormatError as error:
-            where = Where(column=self.schema.leaves[leaf].name)
-            self.warn(f"bloom filters are ignored: {error.at(where)}")
-            return None
-        return [chunk.bloom_filter_offset is None or next(found) for chunk in chunks]
 
     # --- embedded indexes -----------------------------------------------------------------------
 

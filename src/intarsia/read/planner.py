@@ -25,6 +25,7 @@ from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
+from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, is_little, may_pay
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import groups_of, select
@@ -338,12 +339,12 @@ class _Planner:
 
     def _by_bloom_filters(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges | None:
         file = self._file
-        if not file.has_bloom_filters(leaf.index, groups):
+        if not has_bloom_filters(file, leaf.index, groups):
             return None
         hashes = bloom_hashes_for(test, file.order(leaf.index))
         if hashes is None or len(hashes) > _BLOOM_VALUES:
             return None
-        might = file.bloom_filters_might_contain(leaf.index, groups, hashes)
+        might = might_contain(file, leaf.index, groups, hashes)
         if might is None:
             return None
         excluded = [group for group, found in zip(groups, might, strict=True) if not found]

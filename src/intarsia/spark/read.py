@@ -29,7 +29,7 @@ from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
 from intarsia.read.folders import folder_of, hive_partitioning
 from intarsia.read.journal import visible
-from intarsia.read.opened import ReadOptions
+from intarsia.read.options import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.choice import choose

@@ -11,7 +11,7 @@ from intarsia.errors import IntarsiaError, Where
 from intarsia.index.section_write import UInt64Array
 from intarsia.read.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.read.catalog_segment import SegmentReader
-from intarsia.read.opened import DEFAULTS
+from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.catalog import Target, facts_at

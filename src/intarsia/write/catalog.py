@@ -34,7 +34,7 @@ from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_source
-from intarsia.read.opened import DEFAULTS
+from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, list_files, resolve
 from intarsia.write.catalog_facts import Facts, facts_of

@@ -1,0 +1,45 @@
+"""How files are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from intarsia.read.damage import OnCorrupt
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a file is read, with pyarrow's names for it.
+
+    ``page_checksum_verification`` compares pages with their checksums, where they have some.
+    ``read_dictionary`` are the columns of text that come as Arrow dictionaries, by their paths;
+    ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
+    checks pages as far as they can be, and says what becomes of damaged ones. ``page_size_limit``
+    are the most bytes that one page may hold, where there is a limit.
+    """
+
+    page_checksum_verification: bool = False
+    read_dictionary: tuple[str, ...] = ()
+    distinct_index_column: str | None = None
+    on_corrupt: OnCorrupt | None = None
+    page_size_limit: int | None = None
+
+    def changed(self, **changes: Any) -> ReadOptions:
+        """These, but for ``changes``; checksums are compared where damage is looked for."""
+        made = replace(self, **changes)
+        is_checked = made.page_checksum_verification or made.looks_for_damage
+        return replace(made, page_checksum_verification=is_checked)
+
+    @property
+    def looks_for_damage(self) -> bool:
+        """Is everything that is read to be checked?"""
+        return self.on_corrupt is not None
+
+    @property
+    def skips_corrupt(self) -> bool:
+        """Are the rows of damaged pages left out?"""
+        return self.on_corrupt == "skip"
+
+
+DEFAULTS = ReadOptions()
