@@ -134,3 +134,20 @@ def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, mon
     with pytest.raises(ia.PathError, match=f"{before[0]} was changed meanwhile"):
         ias.optimize(spark, "lake/seven", filesystem=s3)
     assert keys(s3, "lake/seven") == sorted(["_SUCCESS", *before])
+
+
+def test_a_catalog_is_built_and_asked(spark, s3):
+    for start in range(0, 60, 10):
+        options = {"mode": "append", "filesystem": s3, "indexes": "hash:lookup"}
+        ias.write(data(spark, start, start + 10).coalesce(1), "lake/known", **options)
+    report = ias.build_catalog(spark, "lake/known", filesystem=s3)
+    assert (report.files, report.read, report.keys) == (6, 6, 60)
+    where = "hash = 'c4ca4238a0b923820dcc509a6f75849b'"
+    frame = ias.read(spark, "lake/known", where=where, filesystem=s3)
+    assert ids(frame) == [1]
+    found = ia.dataset("lake/known", filesystem=s3).explain(filter=where)
+    assert "catalog" in str(found)
+    assert found.plan.figures.files.selected == 1
+    ias.write(data(spark, 60, 70).coalesce(1), "lake/known", **options)
+    assert ias.build_catalog(spark, "lake/known", refresh=True, filesystem=s3).read == 1
+    assert ids(ias.read(spark, "lake/known", filesystem=s3)) == list(range(70))

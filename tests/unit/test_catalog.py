@@ -5,6 +5,7 @@ import pickle
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
@@ -388,6 +389,30 @@ def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
     report = ia.build_catalog(lake)
     assert (report.files, report.skipped) == (FILES - 1, 1)
     assert ia.dataset(lake).count_rows(filter=pc.field("id") == some_id(0)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*catalog")
+def test_builders_at_once_change_no_answer(lake):
+    ia.build_catalog(lake)
+    condition = pc.field("id") == some_id(23)
+
+    def build(number):
+        for refresh in (False, True, number % 2 == 0):
+            ia.build_catalog(lake, refresh=refresh)
+
+    with ThreadPoolExecutor(3) as threads:
+        builders = [threads.submit(build, number) for number in range(3)]
+        asked = 0
+        while asked < 5 or not all(builder.done() for builder in builders):
+            found = ia.dataset(lake).to_table(filter=condition)
+            assert found.column("id").to_pylist() == [some_id(23)]
+            asked += 1
+    for builder in builders:
+        builder.result()
+    ia.build_catalog(lake)  # names no table of the others, whichever was last
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ia.dataset(lake, catalog=True).plan(filter=condition).figures.files.selected == 1
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
