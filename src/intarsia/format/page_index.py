@@ -153,15 +153,18 @@ _FIELD_HEADERS = (0x16, 0x15, 0x16, 0x00)
 """i64, i32 and i64 fields of ids 1, 2, 3, and the end of the struct: every PageLocation's shape."""
 
 
+_SHORT_BYTES = 3 + 14 * (3 * (1 + _LONGEST_VARINT) + 1)
+"""A short index takes no more than so many."""
+
+
 def _short_offset_index(data: memoryview) -> OffsetIndex | None:
     """One of fewer than 15 entries in the usual shape, and nothing after them; else None.
 
     To set NumPy to work takes longer than going through so few bytes.
     """
-    raw = bytes(data)
-    if len(raw) < 2 or raw[0] != 0x19 or raw[1] & 0x0F != 0x0C or not 0x10 <= raw[1] < 0xF0:
+    if len(data) < 2 or data[0] != 0x19 or data[1] & 0x0F != 0x0C or not 0x10 <= data[1] < 0xF0:
         return None
-    size, at = raw[1] >> 4, 2
+    raw, size, at = bytes(data[:_SHORT_BYTES]), data[1] >> 4, 2
     values: list[int] = []
     try:
         for _ in range(size):
