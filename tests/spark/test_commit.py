@@ -222,8 +222,10 @@ def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
 
-    def listed(*arguments, done=[], list_files=journal.list_files):  # noqa: B006 # kept on purpose
-        found = list_files(*arguments)
+    done = []
+
+    def listed(*arguments, list_files=journal.list_files, **options):
+        found = list_files(*arguments, **options)
         if not done:  # what was listed is gone by the time it is looked at
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
