@@ -10,12 +10,23 @@ import pyarrow as pa
 from intarsia.index.ngram import PATTERNS
 from intarsia.index.required import AllOf, AnyOf, Has, Required
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.functions import CONTAINS_WORDS
 from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import And, pruning_of
 from intarsia.read.substring import Contained, encoded, is_text
 from intarsia.text.texts import as_column, is_bytes
 from intarsia.text.words import words_of
 
+_SEARCHES = frozenset(
+    {
+        "match_like",
+        "match_substring",
+        "match_substring_regex",
+        "starts_with",
+        "ends_with",
+        CONTAINS_WORDS,
+    }
+)
 _OF_SEVERAL_BYTES = re.compile(r"[^ -~]|[IKS]")
 """Beyond ASCII, and the letters to which characters from there are folded."""
 _SHORTEST = 3
@@ -53,7 +64,7 @@ def _as_it_stands(node: Node) -> Contained | None:
 
 def _in_any_case(node: Node, schema: pa.Schema) -> Contained | None:
     """Of pieces that are needed without their case, the longest that bytes can show."""
-    if not isinstance(node, Call):
+    if not isinstance(node, Call) or node.function not in _SEARCHES:
         return None
     found = pruning_of(node)
     for match in found.parts if isinstance(found, And) else (found,):
