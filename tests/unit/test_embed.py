@@ -45,6 +45,15 @@ def test_an_index_of_the_same_name_is_replaced_and_others_stay(file):
     assert ia.ParquetFile(file).read(filter=pc.field("n") == 7).num_rows == 1
 
 
+def test_one_text_names_several(file):
+    text = "lookup(lower(upper(k)), granule_rows=10), n:distinct , page_index(k, n),"
+    (report,) = ia.add_indexes(file, text)
+    assert [entry.name for entry in report.indexes] == ["lower(upper(k)):lookup", "n:distinct"]
+    assert ia.ParquetFile(file).page_index(0, "k") is not None
+    with pytest.raises(ia.IndexSpecError):
+        ia.add_indexes(file, ", ")
+
+
 def test_the_same_index_twice_in_one_call_is_refused(file):
     before = file.read_bytes()
     with pytest.raises(ia.IndexSpecError, match="asked for twice"):

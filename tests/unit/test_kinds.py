@@ -140,6 +140,24 @@ def test_an_index_by_other_tables_of_case_is_not_used(file, monkeypatch):
         assert "index lower(k):lookup" not in steps(file, lowered == "k00123")
 
 
+def test_a_kind_that_is_registered_anew_replaces_the_one_before(file, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+    def registered(keys):
+        class Own(ia.Lookup):
+            kind = "own_lookup"
+
+            def keys_for(self, predicate, of):
+                return keys(super().keys_for(predicate, of))
+
+        return ia.register_index_kind(Own)
+
+    ia.add_indexes(file, registered(lambda found: found)("k", granule_rows=20))
+    assert steps(file, pc.field("k") == "K00123")["index k:own_lookup"] < ROWS
+    registered(lambda _: None)
+    assert "index k:own_lookup" not in steps(file, pc.field("k") == "K00123")
+
+
 def test_a_function_of_a_column_that_is_read_in_another_type_is_not_looked_up(file):
     ia.add_indexes(file, [ia.Lookup(pc.field("n") + 1), ia.Lookup("n")])
     schema = TABLE.schema.set(1, pa.field("n", pa.int32()))

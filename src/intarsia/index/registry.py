@@ -20,7 +20,7 @@ from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
 from intarsia.index.ngram import NGram
-from intarsia.index.spec import parsed
+from intarsia.index.spec import parsed, split
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.index.words import Words
 
@@ -134,11 +134,15 @@ def _made(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
 
 
 def kinds_of(indexes: Any) -> list[IndexSpec]:
-    """Indexes as they are asked for: one or several, as objects or as text for ``parse``.
+    """Indexes as they are asked for: one or several, as objects or as text for ``parse``; in one
+    text, several have commas between them.
 
     Raises ``IndexSpecError`` for anything else, or for the same index twice.
     """
-    asked = [indexes] if isinstance(indexes, str) or hasattr(indexes, "kind") else list(indexes)
+    if isinstance(indexes, str):
+        asked = [part for part in split(indexes) if part] or [indexes]
+    else:
+        asked = [indexes] if hasattr(indexes, "kind") else list(indexes)
     found = [parse(index) if isinstance(index, str) else index for index in asked]
     for index in found:
         if not hasattr(index, "kind") or not (hasattr(index, "on") or isinstance(index, PageIndex)):

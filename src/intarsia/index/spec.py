@@ -20,7 +20,7 @@ def parsed(text: str) -> tuple[str, list[str], dict[str, Any]]:
     if not called:
         on, _, kind = text.strip().rpartition(":")
         return kind, [on] if on else [], {}
-    parts = [part.strip() for part in _split(called.group(2))]
+    parts = split(called.group(2))
     settings = [re.fullmatch(r"(\w+)\s*=(?!=)\s*(.*)", part, re.DOTALL) for part in parts]
     for part, found in zip(parts, settings, strict=True):
         if not found and "=" in re.sub(r"\"[^\"]*\"", "", part):
@@ -29,8 +29,8 @@ def parsed(text: str) -> tuple[str, list[str], dict[str, Any]]:
     return called.group(1), names, dict(_setting(f[1], f[2], text) for f in settings if f)
 
 
-def _split(text: str) -> list[str]:
-    """``text`` at its commas, but not within parentheses or quotes."""
+def split(text: str) -> list[str]:
+    """``text`` at its commas, but not within parentheses or quotes, without blanks around parts."""
     parts, depth, quote = [""], 0, ""
     for character in text:
         if quote:
@@ -42,7 +42,7 @@ def _split(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += character
-    return parts
+    return [part.strip() for part in parts]
 
 
 def _setting(name: str, value: str, text: str) -> tuple[str, Any]:

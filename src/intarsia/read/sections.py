@@ -18,7 +18,7 @@ from intarsia.index.directory import Directory, IndexEntry, StaleError, read_dir
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
-from intarsia.index.registry import EmbeddedIndex, known_version, make
+from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
 from intarsia.predicate.leaves import How, Match, Op, Predicate
 from intarsia.predicate.term import Term
 from intarsia.ranges import RowRanges
@@ -206,11 +206,14 @@ class Sections:
             return None
 
     def _meant(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
-        """The kind of an entry, and what it is on: the same objects for files of one shape."""
+        """The kind of an entry, and what it is on: of a column, the same objects for files of one
+        shape. What functions mean is looked at anew.
+        """
         file = self._file
-        known: dict[Hashable, tuple[EmbeddedIndex, Subject]]
-        known = file.shape.kept(("indexes", file.options.read_dictionary), dict)
-        key = entry.kind, entry.on, entry.meaning, repr(entry.params)
+        known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
+        if not entry.meaning:
+            known = file.shape.kept(("indexes", file.options.read_dictionary), dict)
+        key = known_kind(entry.kind), entry.on, repr(entry.params)
         found = known.get(key)
         if found is None:
             kind = make(entry.kind, entry.on, entry.params)

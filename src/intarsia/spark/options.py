@@ -79,7 +79,7 @@ def get(options: Options, name: str) -> str | None:
 def layout_of(options: Options) -> Layout:
     """How files are to be laid out."""
     return Layout(
-        indexes=split(options.get("indexes", "")),
+        indexes=options.get("indexes", "") or (),
         partition_by=names(options.get("partition_by", "")),
         cluster_by=names(options.get("cluster_by", "")),
         sort_within=names(options.get("sort_within", "")),
@@ -122,9 +122,3 @@ def names(text: str) -> list[str]:
     if text.strip().startswith("["):
         return [str(name) for name in json.loads(text)]
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def split(text: str) -> list[str]:
-    """``lookup(a, granule_rows=9), page_index`` at the commas that are not in parentheses."""
-    parts = re.split(r",(?![^(]*\))", text)
-    return [part.strip() for part in parts if part.strip()]
