@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("default", deadline=None)  # machines are busy with other things
 settings.load_profile("default")
@@ -39,6 +40,17 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(items):
     """What replaces the Spark session of all other tests comes after them."""
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Of several processes that share the tests, one has all of Spark: a session takes its time."""
+
+    def _split_scope(self, nodeid):
+        return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return _Scheduling(config, log)
 
 
 _STATUS = pytest.StashKey[int]()

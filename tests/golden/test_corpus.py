@@ -56,7 +56,7 @@ def test_the_manifest_names_every_file(corpus):
 
 
 def test_a_file_opens_or_raises_our_own_error(path):
-    before = time.perf_counter()
+    before = time.process_time()
     problem = None
     try:
         with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def test_a_file_opens_or_raises_our_own_error(path):
     except FormatError as error:
         problem = error
     assert problem is None or problem.where.file is not None
-    assert time.perf_counter() - before < SECONDS
+    assert time.process_time() - before < SECONDS
 
 
 def inspect(file):

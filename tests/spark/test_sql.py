@@ -15,6 +15,7 @@ import intarsia.spark as ias
 from intarsia.predicate.query import scans_of
 from intarsia.spark.dialect import seen_by
 
+pytestmark = pytest.mark.spark
 HERE = Path(__file__).parent
 QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "tpch").glob("*.sql"))}
 

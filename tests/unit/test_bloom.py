@@ -271,7 +271,7 @@ def test_a_nan_of_other_bits_is_hashed_as_it_is_and_as_the_usual_one():
         (pa.binary(), [b"", b"a\x00", b"x" * 99], bytes),
         (pa.binary(3), [b"abc", b"\x00\x00\x00"], bytes),
     ],
-    ids=str,
+    ids=["int32", "int64", "binary", "binary(3)"],
 )
 def test_other_values_are_hashed_over_their_plain_encoding(kind, cells, plain):
     assert bloom_hashes(pa.array(cells, kind)).tolist() == [xxh64(plain(v)) for v in cells]

@@ -35,11 +35,11 @@ def test_a_range_inside_another_does_not_shorten_the_group():
 
 
 def test_many_adjacent_ranges_are_joined_in_good_time():
-    before = time.perf_counter()
+    before = time.process_time()
     (group,) = coalesce([(i * 10, 10) for i in range(50_000)], 0)
     assert group.length == 500_000
     assert len(group.members) == 50_000
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2
 
 
 @given(ranges_, st.integers(0, 40))

@@ -219,7 +219,7 @@ def test_absurd_counts_are_refused_and_nothing_is_allocated(count, encoding):
     run = varint(2**31 << 1) + b"\x01"
     raw = memoryview(len(run).to_bytes(4, "little") + run)
     tracemalloc.start()
-    before = time.perf_counter()
+    before = time.process_time()
     try:
         with pytest.raises(FormatError, match="claims"):
             decode_levels(raw, encoding, 1, count)
@@ -228,7 +228,7 @@ def test_absurd_counts_are_refused_and_nothing_is_allocated(count, encoding):
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - before < 1
+    assert time.process_time() - before < 1
 
 
 def test_a_run_that_claims_more_than_is_asked_for_allocates_what_is_asked_for():

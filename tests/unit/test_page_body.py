@@ -159,10 +159,10 @@ def test_a_bomb_is_refused_before_it_goes_off():
         compressed_page_size=30,
         data_page_header=v1,
     )
-    before = time.perf_counter()
+    before = time.process_time()
     with pytest.raises(FormatError, match="claims to hold"):
         page_levels(header, memoryview(bytes(30)), leaf, CompressionCodec.SNAPPY)
-    assert time.perf_counter() - before < 0.5
+    assert time.process_time() - before < 0.5
 
 
 # --- levels, by hand ----------------------------------------------------------------------------

@@ -165,9 +165,9 @@ def test_decoding_is_quick():
     data = encoded(locations(2442))
     seconds = []
     for _ in range(10):
-        before = time.perf_counter()
+        before = time.process_time()
         read_offset_index(data)
-        seconds.append(time.perf_counter() - before)
+        seconds.append(time.process_time() - before)
     assert min(seconds) < 0.005
 
 

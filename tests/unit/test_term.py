@@ -132,6 +132,6 @@ def test_many_values_are_made_keys_in_milliseconds():
         (number, pa.array(range(count))),
     ):
         test = FieldTest(field_term("x"), Op.IN, values)
-        start = time.perf_counter()
+        start = time.process_time()
         assert len(exact_values(test, order_of(element))) == count
-        assert time.perf_counter() - start < 0.5
+        assert time.process_time() - start < 0.5

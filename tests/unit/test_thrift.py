@@ -187,12 +187,12 @@ def test_data_cut_at_any_byte_is_refused(read):
 @pytest.mark.parametrize("depth", [65, 1_000, 100_000, 3_000_000])
 def test_deep_nesting_is_refused_at_once(kind, depth):
     data = nested(depth, kind)
-    before = time.perf_counter()
+    before = time.process_time()
     with pytest.raises(FormatError, match="deep"):
         spans(data)
     with pytest.raises(FormatError):
         decode(PageHeader, data)
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_nesting_within_the_limit_is_stepped_over():
@@ -220,12 +220,12 @@ HUGE = varint(2**31 - 1)
 )
 @pytest.mark.parametrize("tail", [b"", bytes(1000)])
 def test_huge_counts_are_refused_at_once(data, tail):
-    before = time.perf_counter()
+    before = time.process_time()
     with pytest.raises(FormatError):
         spans(data + tail)
     with pytest.raises(FormatError):
         decode(KeyValue, data + tail)
-    assert time.perf_counter() - before < 1
+    assert time.process_time() - before < 1
 
 
 @pytest.mark.parametrize("kind", [14, 15])

@@ -22,6 +22,7 @@ def test_all_cases_hold_on_spark_connect(tmp_path):
     environment = os.environ | ({"JAVA_HOME": home} if home else {})
     # What Spark sets in a process that has had a session would lead it to that session's Java.
     drop = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+    environment["SPARK_TESTING"] = "1"  # Spark then takes a free port, instead of 15002
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CASES)]
     # Its conftest.py is for sessions on the cluster: none of it is asked for.
     ran = subprocess.run(
