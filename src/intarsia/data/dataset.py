@@ -18,12 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.plan.explain import Explanation
-from intarsia.plan.plan import Plan
-from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.sql import parse_where
-from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.asked import (
+from intarsia.data.asked import (
     Columns,
     check_columns,
     check_is_pyarrows,
@@ -32,21 +27,26 @@ from intarsia.read.asked import (
     is_special,
     request_of,
 )
-from intarsia.read.cache import FileCache
-from intarsia.read.catalog import Catalog
+from intarsia.data.cache import FileCache
+from intarsia.data.catalog import Catalog
+from intarsia.data.explained import explain_files, plan_files, plan_files_left
+from intarsia.data.folders import folder_constants
+from intarsia.data.fragment import PlannedFragment
+from intarsia.data.numbered import parts_at
+from intarsia.data.stream import Stream
+from intarsia.data.survey import File, files_left
+from intarsia.plan.explain import Explanation
+from intarsia.plan.plan import Plan
+from intarsia.predicate.evaluation import compute_columns, needs_evaluation
+from intarsia.predicate.sql import parse_where
+from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
-from intarsia.read.explained import explain_files, plan_files, plan_files_left
-from intarsia.read.folders import folder_constants
-from intarsia.read.fragment import PlannedFragment
-from intarsia.read.numbered import parts_at
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
-from intarsia.read.stream import Stream
-from intarsia.read.survey import File, files_left
 from intarsia.storage import gap_bytes
 
 _SCAN_OPTIONS = {
