@@ -263,7 +263,7 @@ def scan(
         table = source.head(shown + 1, names, expression)
         show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
         return
-    schema = pa.schema([source.schema.field(name) for name in names])
+    schema = source.head(0, names).schema
     if form == "csv":
         _need_flat(schema)
     if limit is not None:
