@@ -4,6 +4,8 @@ Adds page indexes and user-defined indexes to Parquet files that every ordinary 
 and answers selective questions by reading only the pages that can match.
 """
 
+from intarsia.data.dataset import Dataset
+from intarsia.data.discover import dataset
 from intarsia.engines import polars
 from intarsia.engines.sql import sql
 from intarsia.errors import (
@@ -36,8 +38,6 @@ from intarsia.predicate.functions import (
 )
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import CorruptData
-from intarsia.read.dataset import Dataset
-from intarsia.read.discover import dataset
 from intarsia.read.file import ParquetFile
 from intarsia.verify.file import verify
 from intarsia.verify.findings import Finding, Severity

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
+from intarsia.data.catalog_segment import SegmentReader
 from intarsia.decode.page_body import page_levels
 from intarsia.format.bounds import page_bounds
 from intarsia.format.declared_order import order_of
@@ -32,7 +33,6 @@ from intarsia.index.registry import make
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.term import field_term
-from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import DEFAULTS

@@ -57,6 +57,8 @@ PUSHED = {
     "binary": c("bin") == b"\xff",
     "flag": c("b"),
     "not_flag": ~c("b"),
+    "flag_in": c("b").is_in([False]),
+    "any_flag": c("b").is_in([False, True]),
     "missing": c("b").is_null(),
     "there": c("l").is_not_null(),
     "date": c("date") == DAY,

@@ -17,8 +17,9 @@ import pytest
 
 import intarsia as ia
 from intarsia import storage
-from intarsia.read import rows, sift
-from intarsia.read.cache import FileCache
+from intarsia.data import sift
+from intarsia.data.cache import FileCache
+from intarsia.read import rows
 from intarsia.read.sections import Sections
 
 FILES, ROWS = 2000, 20

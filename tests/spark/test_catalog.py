@@ -18,7 +18,7 @@ import intarsia as ia
 import intarsia.spark as ias
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
-from intarsia.read.catalog import open_segments, read_pointer
+from intarsia.data.catalog import open_segments, read_pointer
 from intarsia.read.options import DEFAULTS
 from intarsia.spark import catalog_job
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.read import journal
-from intarsia.read.journal import StreamBatch, visible
+from intarsia.data import journal
+from intarsia.data.journal import StreamBatch, visible
 from intarsia.spark.commit import journals, keep_job, publish, publish_batch, recover
 from intarsia.spark.failure import told
 from intarsia.spark.place import LocalPlace, Place

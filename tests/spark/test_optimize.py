@@ -19,7 +19,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.read.journal import Journal, visible
+from intarsia.data.journal import Journal, visible
 from intarsia.spark.commit import journals, publish
 from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.rewrites import small_runs

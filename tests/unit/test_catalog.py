@@ -19,7 +19,7 @@ import pytest
 import intarsia as ia
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
-from intarsia.read.catalog import read_pointer
+from intarsia.data.catalog import read_pointer
 from intarsia.write import catalog, catalog_segment
 
 FILES, ROWS = 40, 30

@@ -17,9 +17,9 @@ import intarsia as ia
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, decode_pointer, encode_pointer
 from intarsia.catalog.tables import FILES, build_table, new_name
+from intarsia.data.catalog import read_pointer
+from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import FormatError
-from intarsia.read.catalog import read_pointer
-from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.options import DEFAULTS
 from intarsia.source import BufferSource
 
@@ -222,7 +222,7 @@ def test_keys_of_a_kind_of_another_version_are_not_used(lake, tmp_path):
 
 
 def _request(dataset):
-    from intarsia.read.asked import request_of
+    from intarsia.data.asked import request_of
 
     return request_of(dataset.schema, [], pc.field("key") == "key 57")
 

@@ -12,9 +12,9 @@ import pytest
 import intarsia as ia
 from intarsia import storage
 from intarsia.catalog.pointer import is_table_name
-from intarsia.read import catalog
-from intarsia.read.catalog import read_pointer
-from intarsia.read.catalog_kept import KeptCatalogs
+from intarsia.data import catalog
+from intarsia.data.catalog import read_pointer
+from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.read.options import DEFAULTS
 from intarsia.spark.read import opened as opened_for_spark
 from intarsia.storage import SIDECAR_FOLDER

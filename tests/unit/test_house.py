@@ -21,6 +21,7 @@ LAYERS = (
     ("handle",),
     ("storage",),
     ("read",),
+    ("data",),
     ("write",),
     ("verify",),
     ("spark", "cli", "engines", "testing"),

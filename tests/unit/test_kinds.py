@@ -308,6 +308,40 @@ def test_a_column_of_too_many_distinct_values_is_refused(file, monkeypatch):
     assert file.read_bytes() == before
 
 
+REFUSED = [
+    (ia.MinMax, pa.duration("us")),
+    (ia.MinMax, pa.decimal64(12, 3)),
+    (ia.MinMax, pa.string_view()),
+    (ia.Distinct, pa.float16()),
+    (ia.Distinct, pa.decimal32(7, 2)),
+    (ia.Distinct, pa.binary_view()),
+    (ia.DistinctIDX1, pa.string_view()),
+]
+
+
+@pytest.mark.parametrize(("kind", "of"), REFUSED, ids=lambda one: getattr(one, "kind", str(one)))
+def test_types_that_pyarrow_lacks_functions_for_are_refused(kind, of, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": pa.nulls(3, of)}), path)
+    before = path.read_bytes()
+    with pytest.raises(ia.IndexSpecError, match="pyarrow cannot do it: Function '"):
+        ia.add_indexes(path, [kind("c")])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("of", [pa.string_view(), pa.binary_view()], ids=str)
+def test_views_of_texts_are_indexed(of, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": pa.array(["red fox", None, "", "hen"], of)}), path)
+    ia.add_indexes(path, [ia.NGram("c"), ia.Words("c"), ia.Lookup("c")])
+    assert ia.verify(path) == []
+    same = tmp_path / "b.parquet"
+    pq.write_table(pa.table({"c": ["red fox", None, "", "hen"]}), same)
+    ia.add_indexes(same, [ia.NGram("c"), ia.Words("c"), ia.Lookup("c")])
+    sizes = [[entry.length for entry in ia.list_indexes(p)[0].indexes] for p in (path, same)]
+    assert sizes[0] == sizes[1]
+
+
 def test_a_function_that_fails_on_the_data_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"n": [2**62, 2**62]}), path)

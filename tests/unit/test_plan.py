@@ -5,9 +5,9 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.data.cache import FileCache
 from intarsia.plan.plan import Amount, Figures
 from intarsia.predicate.sql import parse_where
-from intarsia.read.cache import FileCache
 from intarsia.read.page_indexes import PageIndexes
 
 

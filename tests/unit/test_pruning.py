@@ -304,8 +304,22 @@ def test_a_pruning_tree_is_pickled_without_hashes_of_this_process():
 
 
 def test_many_terms_are_flattened():
-    many = functools.reduce(operator.or_, (i == X for i in range(100)))
+    many = functools.reduce(operator.or_, (i > X for i in range(100)))
     assert len(pruning(many).parts) == 100
+
+
+def test_alternatives_for_one_term_are_one_membership():
+    many = functools.reduce(operator.or_, (i == X for i in range(5000)))
+    test = pruning(many | X.isin([-1, 7]) | (Y == "a"))
+    assert str(test.parts[1]) == "y = a"
+    assert test.parts[0].op is Op.IN
+    assert set(test.parts[0].values.to_pylist()) == {-1, *range(5000)}
+
+
+def test_alternatives_of_other_types_nulls_or_floats_stay_apart():
+    apart = (X == 1) | (pa.scalar(2, pa.int8()) == X) | X.isin([3, None]) | (Y == "a")
+    assert len(pruning(apart).parts) == 4
+    assert len(pruning((X == 0.0) | (X == 1.5)).parts) == 2
 
 
 def test_rows_left():

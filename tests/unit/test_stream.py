@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.read.stream import Stream
+from intarsia.data.stream import Stream
 
 ABANDON = """
 import sys

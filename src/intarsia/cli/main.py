@@ -18,11 +18,11 @@ from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe, jsonable
 from intarsia.cli.index import index, sidecar_folder_option
+from intarsia.data.dataset import Dataset
+from intarsia.data.discover import dataset
 from intarsia.errors import IntarsiaError
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
-from intarsia.read.dataset import Dataset
-from intarsia.read.discover import dataset
 from intarsia.read.file import open_file
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
@@ -263,7 +263,7 @@ def scan(
         table = source.head(shown + 1, names, expression)
         show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
         return
-    schema = pa.schema([source.schema.field(name) for name in names])
+    schema = source.head(0, names).schema
     if form == "csv":
         _need_flat(schema)
     if limit is not None:

@@ -55,4 +55,4 @@ def rows(table: pa.Table, more: bool) -> None:
         values = row.values()
         shown.add_row(*("NULL" if value is None else escape(str(value)) for value in values))
     console.print(shown)
-    console.print(f"{table.num_rows:,} rows{', and there are more' if more else ''}")
+    console.print(f"{plural(table.num_rows, 'row')}{', and there are more' if more else ''}")

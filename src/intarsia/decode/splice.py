@@ -240,6 +240,10 @@ def decode_roots(
         columns = list(template.leaves) if some else None
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
+            # Dictionaries within structs or lists: pyarrow makes such arrays of one part only.
+            tables = [decode_roots(template, [group], verify_checksums) for group in groups]
+            return pa.concat_tables(tables)
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from intarsia.data.dataset import Dataset
+from intarsia.data.discover import dataset
 from intarsia.errors import MissingDependencyError
-from intarsia.read.dataset import Dataset
-from intarsia.read.discover import dataset
 from intarsia.read.request import without_rows
 from intarsia.storage import PathLike
 

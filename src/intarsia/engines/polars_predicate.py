@@ -260,7 +260,7 @@ class _Converter:
                 operator.or_, (field == pc.scalar(each) for each in known), pc.scalar(False)
             )
         else:
-            found = field.isin(pa.array([c.as_py() for c in known if c], _plain(kind)))
+            found = field.isin(pa.array([c.as_py() for c in known if c is not None], _plain(kind)))
         return found if len(known) == len(values) else found | field.is_null()
 
     def _text_path(self, expr: pl.Expr) -> tuple[str, ...] | None:

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.data.dataset import Dataset
+from intarsia.data.discover import dataset
 from intarsia.errors import MissingDependencyError
 from intarsia.predicate.query import Query, scans_of
-from intarsia.read.dataset import Dataset
-from intarsia.read.discover import dataset
 from intarsia.storage import PathLike
 from intarsia.text.words import contains_words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ class Distinct(Inverted):
     nans = True
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of)
+        return unfit_for_comparing(of) or _unfit_for_listing(of.type)
 
     def keys_of_values(self, values: pa.Array) -> tuple[pa.Array, Positions]:
         if pa.types.is_floating(values.type):
@@ -40,6 +41,19 @@ class Distinct(Inverted):
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         return KeysWhere(predicate) if can_judge(predicate, of) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _unfit_for_listing(kind: pa.DataType) -> str | None:
+    """Why distinct values of a type cannot be found and sorted; None where they can."""
+    try:
+        keys, _ = Distinct("value").keys_of_values(pa.nulls(1, kind))
+        values = keys.dictionary_encode(null_encoding="encode").dictionary
+        pc.index_in(values, value_set=values)
+        pc.array_sort_indices(values)
+    except pa.ArrowNotImplementedError as error:
+        return f"pyarrow cannot do it: {error}"
+    return None
 
 
 def unfit_for_comparing(of: Subject) -> str | None:

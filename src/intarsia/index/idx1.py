@@ -62,7 +62,9 @@ class DistinctIDX1(Distinct):
     def unfit(self, of: Subject) -> str | None:
         if not of.term.path:
             return "it lists the values of a column, not of a function"
-        return None if of.is_text else f"it lists texts, and this is {of.type}"
+        if not of.is_text:
+            return f"it lists texts, and this is {of.type}"
+        return super().unfit(of)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:
         formula = super().keys_for(predicate, of)

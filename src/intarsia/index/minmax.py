@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ class MinMax(Summary):
     serves = frozenset(Op)
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of)
+        return unfit_for_comparing(of) or _unfit_for_bounds(of.type)
 
     def summarize(self, values: pa.Array, starts: Positions) -> pa.RecordBatch:
         is_null = boolean(values.is_null())
@@ -54,6 +55,16 @@ class MinMax(Summary):
             return None
         low, high, nulls, nans = (summaries.column(n) for n in ("min", "max", "nulls", "nans"))
         return spans_might_match(predicate, low, high, boolean(nulls), boolean(nans), of.order)
+
+
+@functools.lru_cache(maxsize=256)
+def _unfit_for_bounds(kind: pa.DataType) -> str | None:
+    """Why values of a type have no bounds here; None where they have."""
+    try:
+        MinMax("value").summarize(pa.nulls(1, kind), np.array([0, 1]))
+    except pa.ArrowNotImplementedError as error:
+        return f"pyarrow cannot do it: {error}"
+    return None
 
 
 def _bounds(values: pa.Array, present: BoolArray, starts: Positions) -> tuple[pa.Array, pa.Array]:

@@ -10,7 +10,7 @@ Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serializ
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,6 +52,10 @@ class Opaque:
 
 ANDS = ("and_kleene", "and")
 """Functions of which a filter keeps the same rows as of all their arguments."""
+
+CHAINS = (*ANDS, "or_kleene", "or")
+"""Functions of which long chains are usual."""
+_DEEPEST = 64
 
 Node = FieldRef | Literal | Call | Opaque
 
@@ -137,6 +141,32 @@ def _arguments(serialized: _Serialized, at: int, stop: int) -> tuple[pc.Expressi
     return tuple(found)
 
 
+def is_deep(node: Node) -> bool:
+    """Do calls nest deeper than is worth following? Chains of ANDs or ORs count once."""
+    pending = [(node, 0, "")]
+    while pending:
+        current, depth, above = pending.pop()
+        if isinstance(current, Call):
+            depth += current.function != above or above not in CHAINS
+            if depth > _DEEPEST:
+                return True
+            pending += [(argument, depth, current.function) for argument in current.arguments]
+    return False
+
+
+def operands(node: Node, function: str) -> list[Node]:
+    """What a chain of one function joins: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
+    found: list[Node] = []
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Call) and current.function == function:
+            pending += reversed(current.arguments)
+        else:
+            found.append(current)
+    return found
+
+
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:
     """The paths of all fields under ``node``; None where one of them cannot be told."""
     found: set[tuple[str, ...]] = set()
@@ -205,7 +235,8 @@ def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
                 opened.append((value, [], {}))
             case "end":
                 opened.pop()
-                opened[-1][1].append(Call(value, tuple(arguments), options))
+                function = value if _are_texts(options) else f"{value} of bytes"
+                opened[-1][1].append(Call(function, tuple(arguments), options))
             case "options":
                 scalar = batch.column(int(value))[0]
                 options.update((name, scalar[name]) for name in scalar.type.names)
@@ -218,6 +249,17 @@ def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
             case _:
                 raise ValueError(f"unknown node {kind!r}")
     return opened[0][1][0]
+
+
+def _are_texts(options: Mapping[str, Any]) -> bool:
+    """Can all patterns be read? With one of bytes that are no text only pyarrow knows the call."""
+    try:
+        for value in options.values():
+            if isinstance(value, pa.StringScalar):
+                value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _CSchema(ctypes.Structure):

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.expression import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.functions import plain_values
 from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
 from intarsia.predicate.term import Term, field_term, term_of
@@ -107,18 +107,12 @@ _MATCH_NULLS = 0
 
 def pruning_of(node: Node) -> Pruning:
     """Which rows can be TRUE under ``node``, a filter's tree."""
-    try:
-        return _possible(node, True)
-    except RecursionError:
-        return Maybe()
+    return Maybe() if is_deep(node) else _possible(node, True)
 
 
 def escapes_of(node: Node) -> Pruning:
     """Which rows can be other than TRUE under ``node``: FALSE, or NULL."""
-    try:
-        return _other_than(node, True)
-    except RecursionError:
-        return Maybe()
+    return Maybe() if is_deep(node) else _other_than(node, True)
 
 
 def tests_of(pruning: Pruning) -> list[Predicate]:
@@ -142,7 +136,7 @@ def _possible(node: Node, outcome: bool) -> Pruning:
         case Call("invert", (argument,)):
             return _possible(argument, not outcome)
         case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
-            parts = [_possible(operand, outcome) for operand in _operands(node, function)]
+            parts = [_possible(operand, outcome) for operand in operands(node, function)]
             all_needed = function.startswith("and") == outcome
             return _all_of(*parts) if all_needed else _any_of(*parts)
         case Call("if_else", (condition, then, otherwise)):
@@ -181,7 +175,7 @@ def _other_than(node: Node, outcome: bool) -> Pruning:
         case Call("invert", (argument,)):
             return _other_than(argument, not outcome)
         case Call("and_kleene" | "or_kleene" as function):
-            parts = [_other_than(operand, outcome) for operand in _operands(node, function)]
+            parts = [_other_than(operand, outcome) for operand in operands(node, function)]
             any_suffices = (function == "and_kleene") == outcome
             return _any_of(*parts) if any_suffices else _all_of(*parts)
         case Call("is_null" | "is_valid"):
@@ -218,19 +212,6 @@ def _is_not(value: pa.Scalar, outcome: bool) -> bool:
     return bool(pa.types.is_boolean(value.type)) and value.as_py() is (not outcome)
 
 
-def _operands(node: Node, function: str) -> list[Node]:
-    """What a chain of one function joins: ``a``, ``b``, ``c`` of ``(a | b) | c``."""
-    found: list[Node] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Call) and current.function == function:
-            pending += reversed(current.arguments)
-        else:
-            found.append(current)
-    return found
-
-
 def _all_of(*parts: Pruning) -> Pruning:
     if any(isinstance(part, Never) for part in parts):
         return Never()
@@ -243,8 +224,26 @@ def _any_of(*parts: Pruning) -> Pruning:
     if any(isinstance(part, Maybe) for part in parts):
         return Maybe()
     flat = [p for part in parts for p in (part.parts if isinstance(part, Or) else (part,))]
-    kept = tuple(part for part in flat if not isinstance(part, Never))
-    return Or(kept) if len(kept) > 1 else kept[0] if kept else Never()
+    kept = _memberships([part for part in flat if not isinstance(part, Never)])
+    return Or(tuple(kept)) if len(kept) > 1 else kept[0] if kept else Never()
+
+
+def _memberships(parts: list[Pruning]) -> list[Pruning]:
+    """Alternatives, those for values of one term as one: ``a = 1 OR a = 2`` as ``a IN (1, 2)``."""
+    found: list[Pruning] = []
+    alike: dict[object, list[Test]] = {}
+    for part in parts:
+        if isinstance(part, Test) and part.op in (Op.EQ, Op.IN):
+            kind = part.values.type
+            # Membership tells −0.0 from +0.0.
+            key = part if pa.types.is_floating(kind) else (part.term, kind, part.nulls, part.nans)
+            alike.setdefault(key, []).append(part)
+        else:
+            found.append(part)
+    for tests in alike.values():
+        values = pa.concat_arrays([test.values for test in tests])
+        found.append(tests[0] if len(tests) == 1 else replace(tests[0], op=Op.IN, values=values))
+    return found
 
 
 def _about(terms: list[Term | None], asked: Callable[[Term], Pruning]) -> Pruning:

@@ -7,17 +7,18 @@ longer than they do.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.expression import ANDS, Call, FieldRef, Literal, Node
+from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
 
-_JOINTS = (*ANDS, "or", "or_kleene", "invert")
+_JOINTS = (*CHAINS, "invert")
 _KINDS = (
     pa.types.is_integer,
     pa.types.is_floating,
@@ -34,13 +35,18 @@ _MATCH = 0
 
 def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
     """``node``, where it is comparisons of columns with values of their own types, joined by AND,
-    OR and NOT. Values of another type are cast, where that changes nothing.
+    OR and NOT, not too deeply. Values of another type are cast, where that changes nothing.
 
     Such a condition is sure to evaluate, whatever the rows.
     """
+    return None if is_deep(node) else _comparison(node, schema)
+
+
+def _comparison(node: Node, schema: pa.Schema) -> Node | None:
     match node:
         case Call(function, arguments) if function in _JOINTS:
-            parts = [comparison_of(argument, schema) for argument in arguments]
+            joined = operands(node, function) if function in CHAINS else arguments
+            parts = [_comparison(argument, schema) for argument in joined]
             known = tuple(part for part in parts if part is not None)
             return Call(function, known) if len(known) == len(parts) else None
         case Call("is_in", (FieldRef((name,)) as column,), options):
@@ -93,6 +99,9 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     match node:
         case Call("is_in", (FieldRef((name,)), Literal(constants))):
             return is_among(table.column(name), constants.values)
+        case Call(function, arguments) if function in CHAINS:
+            parts = (holds(argument, table) for argument in arguments)
+            return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
         case Call(function, arguments):
             return pc.call_function(function, [_operand(argument, table) for argument in arguments])
         case _:

@@ -49,7 +49,8 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
         if leaf is not None:
             return _of_leaf(file, leaf, index.reads)
         if schema.root(on) is not None:
-            raise IndexSpecError("the column is nested")
+            leaves = ", ".join(leaf.name for leaf in schema.leaves if leaf.path[0] == on)
+            raise IndexSpecError(f"the column is nested: it has {leaves}")
         if meaning is not None:
             raise IndexSpecError(f"there is no column {on!r}")
     if index.reads is Reads.ELEMENTS:

@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from intarsia.catalog.pointer import KeyPart, Segment, Table, TailPart
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
+from intarsia.data.catalog import Identity
 from intarsia.errors import IntarsiaError
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
-from intarsia.read.catalog import Identity
 from intarsia.read.file import open_source
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.session import parallelism_of, require_pyspark

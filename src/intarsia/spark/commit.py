@@ -10,7 +10,7 @@
 
 The journal names the files to publish and those to remove, and its phase. While that is
 ``publishing``, the new files do not count; from ``published`` on, which is the commit, the old ones
-do not. Readers here go by that (``read.journal``), so that they see the one or the other even where
+do not. Readers here go by that (``data.journal``), so that they see the one or the other even where
 a driver died in the middle; other readers see both sorts of rows until ``recover``, or the next
 write, has finished what was begun.
 """
@@ -27,8 +27,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import IntarsiaWarning, PathError
-from intarsia.read.journal import (
+from intarsia.data.journal import (
     PUBLISHED,
     PUBLISHING,
     SUCCESS,
@@ -37,6 +36,7 @@ from intarsia.read.journal import (
     journals_at,
     root_at,
 )
+from intarsia.errors import IntarsiaWarning, PathError
 from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 

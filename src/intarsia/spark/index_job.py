@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.data.journal import visible
 from intarsia.errors import IndexSpecError, IntarsiaWarning, PathError
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
-from intarsia.read.journal import visible
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.index_task import (

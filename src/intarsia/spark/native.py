@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.data.folders import NULL_FOLDER
 from intarsia.errors import PredicateError
 from intarsia.format.metadata import CompressionCodec, ConvertedType, Encoding, SchemaElement, Type
 from intarsia.format.schema import Leaf
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.read.folders import NULL_FOLDER
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.condition import spark_column, spark_condition
 from intarsia.spark.sources import Source

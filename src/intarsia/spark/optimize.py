@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from intarsia.data.journal import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.index.registry import IndexSpec, kinds_of
-from intarsia.read.journal import visible
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of

@@ -16,19 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
+from intarsia.data.catalog import catalog_of, root_of
+from intarsia.data.dataset import Dataset
+from intarsia.data.discover import open_dataset
+from intarsia.data.folders import folder_of, hive_partitioning
+from intarsia.data.journal import visible
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
-from intarsia.read.catalog import catalog_of, root_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
-from intarsia.read.dataset import Dataset
-from intarsia.read.discover import open_dataset
 from intarsia.read.file import open_file
-from intarsia.read.folders import folder_of, hive_partitioning
-from intarsia.read.journal import visible
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file

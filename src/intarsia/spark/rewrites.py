@@ -17,6 +17,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from intarsia.data.folders import hive_types
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
 from intarsia.format.metadata import CompressionCodec, Type
@@ -28,7 +29,6 @@ from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
 from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
-from intarsia.read.folders import hive_types
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.place import Place

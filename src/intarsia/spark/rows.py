@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.read.folders import NULL_FOLDER
+from intarsia.data.folders import NULL_FOLDER
 
 FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
-from intarsia.read.journal import StreamBatch
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
 from intarsia.spark.job import Job, check_place, job_of

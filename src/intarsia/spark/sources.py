@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.read.dataset import Dataset
+from intarsia.data.dataset import Dataset
 from intarsia.read.opened import Lease, OpenedFile
 
 

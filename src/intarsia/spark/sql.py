@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from intarsia.data.folders import folder_of
 from intarsia.predicate.query import Query, Scan, scans_of
-from intarsia.read.folders import folder_of
 from intarsia.spark.dialect import seen_by
 from intarsia.spark.read import frame_of, opened, query_of
 from intarsia.spark.session import require_pyspark

@@ -24,11 +24,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from intarsia.data.discover import open_dataset
+from intarsia.data.folders import hive_types
+from intarsia.data.journal import visible
 from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
-from intarsia.read.discover import open_dataset
-from intarsia.read.folders import hive_types
-from intarsia.read.journal import visible
 from intarsia.spark import options as opts
 from intarsia.spark.place import Place
 from intarsia.spark.read import opened

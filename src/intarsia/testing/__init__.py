@@ -7,9 +7,17 @@
     def test_my_kind():
         check_index_kind(MyKind, pa.string(), searches=["match_substring"])
 
-Needs Hypothesis.
+Needs Hypothesis, which the extra ``testing`` brings.
 """
 
-from intarsia.testing.contract import check_index_kind
+from intarsia.errors import MissingDependencyError
+
+try:
+    from intarsia.testing.contract import check_index_kind
+except ModuleNotFoundError as error:
+    if error.name != "hypothesis":
+        raise
+    message = "Hypothesis is not installed: install the extra, intarsia[testing]"
+    raise MissingDependencyError(message) from error
 
 __all__ = ["check_index_kind"]

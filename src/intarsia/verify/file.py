@@ -7,11 +7,11 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from intarsia.data.catalog import catalog_root
 from intarsia.errors import FormatError, IntarsiaWarning, Where
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import checked_footer, page_index_places
-from intarsia.read.catalog import catalog_root
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in

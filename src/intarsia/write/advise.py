@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from intarsia.data.asked import request_of
+from intarsia.data.discover import dataset
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.predicate.sql import parse_where
-from intarsia.read.asked import request_of
 from intarsia.read.columns import roots_to_read
-from intarsia.read.discover import dataset
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_reads, plan_rows
 from intarsia.read.request import Request

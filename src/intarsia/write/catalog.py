@@ -29,10 +29,10 @@ from intarsia.catalog.pointer import (
     is_table_name,
 )
 from intarsia.catalog.tables import BuiltTable
+from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
+from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import IntarsiaError, PathError
 from intarsia.parallel import in_order, may_divide, waited_for
-from intarsia.read.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
-from intarsia.read.catalog_segment import SegmentReader
 from intarsia.read.file import open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from intarsia.catalog.pointer import KeyTable
+from intarsia.data.catalog_segment import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.format.bounds import UNKNOWN, Bounds
 from intarsia.format.compact import field_value
@@ -26,7 +27,6 @@ from intarsia.format.summary import (
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
 from intarsia.index.probe import InvertedSection
 from intarsia.index.section_write import UInt64Array
-from intarsia.read.catalog_segment import has_fingerprints
 from intarsia.read.opened import OpenedFile
 
 _LONGEST_BOUND = 64

@@ -19,9 +19,9 @@ from intarsia.catalog.tables import (
     build_table,
     new_name,
 )
+from intarsia.data.catalog_segment import SegmentReader
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.ranges import Int64Array
-from intarsia.read.catalog_segment import SegmentReader
 from intarsia.write.catalog_facts import Facts, FileEntry, KeySpec, LeafBounds
 from intarsia.write.spill import Runs, Workspace
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import encode_pointer
+from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import FormatError, PathError
-from intarsia.read.catalog import pointer_path, read_pointer
 from intarsia.storage import PathLike
 from intarsia.write.catalog import Target, look
 

@@ -143,7 +143,11 @@ class _Remembered:
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = values.type
-    return values.cast(kind.value_type) if pa.types.is_dictionary(kind) else values
+    if pa.types.is_dictionary(kind):
+        return values.cast(kind.value_type)
+    if pa.types.is_string_view(kind):  # which pyarrow cannot filter
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else values
 
 
 def _elements(lists: pa.Array, rows: Int64Array) -> Values:

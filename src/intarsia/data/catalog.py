@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table, decode_pointer
+from intarsia.data.catalog_kept import KeptCatalogs
+from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import FormatError, IntarsiaWarning, PathError
 from intarsia.handle import Stamp, stamps_below
 from intarsia.plan.plan import Amount, Figures
-from intarsia.read.catalog_kept import KeptCatalogs
-from intarsia.read.catalog_segment import SegmentReader, in_order
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import Constants

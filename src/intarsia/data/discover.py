@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.data.cache import FileCache
+from intarsia.data.catalog import catalog_of
+from intarsia.data.dataset import Dataset
+from intarsia.data.folders import folder_of, hive_partitioning, stated_folders
+from intarsia.data.journal import visible_under
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
-from intarsia.read.cache import FileCache
-from intarsia.read.catalog import catalog_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
-from intarsia.read.dataset import Dataset
-from intarsia.read.folders import folder_of, hive_partitioning, stated_folders
-from intarsia.read.journal import visible_under
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource, PathLike, list_files, resolve

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, unknown_column
-from intarsia.predicate.evaluation import needs_evaluation
+from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.projection import pruned_to_fields
 from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
@@ -18,7 +19,65 @@ from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
 
 Columns = Sequence[str] | dict[str, pc.Expression] | None
-"""Names; or what to compute, by name; or, with None, all columns."""
+"""Names, or dotted paths of structs' fields; or what to compute, by name; or, with None, all."""
+
+
+class Asked(NamedTuple):
+    """A request, and what makes the columns that were asked for of those it gives.
+
+    None where it gives these themselves.
+    """
+
+    request: Request
+    project: Callable[[pa.Table], pa.Table] | None
+
+
+def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> Asked:
+    """What is asked of a data set of that schema. Errors as of ``check_columns``.
+
+    A dotted path gives a column of its last name, as ``pyarrow.dataset`` does.
+    """
+    if isinstance(columns, dict):
+        return Asked(computed_request(schema, columns, filter_), partial(compute_columns, columns))
+    check_columns(schema, columns)
+    names = list(schema.names if columns is None else columns)
+    paths = [path_of(schema, name) for name in names]
+    if all(len(path) == 1 for path in paths):
+        return Asked(request_of(schema, names, filter_), None)
+    wanted = request_of(schema, list(dict.fromkeys(path[0] for path in paths)), filter_)
+    request = replace(wanted, pruned=pruned_to_fields(wanted.schema, paths))
+    return Asked(request, partial(_fields_at, paths, wanted.schema))
+
+
+def _fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """Each of ``paths`` as a column; a field of a struct that is NULL is NULL."""
+    columns, fields = [], []
+    for name, *rest in paths:
+        values, field = table.column(name), schema.field(name)
+        for step in rest:
+            field = field.type.field(step)
+        columns.append(pc.struct_field(values, rest) if rest else values)
+        fields.append(field)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def path_of(schema: pa.Schema, name: str) -> tuple[str, ...]:
+    """The names that lead to a column, or to the field of a struct that ``name`` is a path to.
+
+    ``name`` alone where it is neither.
+    """
+    return (name,) if name in schema.names else _path_in(schema, name) or (name,)
+
+
+def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
+    for field in fields:
+        if field.name == name:
+            return (name,)
+        if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            rest = _path_in(field.type, name[len(field.name) + 1 :])
+            if rest is not None:
+                return (field.name, *rest)
+    return None
 
 
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
@@ -50,7 +109,7 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
         raise TypeError("columns is a list of names, not one name")
     for name in () if isinstance(columns, dict) else columns or ():
         known = name in schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
-        if not known:
+        if not known and len(path_of(schema, name)) == 1:
             raise unknown_column(name, schema.names)
 
 

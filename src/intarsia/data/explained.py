@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from intarsia.data.account import account_of, read_of
+from intarsia.data.cache import FileCache
+from intarsia.data.survey import File, Kept, each_of, files_left, in_folders
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.ranges import RowRanges
-from intarsia.read.account import account_of, read_of
-from intarsia.read.cache import FileCache
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.survey import File, Kept, each_of, files_left, in_folders
 
 
 def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 if TYPE_CHECKING:
-    from intarsia.read.dataset import Dataset
+    from intarsia.data.dataset import Dataset
 
 
 class PlannedFragment:

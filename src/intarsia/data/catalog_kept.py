@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intarsia.read.catalog_segment import SegmentReader
+from intarsia.data.catalog_segment import SegmentReader
 from intarsia.read.options import ReadOptions
 
 Files = Mapping[str, tuple[int, int | None]]

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.data.catalog import Catalog
 from intarsia.errors import FormatError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
-from intarsia.read.catalog import Catalog
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
 from intarsia.read.opened import Lease, OpenedFile, lease_of

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from intarsia.data.cache import FileCache
+from intarsia.data.survey import File, each_of
 from intarsia.ranges import RowRanges
-from intarsia.read.cache import FileCache
 from intarsia.read.scan import Part
-from intarsia.read.survey import File, each_of
 
 
 def parts_at(

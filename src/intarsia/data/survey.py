@@ -17,6 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from intarsia.data.cache import FileCache
+from intarsia.data.lookups import hold_keys
+from intarsia.data.sift import LEAST_FILES, hold_matches
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.bounds import chunk_bounds
 from intarsia.index.verdict import rows_might_match
@@ -26,13 +29,10 @@ from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.predicate.pruning import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
-from intarsia.read.cache import FileCache
-from intarsia.read.lookups import hold_keys
 from intarsia.read.opened import Lease, OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, leaf_of
 from intarsia.read.request import Request
 from intarsia.read.scan import Part
-from intarsia.read.sift import LEAST_FILES, hold_matches
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]

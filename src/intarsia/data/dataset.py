@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,35 +17,37 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.plan.explain import Explanation
-from intarsia.plan.plan import Plan
-from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.sql import parse_where
-from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.asked import (
+from intarsia.data.asked import (
     Columns,
+    asked,
     check_columns,
     check_is_pyarrows,
-    computed_request,
     expressions_of,
     is_special,
+    path_of,
     request_of,
 )
-from intarsia.read.cache import FileCache
-from intarsia.read.catalog import Catalog
+from intarsia.data.batches import batches_of
+from intarsia.data.cache import FileCache
+from intarsia.data.catalog import Catalog
+from intarsia.data.explained import explain_files, plan_files, plan_files_left
+from intarsia.data.folders import folder_constants
+from intarsia.data.fragment import PlannedFragment
+from intarsia.data.numbered import parts_at
+from intarsia.data.stream import Stream
+from intarsia.data.survey import File, files_left
+from intarsia.plan.explain import Explanation
+from intarsia.plan.plan import Plan
+from intarsia.predicate.evaluation import needs_evaluation
+from intarsia.predicate.sql import parse_where
+from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
-from intarsia.read.explained import explain_files, plan_files, plan_files_left
-from intarsia.read.folders import folder_constants
-from intarsia.read.fragment import PlannedFragment
-from intarsia.read.numbered import parts_at
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
-from intarsia.read.stream import Stream
-from intarsia.read.survey import File, files_left
 from intarsia.storage import gap_bytes
 
 _SCAN_OPTIONS = {
@@ -217,8 +218,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options)
         if scan is None:
             return super().scanner(columns, filter, batch_size, **options)
-        schema, batches = scan
-        reader = pa.RecordBatchReader.from_batches(schema, Stream(batches))
+        schema, tables = scan
+        reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
         return pads.Scanner.from_batches(reader, batch_size=batch_size)
 
     def to_table(
@@ -231,8 +232,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options)
         if scan is None:
             return super().to_table(columns, filter, **options)
-        schema, batches = scan
-        return pa.Table.from_batches(list(batches), schema)
+        return _as_one(*scan)
 
     def to_batches(
         self,
@@ -245,9 +245,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is None:
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
             return batches
-        _, found = scan
-        size = options.get("batch_size", _BATCH_ROWS)
-        return (part for b in found for part in pa.Table.from_batches([b]).to_batches(size))
+        return batches_of(scan[1], options.get("batch_size", _BATCH_ROWS))
 
     def head(
         self,
@@ -260,8 +258,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options, limit=num_rows)
         if scan is None:
             return super().head(num_rows, columns, filter, **options)
-        schema, batches = scan
-        return pa.Table.from_batches(list(batches), schema)
+        return _as_one(*scan)
 
     def take(
         self,
@@ -288,21 +285,22 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         parts = parts_at(self._cache, self._files, rows)
         scan = self._scan(columns, None, options, parts=(part for _, part in parts))
         assert scan is not None
-        schema, batches = scan
-        return pa.Table.from_batches(list(batches), schema).take(pa.array(places))
+        return _as_one(*scan).take(pa.array(places))
 
     def _take_what_is_left(
         self, wanted: Int64Array, rows: RowRanges, columns: Columns, options: Mapping[str, Any]
     ) -> pa.Table:
         """The rows at ``wanted`` that can be read, in that order, each by its number."""
         names = self.schema.names if columns is None else list(columns)
-        numbered = dict(columns) if isinstance(columns, dict) else {n: pc.field(n) for n in names}
+        paths = [path_of(self.schema, name) for name in names]
+        fields = {path[-1]: pc.field(*path) for path in paths}
+        numbered = dict(columns) if isinstance(columns, dict) else fields
         numbered[_PLACE] = pc.field(ROW_NUMBER)
         tables, numbers = [], []
         for start, part in parts_at(self._cache, self._files, rows):
             scan = self._scan(numbered, None, options, parts=[part])
             assert scan is not None
-            table = pa.Table.from_batches(list(scan[1]), scan[0])
+            table = _as_one(*scan)
             numbers.append(table.column(_PLACE).to_numpy() + start)
             tables.append(table.drop_columns(_PLACE))
         if not tables:
@@ -351,7 +349,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         *,
         limit: int | None = None,
         parts: Iterable[Part] | None = None,
-    ) -> tuple[pa.Schema, Generator[pa.RecordBatch]] | None:
+    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         """The matching rows, and their schema; None for a scan that is pyarrow's own."""
         wanted = self._wanted(filter_, options)
         check_columns(self.schema, columns)
@@ -363,12 +361,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         by_page = by_page or ROW_NUMBER in (columns or ()) or self._is_all_ours
         if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
             return None
-        if isinstance(columns, dict):
-            request = computed_request(self.schema, columns, wanted)
-            project = partial(compute_columns, columns)
-        else:
-            names = self.schema.names if columns is None else columns
-            request, project = request_of(self.schema, names, wanted), None
+        request, project = asked(self.schema, columns, wanted)
         tables = scan(
             self._parts(request) if parts is None else parts,
             request,
@@ -378,8 +371,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         )
         tables = _then(tables, self._cache.health.tell)
         if project is None:
-            return request.output, _batches(tables)
-        return project(without_rows(request.output)).schema, _batches(map(project, tables))
+            return request.output, tables
+        return project(without_rows(request.output)).schema, map(project, tables)
 
     def _parts(self, request: Request) -> Iterator[Part]:
         """Every file that might hold matching rows, as far as folders and footers tell."""
@@ -389,7 +382,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def plan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
     ) -> Plan:
         """Which rows and byte ranges of which files answer a query: data that can be pickled.
@@ -412,7 +405,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def explain(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
         *,
         analyze: bool = False,
@@ -429,19 +422,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._cache.health.tell()
         return explained
 
-    def _planned_request(
-        self, columns: Sequence[str] | None, filter_: pc.Expression | str | None
-    ) -> Request:
+    def _planned_request(self, columns: Columns, filter_: pc.Expression | str | None) -> Request:
         if isinstance(filter_, str):
             filter_ = parse_where(filter_, self.schema)
-        wanted = self._wanted(filter_)
-        names = self.schema.names if columns is None else columns
-        return request_of(self.schema, names, wanted)
+        return asked(self.schema, columns, self._wanted(filter_)).request
 
 
-def _batches(tables: Iterable[pa.Table]) -> Generator[pa.RecordBatch]:
-    for table in tables:
-        yield from table.to_batches()
+def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
+    return pa.Table.from_batches(list(batches_of(tables)), schema)
 
 
 def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[pa.Table]:

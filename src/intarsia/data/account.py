@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from intarsia.data.cache import FileCache
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
@@ -11,7 +12,6 @@ from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.pruning import tests_of
-from intarsia.read.cache import FileCache
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of

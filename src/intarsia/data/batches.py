@@ -1,0 +1,50 @@
+"""Batches of what was read, as engines can take them.
+
+An Arrow array may be a slice: an offset into memory that it shares. Where a struct lies within such
+a struct, or within such a list of fixed size, DuckDB 2.0 refuses the batch, and arrow-rs 59, which
+DataFusion has, panics. These columns are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+import numpy as np
+import pyarrow as pa
+
+
+def batches_of(
+    tables: Iterable[pa.Table], most_rows: int | None = None
+) -> Generator[pa.RecordBatch]:
+    """The rows of ``tables``, up to ``most_rows`` at a time."""
+    for table in tables:
+        for batch in table.to_batches(most_rows):
+            if any(map(_is_misread, batch.columns)):
+                columns = [_copied(v) if _is_misread(v) else v for v in batch.columns]
+                batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            yield batch
+
+
+def _is_misread(values: pa.Array) -> bool:
+    """Is there a struct within a slice of structs, or of lists of fixed size?"""
+    parts = _parts(values)
+    of_one_length = pa.types.is_struct(values.type) or pa.types.is_fixed_size_list(values.type)
+    if values.offset and of_one_length and any(pa.types.is_struct(p.type) for p in parts):
+        return True
+    return any(map(_is_misread, parts))
+
+
+def _parts(values: pa.Array) -> list[pa.Array]:
+    """The arrays that a nested one is made of."""
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        return [values.storage]
+    if not kind.num_fields:
+        return []
+    if pa.types.is_struct(kind):
+        return [values.field(number) for number in range(kind.num_fields)]
+    return [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
+
+
+def _copied(values: pa.Array) -> pa.Array:
+    return values.take(pa.array(np.arange(len(values))))

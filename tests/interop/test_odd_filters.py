@@ -1,0 +1,91 @@
+"""Filters that nobody would write by hand: very long, very deep, of bytes that are no text."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS = 2000
+LENGTH = 1500
+"""Far more conditions than Python would follow, were each within the one before."""
+A, S = pc.field("a"), pc.field("s")
+
+
+def alternating(before: pc.Expression, i: int) -> pc.Expression:
+    return before | (i == A) if i % 2 else before & (i != A)
+
+
+LONG = {
+    "or": functools.reduce(operator.or_, (i == A for i in range(LENGTH))),
+    "or_from_the_right": functools.reduce(lambda x, y: y | x, (i == A for i in range(LENGTH))),
+    "and": functools.reduce(operator.and_, (i != A for i in range(LENGTH))),
+    "texts": functools.reduce(operator.or_, (pc.match_substring(S, f"{i}x") for i in range(400))),
+    "alternating": functools.reduce(alternating, range(LENGTH), A == 7),
+    "not": functools.reduce(lambda x, _: ~x, range(LENGTH + 1), A == 7),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("odd") / "odd.parquet"
+    table = pa.table({"a": range(ROWS), "s": [f"{i}x" for i in range(ROWS)]})
+    pq.write_table(table, path, row_group_size=ROWS // 2, write_page_index=True)
+    ia.add_indexes(path, [ia.Lookup("a"), ia.NGram("s")])
+    return path
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_filter_is_answered(name: str, path: Path) -> None:
+    data, wanted = ia.dataset(path), LONG[name]
+    expected = pads.dataset(path).to_table(filter=wanted)
+    assert data.to_table(filter=wanted).equals(expected)
+    assert data.count_rows(filter=wanted) == expected.num_rows > 0
+
+
+def test_engines_may_ask_by_long_alternatives(path: Path) -> None:
+    conditions = " OR ".join(f"a = {i}" for i in range(400))
+    query, data = f"SELECT count(*) AS n FROM data WHERE {conditions}", ia.dataset(path)
+    assert ia.sql(query, data=data).to_pydict() == {"n": [400]}
+    assert duckdb.sql(query).fetchall() == [(400,)]
+    wanted = functools.reduce(operator.or_, (pl.col("a") == i for i in range(400)))
+    assert ia.polars.scan(path).filter(wanted).collect().height == 400
+
+
+# --- bytes that are no text ---------------------------------------------------------------------
+
+BYTES = [b"\xff\xfeab", b"ab", None, b"\xff", b"", b"a\xff"]
+SEARCHES = {
+    "match_substring": b"\xff",
+    "starts_with": b"\xff",
+    "ends_with": b"\xff",
+    "match_like": b"%\xff%",
+}
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+@pytest.mark.parametrize("function", SEARCHES)
+def test_patterns_may_be_bytes(function: str, kind: pa.DataType, tmp_path: Path) -> None:
+    path = tmp_path / "bytes.parquet"
+    pq.write_table(pa.table({"b": pa.array(BYTES * 40, kind)}), path)
+    ia.add_indexes(path, [ia.NGram("b"), ia.Words("b")])
+    found = getattr(pc, function)(pc.field("b"), SEARCHES[function])
+    for wanted in (
+        found,
+        ~found,
+        found & (pc.field("b") != b"ab"),
+        found | pc.field("b").is_null(),
+    ):
+        expected = pads.dataset(path).to_table(filter=wanted)
+        assert ia.dataset(path).to_table(filter=wanted).equals(expected)
+        assert ia.dataset(path).count_rows(filter=wanted) == expected.num_rows > 0

@@ -1,0 +1,37 @@
+"""``docs/kinds.md``: its kind is made as it stands there, and does what is said of it."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import intarsia as ia
+from intarsia.index import registry
+
+TEXT = (Path(__file__).parents[2] / "docs" / "kinds.md").read_text()
+
+
+def test_the_documented_kind_keeps_its_promise_and_skips_granules(tmp_path, monkeypatch):
+    kind, check = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    parts = [f"{country}-{i}" for country in ("DE", "FR", "PT") for i in range(100)]
+    pq.write_table(pa.table({"part": parts, "n": range(300)}), "parts.parquet")
+    names = {}
+    exec(compile(kind, "kinds.md", "exec"), names)
+    ia.add_indexes("parts.parquet", ["country(part, granule_rows=10)"])
+    data, part = ia.dataset("parts.parquet"), pc.field("part")
+    for wanted, found in (
+        (part == "FR-7", 100),
+        (part.isin(["FR-7", "PT-1"]), 200),
+        (pc.starts_with(part, "DE-1"), 100),
+        (pc.starts_with(part, "D"), 300),
+    ):
+        (file,) = data.explain(filter=wanted).files
+        assert {step.source: step.rows for step in file.plan.steps}.get(
+            "index part:country", 300
+        ) == found
+        assert data.count_rows(filter=wanted) == len(pq.read_table("parts.parquet", filters=wanted))
+    exec(compile(check, "kinds.md", "exec"), names)
