@@ -8,6 +8,7 @@ BIN := .venv/bin
 CORPUS ?= ../shared/corpus
 MUTANTS ?= 20000
 MINUTES ?= 10
+PROCESSES ?= 2
 ROWS ?= 10000000
 RUNS ?= 7
 
@@ -17,7 +18,7 @@ demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
 
 test: .venv/test check
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses $(PROCESSES)
 
 coverage: .venv/test
 	@$(BIN)/python -m pytest --cov --cov-report=term
