@@ -30,7 +30,7 @@ _CODECS: dict[int, str] = {
     CompressionCodec.ZSTD: "zstd",
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
-_TRIED, _TRIED_LIKELY, _WORTHWHILE = 16, 4, 0.6
+_TRIED, _TRIED_LIKELY, _WORTHWHILE = 16, 2, 0.6
 """After so many pages, at least so large a share of them has to have been passed over: fewer where
 an index pointed at them.
 """
