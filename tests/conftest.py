@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
 settings.register_profile("default", deadline=None)  # machines are busy with other things
 settings.load_profile("default")
 

@@ -216,7 +216,7 @@ def test_scan_gives_no_more_rows_than_the_limit(form, limit, say, lake):
 def test_a_table_gives_no_more_rows_than_the_limit(limit, say, lake):
     said = say("scan", lake, "--columns", "k", "--limit", limit)
     assert [int(line) for line in said.lines[1:-1]] == list(range(limit))
-    assert said.lines[-1] == f"{limit} rows"
+    assert said.lines[-1] == ("1 row" if limit == 1 else f"{limit} rows")
 
 
 def test_a_table_shows_50_rows_and_says_that_there_are_more(say, lake):
