@@ -28,6 +28,8 @@ def batches_of(
 def _is_misread(values: pa.Array) -> bool:
     """Is there a struct within a slice of structs, or of lists of fixed size?"""
     parts = _parts(values)
+    if not parts:
+        return False
     of_one_length = pa.types.is_struct(values.type) or pa.types.is_fixed_size_list(values.type)
     if values.offset and of_one_length and any(pa.types.is_struct(p.type) for p in parts):
         return True
