@@ -189,6 +189,15 @@ def test_units_in_threads_leave_out_the_same_rows(path, monkeypatch, use_threads
         assert skipping(path).head(1200).equals(left.slice(0, 1200))
 
 
+def test_fields_of_one_name_are_taken_apart(tmp_path):
+    path, places = tmp_path / "a.parquet", [{"x": i} for i in range(20)]
+    pq.write_table(pa.table({"from": places, "to": places[::-1]}), path, write_page_checksum=True)
+    wanted = ["from.x", "to.x", "__row_number"]
+    taken = skipping(path).take([7, 3], wanted)
+    assert taken.equals(ia.dataset(path).take([7, 3], wanted))
+    assert [column.to_pylist() for column in taken.columns] == [[7, 3], [12, 16], [7, 3]]
+
+
 def test_many_files_are_numbered_through(tmp_path):
     for name in ("1", "2"):
         write(tmp_path / f"{name}.parquet")

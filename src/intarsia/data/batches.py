@@ -19,9 +19,9 @@ def batches_of(
     """The rows of ``tables``, up to ``most_rows`` at a time."""
     for table in tables:
         for batch in table.to_batches(most_rows):
-            if any(map(_is_misread, batch.columns)):
-                columns = [_copied(v) if _is_misread(v) else v for v in batch.columns]
-                batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            for number, values in enumerate(batch.columns):
+                if _is_misread(values):
+                    batch = batch.set_column(number, batch.schema.field(number), _copied(values))
             yield batch
 
 

@@ -24,7 +24,6 @@ from intarsia.data.asked import (
     check_is_pyarrows,
     expressions_of,
     is_special,
-    path_of,
     request_of,
 )
 from intarsia.data.batches import batches_of
@@ -291,18 +290,19 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self, wanted: Int64Array, rows: RowRanges, columns: Columns, options: Mapping[str, Any]
     ) -> pa.Table:
         """The rows at ``wanted`` that can be read, in that order, each by its number."""
-        names = self.schema.names if columns is None else list(columns)
-        paths = [path_of(self.schema, name) for name in names]
-        fields = {path[-1]: pc.field(*path) for path in paths}
-        numbered = dict(columns) if isinstance(columns, dict) else fields
-        numbered[_PLACE] = pc.field(ROW_NUMBER)
+        numbered: Columns
+        if isinstance(columns, dict):
+            numbered = columns | {_PLACE: pc.field(ROW_NUMBER)}
+        else:
+            numbered = [*(self.schema.names if columns is None else columns), ROW_NUMBER]
         tables, numbers = [], []
         for start, part in parts_at(self._cache, self._files, rows):
             scan = self._scan(numbered, None, options, parts=[part])
             assert scan is not None
             table = _as_one(*scan)
-            numbers.append(table.column(_PLACE).to_numpy() + start)
-            tables.append(table.drop_columns(_PLACE))
+            last = table.num_columns - 1
+            numbers.append(table.column(last).to_numpy() + start)
+            tables.append(table.remove_column(last))
         if not tables:
             return self.head(0, columns, **options)
         found = np.concatenate(numbers)

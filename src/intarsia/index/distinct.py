@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ class Distinct(Inverted):
     nans = True
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of) or _unfit_for_listing(of.type)
+        return unfit_for_comparing(of) or unfit_for_pyarrow(_listed, of.type)
 
     def keys_of_values(self, values: pa.Array) -> tuple[pa.Array, Positions]:
         if pa.types.is_floating(values.type):
@@ -43,14 +44,19 @@ class Distinct(Inverted):
         return KeysWhere(predicate) if can_judge(predicate, of) else None
 
 
+def _listed(values: pa.Array) -> None:
+    """What building an index does to values: they are made keys, told apart and sorted."""
+    keys, _ = Distinct("value").keys_of_values(values)
+    found = keys.dictionary_encode(null_encoding="encode").dictionary
+    pc.index_in(found, value_set=found)
+    pc.array_sort_indices(found)
+
+
 @functools.lru_cache(maxsize=256)
-def _unfit_for_listing(kind: pa.DataType) -> str | None:
-    """Why distinct values of a type cannot be found and sorted; None where they can."""
+def unfit_for_pyarrow(build: Callable[[pa.Array], object], kind: pa.DataType) -> str | None:
+    """Why pyarrow cannot ``build`` something of values of a type; None where it can."""
     try:
-        keys, _ = Distinct("value").keys_of_values(pa.nulls(1, kind))
-        values = keys.dictionary_encode(null_encoding="encode").dictionary
-        pc.index_in(values, value_set=values)
-        pc.array_sort_indices(values)
+        build(pa.nulls(1, kind))
     except pa.ArrowNotImplementedError as error:
         return f"pyarrow cannot do it: {error}"
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.format.summary import shortened_high, shortened_low
-from intarsia.index.distinct import unfit_for_comparing
+from intarsia.index.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.kind import BoolArray, Positions, Subject, Summary
 from intarsia.index.points import boolean, spans_might_match
 from intarsia.predicate.leaves import Op, Predicate, Test
@@ -33,7 +32,7 @@ class MinMax(Summary):
     serves = frozenset(Op)
 
     def unfit(self, of: Subject) -> str | None:
-        return unfit_for_comparing(of) or _unfit_for_bounds(of.type)
+        return unfit_for_comparing(of) or unfit_for_pyarrow(_summed_up, of.type)
 
     def summarize(self, values: pa.Array, starts: Positions) -> pa.RecordBatch:
         is_null = boolean(values.is_null())
@@ -57,14 +56,8 @@ class MinMax(Summary):
         return spans_might_match(predicate, low, high, boolean(nulls), boolean(nans), of.order)
 
 
-@functools.lru_cache(maxsize=256)
-def _unfit_for_bounds(kind: pa.DataType) -> str | None:
-    """Why values of a type have no bounds here; None where they have."""
-    try:
-        MinMax("value").summarize(pa.nulls(1, kind), np.array([0, 1]))
-    except pa.ArrowNotImplementedError as error:
-        return f"pyarrow cannot do it: {error}"
-    return None
+def _summed_up(values: pa.Array) -> None:
+    MinMax("value").summarize(values, np.array([0, len(values)]))
 
 
 def _bounds(values: pa.Array, present: BoolArray, starts: Positions) -> tuple[pa.Array, pa.Array]:

@@ -311,6 +311,6 @@ def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64
     return plain_values(held.slice(start, stop - start)), rows_of
 
 
-def plain_values(values: pa.Array) -> pa.Array:
+def plain_values(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Values without Arrow's dictionary, and not as views."""
     return values.cast(_plain_type(values.type))

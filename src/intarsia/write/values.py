@@ -14,7 +14,7 @@ from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
-from intarsia.predicate.functions import elements_of
+from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile
@@ -63,14 +63,14 @@ class Piece:
                 found = pc.struct_field(found, name)
             return found
         if not term.path:
-            found = _plain(self._computed(of))
+            found = plain_values(self._computed(of))
             return _as_stored(found) if index.reads is Reads.PHYSICAL else found
         leaf = next(leaf for leaf in schema.leaves if leaf.path == term.path)
         root = schema.roots[leaf.root].pruned([leaf.index])
         found = self._read(root, physical=index.reads is Reads.PHYSICAL)
         for name in leaf.path[1:]:
             found = pc.struct_field(found, name)
-        return _plain(found)
+        return plain_values(found)
 
     def _computed(self, of: Subject) -> pa.ChunkedArray:
         schema = self.file.schema
@@ -139,15 +139,6 @@ class _Remembered:
         missing = [r for r in dict.fromkeys(ranges) if r not in self._known]
         self._known.update(zip(missing, self._inner.read(missing), strict=True))
         return [self._known[range_] for range_ in ranges]
-
-
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return values.cast(kind.value_type)
-    if pa.types.is_string_view(kind):  # which pyarrow cannot filter
-        return values.cast(pa.large_string())
-    return values.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else values
 
 
 def _elements(lists: pa.Array, rows: Int64Array) -> Values:
