@@ -16,7 +16,8 @@ import pytest
 
 import intarsia as ia
 
-ROWS = 2000
+ROWS = 70_000
+"""More than are filtered in one go."""
 LENGTH = 1500
 """Far more conditions than Python would follow, were each within the one before."""
 A, S = pc.field("a"), pc.field("s")

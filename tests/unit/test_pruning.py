@@ -9,11 +9,12 @@ import pytest
 
 from intarsia.plan.prune import rows_left
 from intarsia.predicate.expression import Call, FieldRef, Literal, read_expression
-from intarsia.predicate.leaves import How, Match
+from intarsia.predicate.leaves import How, Match, Op
 from intarsia.predicate.leaves import Test as FieldTest
-from intarsia.predicate.pruning import And, Maybe, Never, Op, Or, escapes_of, pruning_of
-from intarsia.predicate.pruning import tests_of as distinct_tests
+from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.term import field_term, term_of
+from intarsia.predicate.tree import And, Maybe, Never, Or
+from intarsia.predicate.tree import tests_of as distinct_tests
 from intarsia.ranges import RowRanges
 
 X, Y = pc.field("x"), pc.field("y")
@@ -314,6 +315,17 @@ def test_alternatives_for_one_term_are_one_membership():
     assert str(test.parts[1]) == "y = a"
     assert test.parts[0].op is Op.IN
     assert set(test.parts[0].values.to_pylist()) == {-1, *range(5000)}
+
+
+def test_exclusions_for_one_term_are_one_membership():
+    many = functools.reduce(operator.and_, (i != X for i in range(5000)))
+    test = pruning(many & ~X.isin([7, 5001]) & (Y != "a"))
+    assert [str(part) for part in test.parts[1:]] == [
+        "x NOT IN (7, 5001)",  # NULL passes it, and no comparison
+        "y <> a",
+    ]
+    assert test.parts[0].op is Op.NOT_IN
+    assert test.parts[0].values.to_pylist() == list(range(5000))
 
 
 def test_alternatives_of_other_types_nulls_or_floats_stay_apart():

@@ -11,7 +11,7 @@ from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.predicate.leaves import Predicate
-from intarsia.predicate.pruning import tests_of
+from intarsia.predicate.tree import tests_of
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of

@@ -28,7 +28,7 @@ from intarsia.index.kind import Inverted
 from intarsia.index.probe import InvertedSection
 from intarsia.plan.prune import rows_left
 from intarsia.predicate.leaves import Op, Predicate, Test
-from intarsia.predicate.pruning import Pruning, tests_of
+from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, indexes_for

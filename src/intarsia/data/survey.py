@@ -27,7 +27,7 @@ from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Predicate, Test
-from intarsia.predicate.pruning import Never, Pruning, tests_of
+from intarsia.predicate.tree import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import Lease, OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, leaf_of

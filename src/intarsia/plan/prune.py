@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intarsia.predicate.leaves import Match, Predicate, Test
-from intarsia.predicate.pruning import And, Maybe, Never, Or, Pruning
+from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning
 from intarsia.ranges import RowRanges
 
 Leaf = Callable[[Predicate], RowRanges]

@@ -56,6 +56,8 @@ ANDS = ("and_kleene", "and")
 CHAINS = (*ANDS, "or_kleene", "or")
 """Functions of which long chains are usual."""
 _DEEPEST = 64
+_POINTING = ("literal", "options")
+"""Kinds of serialized nodes whose text is the number of a column."""
 
 Node = FieldRef | Literal | Call | Opaque
 
@@ -191,13 +193,18 @@ class _Serialized(NamedTuple):
 
     def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
         """The Expression of some of its nodes."""
-        batch = self.batch
-        if not batch.num_columns:  # without literals it has no row, and is not taken back
-            batch = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
-        schema = batch.schema.with_metadata(pa.KeyValueMetadata(nodes))
+        kept, columns = [], []
+        for kind, value in nodes:
+            if kind in _POINTING:
+                columns.append(self.batch.column(int(value)))
+                value = str(len(columns) - 1)
+            kept.append((kind, value))
+        # Without any it would have no row, and not be taken back.
+        batch = pa.RecordBatch.from_arrays(columns or [pa.nulls(1)], [""] * max(len(columns), 1))
+        batch = batch.replace_schema_metadata(pa.KeyValueMetadata(kept))
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
         return self.rebuild(sink.getvalue())
 
 

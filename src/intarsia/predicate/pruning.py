@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,50 +23,9 @@ import pyarrow.compute as pc
 
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.functions import plain_values
-from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
+from intarsia.predicate.leaves import How, Match, Op, Test
 from intarsia.predicate.term import Term, field_term, term_of
-
-__all__ = [
-    "COMPARISONS",
-    "And",
-    "Match",
-    "Maybe",
-    "Never",
-    "Op",
-    "Or",
-    "Pruning",
-    "Test",
-    "escapes_of",
-    "pruning_of",
-    "tests_of",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """Rows that pass every part."""
-
-    parts: tuple[Pruning, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Rows that pass any part."""
-
-    parts: tuple[Pruning, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe:
-    """Not understood: any row might match."""
-
-
-@dataclass(frozen=True, slots=True)
-class Never:
-    """No row can match."""
-
-
-Pruning = Test | Match | And | Or | Maybe | Never
+from intarsia.predicate.tree import And, Maybe, Never, Pruning, all_of, any_of
 
 _NEGATED = {
     Op.EQ: Op.NE,
@@ -115,17 +74,6 @@ def escapes_of(node: Node) -> Pruning:
     return Maybe() if is_deep(node) else _other_than(node, True)
 
 
-def tests_of(pruning: Pruning) -> list[Predicate]:
-    """The distinct tests and matches of a pruning tree, in order of appearance."""
-    match pruning:
-        case Test() | Match():
-            return [pruning]
-        case And(parts) | Or(parts):
-            return list(dict.fromkeys(test for part in parts for test in tests_of(part)))
-        case _:
-            return []
-
-
 def _possible(node: Node, outcome: bool) -> Pruning:
     """Which rows can have ``outcome`` under ``node``."""
     match node:
@@ -138,11 +86,11 @@ def _possible(node: Node, outcome: bool) -> Pruning:
         case Call("and_kleene" | "and" | "or_kleene" | "or" as function):
             parts = [_possible(operand, outcome) for operand in operands(node, function)]
             all_needed = function.startswith("and") == outcome
-            return _all_of(*parts) if all_needed else _any_of(*parts)
+            return all_of(*parts) if all_needed else any_of(*parts)
         case Call("if_else", (condition, then, otherwise)):
-            return _any_of(
-                _all_of(_possible(condition, True), _possible(then, outcome)),
-                _all_of(_possible(condition, False), _possible(otherwise, outcome)),
+            return any_of(
+                all_of(_possible(condition, True), _possible(then, outcome)),
+                all_of(_possible(condition, False), _possible(otherwise, outcome)),
             )
         case Call(function, (left, right)) if function in COMPARISONS:
             return _comparison(COMPARISONS[function], left, right, outcome)
@@ -177,7 +125,7 @@ def _other_than(node: Node, outcome: bool) -> Pruning:
         case Call("and_kleene" | "or_kleene" as function):
             parts = [_other_than(operand, outcome) for operand in operands(node, function)]
             any_suffices = (function == "and_kleene") == outcome
-            return _any_of(*parts) if any_suffices else _all_of(*parts)
+            return any_of(*parts) if any_suffices else all_of(*parts)
         case Call("is_null" | "is_valid"):
             return _possible(node, not outcome)
         case Call(function, (_, _)) if function in COMPARISONS:
@@ -212,44 +160,10 @@ def _is_not(value: pa.Scalar, outcome: bool) -> bool:
     return bool(pa.types.is_boolean(value.type)) and value.as_py() is (not outcome)
 
 
-def _all_of(*parts: Pruning) -> Pruning:
-    if any(isinstance(part, Never) for part in parts):
-        return Never()
-    flat = [p for part in parts for p in (part.parts if isinstance(part, And) else (part,))]
-    kept = tuple(part for part in flat if not isinstance(part, Maybe))
-    return And(kept) if len(kept) > 1 else kept[0] if kept else Maybe()
-
-
-def _any_of(*parts: Pruning) -> Pruning:
-    if any(isinstance(part, Maybe) for part in parts):
-        return Maybe()
-    flat = [p for part in parts for p in (part.parts if isinstance(part, Or) else (part,))]
-    kept = _memberships([part for part in flat if not isinstance(part, Never)])
-    return Or(tuple(kept)) if len(kept) > 1 else kept[0] if kept else Never()
-
-
-def _memberships(parts: list[Pruning]) -> list[Pruning]:
-    """Alternatives, those for values of one term as one: ``a = 1 OR a = 2`` as ``a IN (1, 2)``."""
-    found: list[Pruning] = []
-    alike: dict[object, list[Test]] = {}
-    for part in parts:
-        if isinstance(part, Test) and part.op in (Op.EQ, Op.IN):
-            kind = part.values.type
-            # Membership tells −0.0 from +0.0.
-            key = part if pa.types.is_floating(kind) else (part.term, kind, part.nulls, part.nans)
-            alike.setdefault(key, []).append(part)
-        else:
-            found.append(part)
-    for tests in alike.values():
-        values = pa.concat_arrays([test.values for test in tests])
-        found.append(tests[0] if len(tests) == 1 else replace(tests[0], op=Op.IN, values=values))
-    return found
-
-
 def _about(terms: list[Term | None], asked: Callable[[Term], Pruning]) -> Pruning:
     """The same question asked of terms that stand for one another."""
     distinct = dict.fromkeys(term for term in terms if term is not None)
-    return _all_of(*(asked(term) for term in distinct))
+    return all_of(*(asked(term) for term in distinct))
 
 
 def _terms_of(node: Node) -> list[Term | None]:
@@ -303,10 +217,10 @@ def _text_match(function: str, argument: Node, options: dict[str, Any], outcome:
     found = _about(terms, match)
     if isinstance(subject, Call) and subject.function in _CASES:
         inner = term_of(_as_text(subject.arguments[0]))
-        found = _all_of(found, _about([inner], partial(match, through=subject.function)))
+        found = all_of(found, _about([inner], partial(match, through=subject.function)))
     if outcome and function in ("starts_with", "match_like"):
         prefix = _prefix_of(function, options)
-        found = _all_of(_about(terms, lambda term: _prefix_test(term, prefix)), found)
+        found = all_of(_about(terms, lambda term: _prefix_test(term, prefix)), found)
     return found
 
 

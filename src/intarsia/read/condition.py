@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,12 +45,16 @@ class Condition:
             contained = None
         return cls(expression, contained, comparison_of(node, schema), needed)
 
-    def __and__(self, other: Condition) -> Condition:
-        comparison = None
-        if self.comparison is not None and other.comparison is not None:
-            comparison = Call(ANDS[0], (self.comparison, other.comparison))
-        joined = self.expression & other.expression
-        return Condition(joined, None, comparison, self.needed or other.needed)
+    @classmethod
+    def all_of(cls, parts: Sequence[Condition]) -> Condition:
+        """What is true where all of ``parts`` are, of which there is one at least."""
+        if len(parts) == 1:
+            return parts[0]
+        compared = [part.comparison for part in parts if part.comparison is not None]
+        comparison = Call(ANDS[0], tuple(compared)) if len(compared) == len(parts) else None
+        joined = functools.reduce(operator.and_, (part.expression for part in parts))
+        needed = next((part.needed for part in parts if part.needed is not None), None)
+        return cls(joined, comparison=comparison, needed=needed)
 
 
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:

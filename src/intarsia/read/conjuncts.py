@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from intarsia.ranges import RowRanges
@@ -55,8 +53,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
         return cost / max(1 - passing, _LEAST)
 
     ordered = sorted(same.items(), key=lambda item: rank(item[1]))
-    return [Stage(_all_of(parts), columns) for columns, parts in ordered]
-
-
-def _all_of(parts: Sequence[Conjunct]) -> Condition:
-    return functools.reduce(operator.and_, (part.condition for part in parts))
+    return [
+        Stage(Condition.all_of([part.condition for part in parts]), columns)
+        for columns, parts in ordered
+    ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from intarsia.parallel import in_order
-from intarsia.predicate.pruning import Maybe
+from intarsia.predicate.tree import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows

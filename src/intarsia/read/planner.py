@@ -22,8 +22,8 @@ from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRea
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Match, Op, Predicate, Test
-from intarsia.predicate.pruning import Pruning, tests_of
 from intarsia.predicate.term import Term
+from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, is_little, may_pay

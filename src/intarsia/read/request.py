@@ -19,16 +19,9 @@ from intarsia.predicate.expression import (
     field_paths,
     read_expression,
 )
-from intarsia.predicate.pruning import (
-    And,
-    Maybe,
-    Op,
-    Or,
-    Pruning,
-    Test,
-    escapes_of,
-    pruning_of,
-)
+from intarsia.predicate.leaves import Op, Test
+from intarsia.predicate.pruning import escapes_of, pruning_of
+from intarsia.predicate.tree import And, Maybe, Or, Pruning
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, pruned_to_fields
 

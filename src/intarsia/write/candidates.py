@@ -8,8 +8,8 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, spec_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.predicate.leaves import Op, Predicate, Test
-from intarsia.predicate.pruning import tests_of
 from intarsia.predicate.term import Term
+from intarsia.predicate.tree import tests_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, values_agree
 from intarsia.read.request import Request
