@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import intarsia as ia
 from intarsia.cli.main import run
@@ -142,6 +143,26 @@ def test_scan_prints_a_table(say, lake):
     ]
 
 
+def test_rows_too_wide_for_the_terminal_are_shown_one_by_one(say, tmp_path, monkeypatch):
+    table = pa.table({"k": [7, 8], "long name": ["w" * 50, "\x1b[2J\n"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    wide = say("scan", tmp_path / "a.parquet").lines
+    assert [line.split() for line in wide[1:3]] == [["7", "w" * 50], ["8", "\\x1b[2J\\n"]]
+    monkeypatch.delenv("COLUMNS")  # read by a program
+    assert say("scan", tmp_path / "a.parquet").lines == wide
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert say("scan", tmp_path / "a.parquet").lines == [
+        "  row 1",
+        "  k          7",
+        f"  long name  {'w' * 50}",
+        "  row 2",
+        "  k          8",
+        "  long name  \\x1b[2J\\n",
+        "2 rows",
+    ]
+
+
 def test_scan_skips_damaged_pages(say, tmp_path):
     path = tmp_path / "t.parquet"
     pages = {"max_rows_per_page": 10, "write_batch_size": 10, "write_page_checksum": True}
@@ -202,6 +223,24 @@ def test_json_is_json_even_of_values_it_has_no_form_for(say, tmp_path):
 def test_csv_of_nested_columns_is_refused_in_a_sentence(say, lake):
     said = say("scan", lake, "--columns", "k,tags", "--format", "csv")
     assert_refused(said)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.binary(16), pa.uuid()], ids=str)
+def test_csv_of_bytes_is_refused_by_name(kind, say, tmp_path):
+    table = pa.table({"k": [1], "raw": pa.array([b"0123456789abcdef"], kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    said = say("scan", tmp_path / "a.parquet", "--format", "csv")
+    assert_refused(said)
+    assert "column raw is bytes" in said.err
+
+
+def test_csv_of_views_and_extensions_is_written(say, tmp_path):
+    table = pa.table(
+        {"view": pa.array(["a"], pa.string_view()), "json": pa.array(["[1]"], pa.json_())}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    said = say("scan", tmp_path / "a.parquet", "--format", "csv")
+    assert said.lines == ['"view","json"', '"a","[1]"']
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])

@@ -13,9 +13,6 @@ from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
 
-_sidecar = click.option(
-    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
-)
 sidecar_folder_option = click.option(
     "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
 )
@@ -29,7 +26,9 @@ def index() -> None:
 @index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
 @click.argument("path")
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-@_sidecar
+@click.option(
+    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
+)
 @sidecar_folder_option
 def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
@@ -56,7 +55,9 @@ def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: 
 @index.command("drop")
 @click.argument("path")
 @click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
-@_sidecar
+@click.option(
+    "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
+)
 @sidecar_folder_option
 def index_drop(
     path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None
@@ -89,6 +90,9 @@ def index_list(path: str, sidecar_folder: str | None) -> None:
 @click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
 def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
-    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups."""
+    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.
+
+    Ask for values that occur: of others, bounds may tell already, which makes any index look idle.
+    """
     found = advise(path, filters)
     click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import click
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
-from intarsia.cli import show, show_column, show_file, show_pages, terminal
+from intarsia.cli import show, show_column, show_file, show_pages, stream, terminal
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
-from intarsia.cli.document import describe, jsonable
+from intarsia.cli.document import describe
 from intarsia.cli.index import index, sidecar_folder_option
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
@@ -202,11 +200,12 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     """Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.
 
     TORN may be what a writer that was killed has left: .NAME.….intarsia-tmp. It is not changed.
+    An OUT that is there is replaced.
     Says how many rows came back, how many bytes and, as far as they can be counted, rows are gone,
     where it stopped, and why.
 
-    The exit code is 0 where nothing is missing, 3 where something is gone, 1 where nothing could be
-    recovered.
+    The exit code is 0 for a file that is whole, 3 for one that is not, even where all that was
+    written came back, 1 where not even its columns are known.
     """
     report = recover_file(torn, out, schema_from=schema_from)
     if as_json:
@@ -228,7 +227,8 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="json is one object a line; table shows 50 rows unless --limit says otherwise.",
+    help="json is one object a line, bytes in base 64; table shows 50 rows unless --limit says "
+    "otherwise.",
 )
 @click.option(
     "--on-corrupt",
@@ -264,12 +264,11 @@ def scan(
         show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
         return
     schema = source.head(0, names).schema
-    if form == "csv":
-        _need_flat(schema)
+    print_rows = {"csv": stream.csv, "json": stream.json_lines}[form](schema)
     if limit is not None:
-        _stream(source.head(limit, names, expression).to_batches(), schema, form)
+        print_rows(source.head(limit, names, expression).to_batches())
     else:
-        _stream(source.to_batches(names, expression), schema, form)
+        print_rows(source.to_batches(names, expression))
 
 
 @cli.command()
@@ -320,19 +319,3 @@ def _names(source: Dataset, columns: str | None) -> list[str]:
     if columns is None:
         return list(source.schema.names)
     return [name.strip() for name in columns.split(",")]
-
-
-def _stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str) -> None:
-    if form == "csv":
-        with pacsv.CSVWriter(sys.stdout.buffer, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        return
-    for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
-        click.echo(json.dumps(jsonable(row), ensure_ascii=False, allow_nan=False))
-
-
-def _need_flat(schema: pa.Schema) -> None:
-    for field in schema:
-        if pa.types.is_nested(field.type):
-            raise click.UsageError(f"column {field.name} is nested: --format json can print it")

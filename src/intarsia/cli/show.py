@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from rich.markup import escape
-from rich.table import Table
 
-from intarsia.cli.terminal import clean, console, plural, say
+from intarsia.cli.terminal import Column, clean, plural, say, whole_table
 from intarsia.index.directory import IndexEntry
+from intarsia.predicate.readable import readable_values
 from intarsia.read.health import missing_in
 from intarsia.write.embed import IndexReport, StandardReport
+
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def indexes(reports: Sequence[IndexReport]) -> None:
@@ -50,9 +51,11 @@ def own(report: StandardReport) -> str:
 
 def rows(table: pa.Table, more: bool) -> None:
     """Rows of data."""
-    shown = Table(*(escape(name) for name in table.column_names), box=None)
-    for row in table.to_pylist():
-        values = row.values()
-        shown.add_row(*("NULL" if value is None else escape(str(value)) for value in values))
-    console.print(shown)
-    console.print(f"{plural(table.num_rows, 'row')}{', and there are more' if more else ''}")
+    columns = []
+    for field, values in zip(table.schema, table.columns, strict=True):
+        cells = ["NULL" if v is None else clean(str(v)) for v in readable_values(values)]
+        kind = field.type
+        right = any(check(kind) for check in _NUMBERS)
+        columns.append(Column(clean(field.name), cells, right=right))
+    whole_table(columns)
+    say(f"{plural(table.num_rows, 'row')}{', and there are more' if more else ''}")

@@ -28,6 +28,7 @@ from intarsia.cli.terminal import (
 )
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf
+from intarsia.predicate.readable import readable_values
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
@@ -218,12 +219,5 @@ def readable_entries(entries: pa.Array) -> list[Any]:
     """Values of a dictionary in the form bounds are shown in: bytes come as hexadecimal digits."""
     if pa.types.is_timestamp(entries.type) or pa.types.is_time(entries.type):
         entries = entries.cast(pa.string())  # Python's types lack nanoseconds
-    return [_readable(entry) for entry in entries]
-
-
-def _readable(entry: pa.Scalar) -> Any:
-    try:
-        value = entry.as_py()
-    except (ValueError, OverflowError):  # text that is not UTF-8, a day beyond the calendar
-        value = entry.as_buffer().to_pybytes() if hasattr(entry, "as_buffer") else entry.value
-    return f"0x{value.hex()}" if isinstance(value, bytes) else value
+    values = readable_values(entries)
+    return [f"0x{value.hex()}" if isinstance(value, bytes) else value for value in values]

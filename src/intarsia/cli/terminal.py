@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,20 +84,27 @@ def table(columns: Iterable[Column]) -> list[str]:
     Columns that are blank all the way down are the first to go, and not missed.
     """
     columns = list(columns)
-    widths = _widths(columns, console.width - _INDENT)
-    shown = [(column, widths[column.title]) for column in columns if column.title in widths]
-    say(_row((column.fitted(column.title, width) for column, width in shown)), "bold")
-    rows = zip(*([column.fitted(c, w) for c in column.cells] for column, w in shown), strict=True)
-    text = "\n".join(_row(cells) for cells in rows)
-    if text:
-        say(text)
+    widths = _widths(columns, _room())
+    _print([(column, widths[column.title]) for column in columns if column.title in widths])
     return [c.title for c in columns if c.title not in widths and not c.is_blank]
+
+
+def whole_table(columns: Sequence[Column]) -> None:
+    """Print a table, nothing cut; row by row, a line for each cell, where it is too wide."""
+    if _total(column.width for column in columns) <= _room():
+        _print([(column, column.width) for column in columns])
+        return
+    titles = Column("", [column.title for column in columns])
+    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True), 1):
+        say(_row([f"row {number}"]), "bold")
+        for title, cell in zip(titles.cells, row, strict=True):
+            say(_row([titles.fitted(title, titles.width), cell]))
 
 
 def tables(key: Column, parts: Sequence[Sequence[Column]]) -> list[str]:
     """Print one table of all parts where there is room, else one of each; ``key`` comes first."""
     whole = [key, *(column for part in parts for column in part)]
-    if _total(column.width for column in whole) <= console.width - _INDENT:
+    if _total(column.width for column in whole) <= _room():
         return table(whole)
     hidden = []
     for part in parts:
@@ -137,6 +146,21 @@ def number(value: int | None) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _room() -> int:
+    """How wide tables may be: where a program reads them, as wide as they are."""
+    is_known = console.is_terminal or "COLUMNS" in os.environ
+    return console.width - _INDENT if is_known else sys.maxsize
+
+
+def _print(shown: Sequence[tuple[Column, int]]) -> None:
+    """Print columns in their widths."""
+    say(_row(column.fitted(column.title, width) for column, width in shown), "bold")
+    rows = zip(*([column.fitted(c, w) for c in column.cells] for column, w in shown), strict=True)
+    text = "\n".join(_row(cells) for cells in rows)
+    if text:
+        say(text)
 
 
 def _row(cells: Iterable[str]) -> str:

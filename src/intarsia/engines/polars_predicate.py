@@ -220,10 +220,11 @@ class _Converter:
 
     def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:
         """Is a text in lower or upper case ``constant``?"""
-        inputs, text = _inputs(value), constant.as_py()
+        inputs = _inputs(value)
         path = self._text_path(inputs[0]) if len(inputs) == 1 else None
-        if path is None or not isinstance(text, str):
+        if path is None or not isinstance(constant, pa.StringScalar):
             return None
+        text = constant.as_py()
         if is_lowered(value, inputs[0]):
             return lowered_equals(pc.field(*path), text)
         if is_uppered(value, inputs[0]):
@@ -260,7 +261,7 @@ class _Converter:
                 operator.or_, (field == pc.scalar(each) for each in known), pc.scalar(False)
             )
         else:
-            found = field.isin(pa.array([c.as_py() for c in known if c is not None], _plain(kind)))
+            found = field.isin(pa.array(known, _plain(kind)))
         return found if len(known) == len(values) else found | field.is_null()
 
     def _text_path(self, expr: pl.Expr) -> tuple[str, ...] | None:
@@ -324,8 +325,7 @@ def _text(expr: pl.Expr) -> str | None:
     values = _literal(expr)
     if values is None or len(values) != 1:
         return None
-    found = values[0].as_py()
-    return found if isinstance(found, str) else None
+    return values[0].as_py() if isinstance(values[0], pa.StringScalar) else None
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -22,7 +22,6 @@ Source: the specification's ``ColumnOrder`` in ``parquet.thrift`` and its Logica
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import struct
 from collections.abc import Callable, Sequence
@@ -204,6 +203,7 @@ class _Moment:
 
 _UNIT_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400
+_DAY_MILLISECONDS = 86_400_000
 
 
 def _plain_value(literal: pa.Scalar) -> Any:
@@ -221,7 +221,7 @@ def _plain_value(literal: pa.Scalar) -> Any:
     if pa.types.is_time(kind):
         return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.TIME)
     if pa.types.is_date(kind):
-        days = (literal.as_py() - datetime.date(1970, 1, 1)).days
+        days = literal.value if pa.types.is_date32(kind) else literal.value // _DAY_MILLISECONDS
         return _Moment(days * _DAY, 1, Domain.DATE)
     if pa.types.is_float16(kind):
         return float(literal.as_py())

@@ -93,7 +93,7 @@ def _list_of(values: Iterable[Any]) -> pa.Scalar:
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(list(values))
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    return pa.scalar(array.to_pylist(), pa.list_(array.type))
+    return pa.ListArray.from_arrays([0, len(array)], array)[0]
 
 
 # --- what types there may be --------------------------------------------------------------------

@@ -11,6 +11,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from intarsia.predicate.readable import readable, readable_values
 from intarsia.predicate.term import Term
 
 
@@ -67,7 +68,7 @@ class Test:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        first = str(self.values[0]) if len(self.values) else ""
+        first = self.values[0] if len(self.values) else None
         facts = (self.term, self.op, len(self.values), first, self.nulls, self.nans)
         object.__setattr__(self, "_hash", hash(facts))
 
@@ -86,7 +87,7 @@ class Test:
             return f"{self.term} IS NOT NULL"
         if self.op in (Op.IN, Op.NOT_IN):
             return f"{self.term} {self.op.value} ({_shown(self.values)})"
-        return f"{self.term} {self.op.value} {self.values[0]}"
+        return f"{self.term} {self.op.value} {readable(self.values[0])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,6 @@ Predicate = Test | Match
 
 
 def _shown(values: pa.Array) -> str:
-    shown = ", ".join(str(value) for value in values[:_SHOWN])
+    shown = ", ".join(map(str, readable_values(values[:_SHOWN])))
     more = f", … {len(values)} values" if len(values) > _SHOWN else ""
     return shown + more

@@ -18,6 +18,7 @@ from intarsia.predicate.functions import (
     list_contains_any,
     map_contains,
 )
+from intarsia.predicate.readable import readable
 
 _NAMED = {
     "array_has_any": False,
@@ -104,5 +105,6 @@ def _array(constants: Sequence[pa.Scalar]) -> pa.Array:
         if len(types) == 1:
             return pa.array(list(constants), *types)
         return pa.array([constant.as_py() for constant in constants])
-    except pa.ArrowException as error:
-        raise PredicateError(f"{', '.join(map(str, constants))} are of several types") from error
+    except (pa.ArrowException, ValueError) as error:
+        shown = ", ".join(map(str, map(readable, constants)))
+        raise PredicateError(f"{shown} are of several types") from error

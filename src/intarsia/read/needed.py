@@ -12,7 +12,8 @@ from intarsia.index.required import AllOf, AnyOf, Has, Required
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
 from intarsia.predicate.functions import CONTAINS_WORDS
 from intarsia.predicate.leaves import How, Match
-from intarsia.predicate.pruning import And, pruning_of
+from intarsia.predicate.pruning import pruning_of
+from intarsia.predicate.tree import And
 from intarsia.read.substring import Contained, encoded, is_text
 from intarsia.text.texts import as_column, is_bytes
 from intarsia.text.words import words_of
@@ -46,8 +47,8 @@ def needed_text(node: Node, schema: pa.Schema) -> Contained | None:
 def _as_it_stands(node: Node) -> Contained | None:
     match node:
         case Call("equal", (FieldRef((column,)), Literal(value))) if value.is_valid:
-            text = value.as_py()
-            pieces = [encoded(text)] if isinstance(text, str | bytes) else []
+            is_text_or_bytes = isinstance(value, pa.BinaryScalar)
+            pieces = [value.as_buffer().to_pybytes()] if is_text_or_bytes else []
         case Call(
             "match_substring" | "starts_with" | "ends_with", (FieldRef((column,)),), options
         ) if not options["ignore_case"].as_py():

@@ -1,0 +1,79 @@
+"""Rows of any number on stdout, as CSV or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from intarsia.cli.document import jsonable
+from intarsia.predicate.readable import readable_values
+
+Print = Callable[[Iterable[pa.RecordBatch]], None]
+
+_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
+_AS_IN_JSON = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string)
+_LINES = 10_000
+"""So many rows of JSON are printed at once."""
+
+
+def csv(schema: pa.Schema) -> Print:
+    """What prints rows as CSV. Raises ``UsageError`` for columns that have no form there."""
+    flat = _flat(schema)
+
+    def print_rows(batches: Iterable[pa.RecordBatch]) -> None:
+        with pacsv.CSVWriter(sys.stdout.buffer, flat) as writer:
+            for batch in batches:
+                writer.write_batch(batch.cast(flat))
+
+    return print_rows
+
+
+def json_lines(schema: pa.Schema) -> Print:
+    """What prints rows as JSON, an object a line."""
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+    def print_rows(batches: Iterable[pa.RecordBatch]) -> None:
+        for batch in batches:
+            for start in range(0, batch.num_rows, _LINES):
+                columns = map(_jsonables, batch.slice(start, _LINES).columns)
+                rows = (dict(zip(schema.names, r, strict=True)) for r in zip(*columns, strict=True))
+                click.echo("\n".join(map(encode, rows)))
+
+    return print_rows
+
+
+def _flat(schema: pa.Schema) -> pa.Schema:
+    """The same columns in types that pyarrow writes CSV of."""
+    fields = []
+    for field in schema:
+        kind = field.type
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        held = kind.value_type if pa.types.is_dictionary(kind) else kind
+        is_bytes = any(check(held) for check in _BYTES)
+        if is_bytes or pa.types.is_nested(kind):
+            what = "bytes" if is_bytes else "nested"
+            raise click.UsageError(f"column {field.name} is {what}: --format json can print it")
+        fields.append(field.with_type(pa.large_string() if pa.types.is_string_view(kind) else kind))
+    return pa.schema(fields)
+
+
+def _jsonables(column: pa.Array) -> list[Any]:
+    """Values as JSON has them."""
+    values, kind = readable_values(column), column.type
+    is_finite = pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py()
+    if is_finite or any(check(kind) for check in _AS_IN_JSON):
+        return values
+    return [jsonable(value) for value in values]
