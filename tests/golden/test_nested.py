@@ -9,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.ranges import RowRanges
-from intarsia.read import rows
+from intarsia.read import selection
 
 FILES = [
     "apache-impala__testdata-ComplexTypesTbl-structs.parq.parquet",
@@ -36,7 +36,7 @@ def test_random_rows_are_pyarrows(corpus, tmp_path, monkeypatch, name, apart):
         def portions(read):
             return [(leaf,) for leaf in range(len(read.root.leaves))]
 
-        monkeypatch.setattr(rows.ColumnRead, "portions", portions)
+        monkeypatch.setattr(selection.ColumnRead, "portions", portions)
     path = tmp_path / name
     shutil.copy(corpus / "files" / name, path)
     expected = pq.ParquetFile(path).read()

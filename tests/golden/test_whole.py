@@ -82,6 +82,17 @@ def test_what_pyarrow_reads_is_read_the_same(outcomes):
     assert len(names(outcomes, reads="equal")) > 570
 
 
+def test_rows_that_pyarrow_reads_are_not_lost_to_checks_and_filters(outcomes):
+    assert names(outcomes, left="not all") == {
+        # A checksum that is wrong on purpose, and a page whose header says that it is not
+        # compressed, which it is: pyarrow knows that version of itself.
+        "apache-parquet-testing__data-datapage_v1-corrupt-checksum.parquet",
+        "apache-arrow-testing__data-parquet-ARROW-17100.parquet",
+    }
+    assert len(names(outcomes, left="all")) > 570
+    assert names(outcomes, left="not here") == set()
+
+
 def test_page_walks_find_the_pages_that_are_there(outcomes, oracle):
     failed = set()
     for name, found in outcomes.items():

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import intarsia as ia
@@ -37,6 +39,7 @@ def outcomes(path: Path, scratch: Path) -> dict:
         return found | {"reads": reads(path)}
     found["pages"], found["crc"] = pages(path)
     found["reads"] = reads(path)
+    found["left"] = left(path)
     found["verify"] = grades(path)
     found["page_index"] = page_index(path, scratch, found["reads"])
     if found["page_index"] == "added":
@@ -102,6 +105,21 @@ def reads(path: Path) -> str:
         return "here only"
     same = equal(ours, theirs) and equal(part, theirs.slice(middle[0], middle[1] - middle[0]))
     return "equal" if same and ours.schema.names == names else "differently"
+
+
+def left(path: Path) -> str:
+    """Does a data set give pyarrow's rows with every page checked, and with a filter?"""
+    try:
+        theirs = pads.dataset(path).to_table()
+        always = pc.is_valid(pc.field(theirs.schema.names[0])) | pc.scalar(True)
+    except (*READ_ERRORS, IndexError):  # no column
+        return "not by pyarrow"
+    try:
+        checked = ia.dataset(path, on_corrupt="skip").to_table()
+        filtered = ia.dataset(path).to_table(filter=always)
+    except ia.IntarsiaError:
+        return "not here"
+    return "all" if equal(checked, theirs) and equal(filtered, theirs) else "not all"
 
 
 def equal(ours: pa.Table, theirs: pa.Table) -> bool:

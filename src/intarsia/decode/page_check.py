@@ -25,6 +25,7 @@ from intarsia.format.schema import Leaf
 
 _DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 _OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
+_LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
 _DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
@@ -99,8 +100,18 @@ def _header_problem(
 def data_encodings(chunk: ColumnMetaData) -> set[int]:
     """The encodings that values of the chunk's pages are in, by the footer."""
     told = {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
-    known = told or set(chunk.encodings)
-    return known | _DICTIONARY if known & _DICTIONARY else known
+    if told:
+        return told | _DICTIONARY if told & _DICTIONARY else told
+    if not chunk.encodings:  # as in files of older DuckDBs, and of fastparquet
+        return {int(encoding) for encoding in Encoding}
+    # Parquet.Net does not name dictionaries'; without a dictionary none decodes.
+    return set(chunk.encodings) | _DICTIONARY
+
+
+def level_encodings(chunk: ColumnMetaData) -> set[int]:
+    """The encodings that levels may be in. Not every writer's footer tells that of today: RLE."""
+    told = set(chunk.encodings) & _LEVELS
+    return told or {Encoding.RLE}
 
 
 def _problem_v1(header: PageHeader, leaf: Leaf, chunk: ColumnMetaData) -> str | None:
@@ -110,7 +121,7 @@ def _problem_v1(header: PageHeader, leaf: Leaf, chunk: ColumnMetaData) -> str | 
         (v1.definition_level_encoding, leaf.max_definition_level),
         (v1.repetition_level_encoding, leaf.max_repetition_level),
     ):
-        if highest and encoding not in chunk.encodings:
+        if highest and encoding not in level_encodings(chunk):
             return f"levels in encoding {encoding}, which is none of the footer's"
     return _size_problem(header, chunk.codec)
 
@@ -132,7 +143,8 @@ def _problem_v2(
         if taken < data.nbytes:
             return f"levels take {taken:,} bytes, the header says {data.nbytes:,}"
     rows, present = levels.num_rows(), levels.num_present(leaf.max_definition_level)
-    if rows != v2.num_rows or v2.num_values - present != v2.num_nulls:
+    # Some writers give the number of values for that of rows.
+    if v2.num_rows not in (rows, v2.num_values) or v2.num_values - present != v2.num_nulls:
         nulls = v2.num_values - present
         return (
             f"levels tell {rows:,} rows and {nulls:,} NULLs, "

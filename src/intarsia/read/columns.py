@@ -13,20 +13,25 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
 from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
-from intarsia.read.rows import ranges_of, read_rows, select
+from intarsia.read.rows import read_rows
+from intarsia.read.selection import ranges_of, select
 from intarsia.source import AheadSource, Source
 
 
 def roots_of(
     file: OpenedFile, columns: Sequence[str], pruned: Projection | None = None
 ) -> list[Root]:
-    """Those of ``columns`` that the file has, with the leaves that are wanted of them."""
+    """Those of ``columns`` that the file has, with the leaves that are wanted of them.
+
+    A group without leaves has no values: pyarrow's data sets have NULLs there, as where there is no
+    such column.
+    """
     part = pruned or {}
     roots = (file.schema.root(name) for name in columns)
     return [
         part[root.name].root_in(file.schema, root) if root.name in part else root
         for root in roots
-        if root is not None
+        if root is not None and root.all_leaves
     ]
 
 
