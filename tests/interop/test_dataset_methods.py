@@ -111,9 +111,6 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
     "to_table folder column": lambda ds: ds.to_table(["day"], filter=OTHER),
     "to_table special columns": lambda ds: ds.to_table(["k", "__filename", "__fragment_index"]),
     "to_table special columns filter": lambda ds: ds.to_table(["k", "__filename"], filter=OTHER),
-    "to_table special projection": lambda ds: ds.to_table(
-        {"at": field("__filename"), "k": field("k")}, filter=OTHER
-    ),
     "to_table special filter": lambda ds: ds.to_table(
         ["k"], filter=field("__filename") == ds.files[0]
     ),
@@ -440,6 +437,16 @@ def test_every_public_name_of_a_pyarrow_scanner_is_called():
 
 if __name__ == "__main__":
     work(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+
+
+def test_columns_are_computed_of_file_names(tmp_path):
+    """pyarrow has no such field there."""
+    make_data(tmp_path)
+    ds = ia.dataset(tmp_path / "lake", partitioning="hive")
+    found = ds.to_table({"at": field("__filename"), "k": field("k") + 1}, filter=OTHER)
+    expected = ds.to_table(["__filename", "k"], filter=OTHER)
+    assert found["at"].to_pylist() == expected["__filename"].to_pylist() != []
+    assert found["k"].to_pylist() == [k + 1 for k in expected["k"].to_pylist()]
 
 
 def test_rows_are_numbered_in_their_files(tmp_path):

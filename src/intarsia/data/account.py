@@ -17,9 +17,9 @@ from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of
 from intarsia.read.profile import Profile
 from intarsia.read.request import Request
-from intarsia.read.rows import groups_of
 from intarsia.read.scan import Part, scan
 from intarsia.read.sections import Embedded
+from intarsia.read.selection import groups_of
 
 
 def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:

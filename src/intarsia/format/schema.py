@@ -8,7 +8,7 @@ level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from intarsia.errors import FormatError
 from intarsia.format.metadata import FieldRepetitionType, SchemaElement
@@ -64,19 +64,25 @@ class Schema:
     elements: tuple[SchemaElement, ...]
     roots: tuple[Root, ...]
     leaves: tuple[Leaf, ...]
+    _roots: dict[str, Root] = field(init=False, repr=False, compare=False)
+    _leaves: dict[tuple[str, ...], Leaf] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Of those of one name, the first.
+        object.__setattr__(self, "_roots", {root.name: root for root in reversed(self.roots)})
+        object.__setattr__(self, "_leaves", {leaf.path: leaf for leaf in reversed(self.leaves)})
 
     def root(self, name: str) -> Root | None:
         """The first top-level field of that name."""
-        return next((root for root in self.roots if root.name == name), None)
+        return self._roots.get(name)
 
     def leaf(self, path: str | tuple[str, ...]) -> Leaf | None:
         """The leaf of that path; a text is a top-level name first, else a dotted path."""
         wanted = (path,) if isinstance(path, str) else path
-        for candidate in (wanted, tuple(path.split(".")) if isinstance(path, str) else wanted):
-            found = next((leaf for leaf in self.leaves if leaf.path == candidate), None)
-            if found is not None:
-                return found
-        return None
+        found = self._leaves.get(wanted)
+        if found is None and isinstance(path, str):
+            found = self._leaves.get(tuple(path.split(".")))
+        return found
 
 
 def read_schema(elements: list[SchemaElement]) -> Schema:

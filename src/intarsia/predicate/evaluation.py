@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 
 from intarsia.errors import PredicateError
 from intarsia.parallel import may_divide
@@ -14,7 +15,7 @@ from intarsia.predicate.functions import FUNCTIONS
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
-"""Fewer are filtered sooner than a thread is woken."""
+"""Fewer are filtered sooner than a thread is woken. So many at a time are a thread's."""
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
 
 
@@ -33,12 +34,14 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
 
 def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """As ``Table.filter``, which always uses threads."""
+    """As ``Table.filter``, which always uses threads, and divides no chunk between them."""
+    use_threads = table.num_rows >= _THREADED_ROWS and may_divide()
+    if use_threads:
+        table = pa.Table.from_batches(table.to_batches(_THREADED_ROWS), table.schema)
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("filter", acero.FilterNodeOptions(expression)),
     ]
-    use_threads = table.num_rows >= _THREADED_ROWS and may_divide()
     return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
 
 
@@ -48,14 +51,23 @@ def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Ta
     Raises ``PredicateError`` for what ``FUNCTIONS`` do not take, else what pyarrow does.
     """
     try:
-        return pads.dataset(table).to_table(columns=columns)
+        return _projected(columns, table)
     except pa.ArrowKeyError as error:
         extended, rest = table, {}
         for name, expression in columns.items():
             rest[name] = expression
             if needs_evaluation(expression):
                 rest[name], extended = _computed(expression, extended, error)
-        return pads.dataset(extended).to_table(columns=rest)
+        return _projected(rest, extended)
+
+
+def _projected(columns: Mapping[str, pc.Expression], table: pa.Table) -> pa.Table:
+    options = acero.ProjectNodeOptions(list(columns.values()), list(columns))
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+        acero.Declaration("project", options),
+    ]
+    return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
 def needs_evaluation(expression: pc.Expression) -> bool:

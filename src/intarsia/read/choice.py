@@ -9,8 +9,8 @@ from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import groups_of
 from intarsia.read.sections import Embedded
+from intarsia.read.selection import groups_of
 
 _PROBE_BYTES = 256 * 1024
 """A probe takes about as long as it takes to read and decode so much; far storage says itself."""
@@ -58,6 +58,20 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
         hit = _share(len(test.values), min(_num_pages(chunks) or granules, granules))
         saved += (1 - hit) * sum(chunk.total_compressed_size for chunk in chunks)
     return _ENTRIES_COST * read < saved
+
+
+def cost_of(index: Embedded, test: Predicate) -> int:
+    """How many bytes a test takes of an index, about: of values just a page, of a range all."""
+    is_range = isinstance(test, Test) and test.op not in _POINTS
+    return index.entry.length if is_range else min(index.entry.length, _PAGE_BYTES)
+
+
+def most_for(file: OpenedFile, tests: Iterable[Predicate]) -> int:
+    """How many bytes many tests may take of indexes: as many as the columns that they ask of."""
+    names = {path[0] for test in tests for path in test.term.fields}
+    leaves = [leaf.index for leaf in file.schema.leaves if leaf.path[0] in names]
+    groups = range(len(file.metadata.row_groups))
+    return sum(file.chunk(group, leaf).total_compressed_size for leaf in leaves for group in groups)
 
 
 def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:

@@ -10,7 +10,7 @@ from intarsia.read.columns import roots_of
 from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import Conjunct, Request
-from intarsia.read.rows import groups_of
+from intarsia.read.selection import groups_of
 
 STAGED_ROWS = 64 * 1024
 """Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""

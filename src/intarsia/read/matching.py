@@ -19,6 +19,9 @@ from intarsia.read.sieve import Sieve
 from intarsia.read.substring import Contained
 from intarsia.source import AheadSource
 
+_SMALL_FILE = 64 * 1024
+"""Of a file of so many bytes, reading some columns first saves less than it takes."""
+
 
 class UnitReader:
     """Finds the matching rows of one file, a unit at a time; threads may share it.
@@ -32,7 +35,8 @@ class UnitReader:
         self.file = file
         self._request, self._constants = request, constants
         self._are_pointed_at = are_likely
-        self._are_likely = are_likely and _is_answered_by_planning(request)
+        is_small = file.source.size <= _SMALL_FILE
+        self._at_once = (is_small or are_likely) and _may_be_read_at_once(request)
         self._sieves: dict[Contained, Sieve] = {}
 
     def matching(self, rows: RowRanges) -> pa.Table:
@@ -59,8 +63,8 @@ class UnitReader:
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """The filter's conditions, with the columns that are read for them.
 
-        Where most pages will be needed, and cost no request of their own, that is all columns: a
-        second round takes longer than what it saves.
+        Where most pages will be needed, or there is little to read, and it costs no request of its
+        own, that is all columns: a second round takes longer than what it saves.
         """
         request, file = self._request, self.file
         if request.filter is None:
@@ -68,11 +72,7 @@ class UnitReader:
         columns, first = request.all_columns, request.filter_columns
         expected = expect_columns(file, columns, first, rows, source, request.pruned)
         found = stages(file, request, rows)
-        if (
-            self._are_likely
-            and rows.num_rows < STAGED_ROWS
-            and (expected or not file.request_bytes)
-        ):
+        if self._at_once and rows.num_rows < STAGED_ROWS and (expected or not file.request_bytes):
             return [stage._replace(columns=columns) for stage in found]
         return found
 
@@ -107,8 +107,8 @@ class UnitReader:
         return kept, left
 
 
-def _is_answered_by_planning(request: Request) -> bool:
-    """Does the plan know all of the filter's conditions, and is no column read in part?"""
+def _may_be_read_at_once(request: Request) -> bool:
+    """Are the filter's conditions sure to evaluate, and is no column read in part?"""
     wanted = request.filter
     is_known = wanted is not None and wanted.condition.comparison is not None
     return is_known and not request.pruned and not (wanted and wanted.pruned)

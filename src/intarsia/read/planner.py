@@ -6,7 +6,8 @@ little and may leave little; then the page indexes of the columns that no embedd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +27,10 @@ from intarsia.predicate.term import Term
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
-from intarsia.read.choice import by_promise, is_little, may_pay
+from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import groups_of, select
 from intarsia.read.sections import Embedded
+from intarsia.read.selection import groups_of, select
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
@@ -214,6 +215,8 @@ class _Planner:
         self._known: dict[Predicate, RowRanges] = {}
         self._all = RowRanges.all(file.num_rows)
         self._steps: list[Step] = []
+        self._learned_from = ""
+        """An index that said of a test what is yet to be made something of."""
 
     def run(
         self, pruning: Pruning, wanted: Sequence[int], rows: RowRanges, by_footer: bool
@@ -231,13 +234,9 @@ class _Planner:
         indexes = indexes_for(file, tests, self._constants, self._schema)
         if file.request_bytes:
             self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
-        answered: dict[Predicate, bool] = {}
         read = {leaf.index for leaf in leaves.values()}
-        for test, usable in by_promise(indexes):
-            known = any(file.sections.is_opened(index.entry) for index in usable)
-            if known or not answered or not is_little(file, read, rows):
-                worth = [index for index in usable if may_pay(file, index, test, read)]
-                rows = self._by_indexes(test, worth, pruning, rows, answered)
+        answered: dict[Predicate, bool] = {}
+        rows = self._by_all_indexes(indexes, read, pruning, rows, answered)
         rest = {
             test: leaf
             for test, leaf in leaves.items()
@@ -274,6 +273,30 @@ class _Planner:
                 found[test] = leaf
         return found
 
+    def _by_all_indexes(
+        self,
+        indexes: Mapping[Predicate, Sequence[Embedded]],
+        read: Collection[int],
+        pruning: Pruning,
+        rows: RowRanges,
+        answered: dict[Predicate, bool],
+    ) -> RowRanges:
+        """Ask the indexes test by test, as long as it pays. ``read`` are the leaves tested."""
+        file = self._file
+        every = 1 + len(indexes) // _STEPS
+        most = math.inf if every == 1 else most_for(file, indexes)
+        for number, (test, usable) in enumerate(by_promise(indexes), 1):
+            most -= cost_of(usable[0], test)
+            if most < 0:
+                break
+            known = any(file.sections.is_opened(index.entry) for index in usable)
+            if known or not answered or not is_little(file, read, rows):
+                worth = [index for index in usable if may_pay(file, index, test, read)]
+                rows = self._by_indexes(test, worth, pruning, rows, answered, at_once=every == 1)
+            if self._learned_from and number % every == 0:
+                rows = self._step(self._learned_from, pruning, rows)
+        return self._step(self._learned_from, pruning, rows) if self._learned_from else rows
+
     def _by_indexes(
         self,
         test: Predicate,
@@ -281,10 +304,13 @@ class _Planner:
         pruning: Pruning,
         rows: RowRanges,
         answered: dict[Predicate, bool],
+        *,
+        at_once: bool,
     ) -> RowRanges:
         """Ask the indexes that might answer a test, the smallest first, until one finds values.
 
-        ``answered`` is told of tests that were, and whether values were found.
+        ``answered`` is told of tests that were, and whether values were found. What they leave is
+        made out ``at_once``, or later.
         """
         for index in indexes:
             if not rows:
@@ -294,7 +320,9 @@ class _Planner:
                 continue
             self._learn(test, hits)
             answered[test] = index.finds_values
-            rows = self._step(index_source(index.entry), pruning, rows)
+            self._learned_from = index_source(index.entry)
+            if at_once:
+                rows = self._step(self._learned_from, pruning, rows)
             if index.finds_values:
                 break
         return rows
@@ -317,6 +345,7 @@ class _Planner:
 
     def _step(self, source: str, pruning: Pruning, rows: RowRanges) -> RowRanges:
         left = rows_left(pruning, rows, self._known.__getitem__)
+        self._learned_from = ""
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
 
@@ -376,5 +405,7 @@ class _Planner:
 
 _NO_ROWS = RowRanges.none()
 _RANGES = (Op.LT, Op.LE, Op.GT, Op.GE)
+_STEPS = 16
+"""Of more tests than this, what several leave is made out together: all tests are gone through."""
 _BLOOM_VALUES = 1000
 """Of more values than this some are likely to be found, and each costs a read."""

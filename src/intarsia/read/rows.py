@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -25,105 +24,25 @@ from intarsia.format.page_header import checksum_problem, num_values, read_page_
 from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Leaf, Root
 from intarsia.parallel import all_of, may_divide
-from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
+from intarsia.plan.pages import ChunkSelection
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust, blame, check_places, check_selection, doubt
 from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
-from intarsia.source import ByteRange, Source
+from intarsia.read.selection import ColumnRead, ranges_of, select
+from intarsia.source import Source
 
 _THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
 _TOGETHER_BYTES = 4 * 1024 * 1024
 """Less than this, of several columns, is decoded sooner at once than column by column."""
+_BLOCK = 16
+"""Of many columns that are small each, so many are decoded at once."""
 _SLICES, _KEPT_ALIVE = 64, 4
 """Rows are cut out by slicing where that takes so many slices at most, and by their positions where
 it takes more. Slices that would keep more than so many times their memory alive are copied."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRead:
-    """The selections of one root: for each row group, one for each of its leaves."""
-
-    root: Root
-    groups: tuple[tuple[int, tuple[ChunkSelection, ...]], ...]
-
-    def portions(self) -> list[tuple[int, ...]]:
-        """Which leaves, by their positions among the root's, have the same rows selected."""
-        if len(self.root.leaves) == 1:
-            return [(0,)]
-        by_rows: dict[tuple[RowRanges, ...], list[int]] = {}
-        for i in range(len(self.root.leaves)):
-            held = tuple(selections[i].rows for _, selections in self.groups)
-            by_rows.setdefault(held, []).append(i)
-        return [tuple(leaves) for leaves in by_rows.values()]
-
-    def selections(self) -> Iterator[tuple[int, int, ChunkSelection]]:
-        """Row groups and leaves, and what is selected of each."""
-        for group, selections in self.groups:
-            for leaf, selection in zip(self.root.leaves, selections, strict=True):
-                yield group, leaf, selection
-
-    def held(self, file: OpenedFile, leaf: int) -> RowRanges:
-        """The rows of the file that are selected of a leaf, by its position among the root's."""
-        starts = file.row_group_starts
-        return RowRanges.union(
-            selections[leaf].rows.shift(int(starts[group])) for group, selections in self.groups
-        )
-
-
-def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
-    """The row groups that hold any of ``rows``."""
-    starts = file.row_group_starts
-    return np.flatnonzero(rows.covers(starts[:-1], starts[1:])).tolist()
-
-
-def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[ColumnRead]:
-    """Which parts of which chunks hold ``rows`` of those leaves of ``roots`` that are wanted.
-
-    Fetches the offset indexes this takes: none for row groups that are wanted whole.
-    """
-    wanted = {}
-    for group in groups_of(file, rows):
-        start, stop = file.row_group_starts[group : group + 2].tolist()
-        wanted[group] = rows.clip(start, stop).shift(-start)
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
-    file.page_indexes.load([(group, leaf) for group in in_part for leaf in leaves], [])
-    selected: list[list[tuple[int, tuple[ChunkSelection, ...]]]] = [[] for _ in roots]
-    for group, part in wanted.items():
-        select_in = _selector(file, group, part)
-        for root, groups in zip(roots, selected, strict=True):
-            groups.append((group, tuple(map(select_in, root.leaves))))
-    return [ColumnRead(root, tuple(parts)) for root, parts in zip(roots, selected, strict=True)]
-
-
-def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], ChunkSelection]:
-    """What selects ``rows`` of a row group in the chunk of a leaf."""
-    count = file.num_rows_in(group)
-    if rows.num_rows == count:
-        return lambda leaf: whole_chunk(file.chunk(group, leaf), count)
-    selectors: dict[bool, PageSelector] = {}
-
-    def select_in(leaf: int) -> ChunkSelection:
-        repeats = file.schema.leaves[leaf].max_repetition_level > 0
-        if repeats not in selectors:
-            # A page's last row may go on in the next page: only that page can tell.
-            held = rows | rows.shift(1) if repeats else rows
-            selectors[repeats] = PageSelector(held, count)
-        chunk, index = file.chunk(group, leaf), file.page_indexes.offsets(group, leaf)
-        if file.damage.knows(group, leaf):  # not even to look whether a row goes on there
-            return PageSelector(rows, count, by_page=True).select(chunk, index)
-        return selectors[repeats].select(chunk, index)
-
-    return select_in
-
-
-def ranges_of(reads: Iterable[ColumnRead]) -> list[ByteRange]:
-    """The byte ranges of all selections, in order."""
-    return [r for read in reads for _, parts in read.groups for s in parts for r in s.byte_ranges]
 
 
 def read_rows(
@@ -150,12 +69,11 @@ def read_rows(
         raise error.at(Where(file.name)) from error
     fetched = [_fetched(file, read, parts) for read in reads]
     size = sum(length for _, length in ranges)
-    if size < _TOGETHER_BYTES and not physical and _are_alike(reads):
-        template = file.templates.together([read.root for read in reads])
+    if not physical and _are_alike(reads):
         with contextlib.suppress(FormatError):  # which of them, decoding them one by one will say
-            if template is not None:
-                use_threads = size >= _THREADED_BYTES and may_divide()
-                return _decoded_together(file, template, reads, fetched, rows, use_threads)
+            found = _together(file, reads, fetched, rows, size)
+            if found is not None:
+                return found
     tasks = [
         partial(_decoded, file, read, groups, rows, physical=physical)
         for read, groups in zip(reads, fetched, strict=True)
@@ -173,6 +91,32 @@ def _are_alike(reads: Sequence[ColumnRead]) -> bool:
         )
         for read in reads
     )
+
+
+def _together(
+    file: OpenedFile,
+    reads: Sequence[ColumnRead],
+    fetched: Sequence[Sequence[Sequence[ChunkBytes]]],
+    rows: RowRanges,
+    size: int,
+) -> list[pa.ChunkedArray] | None:
+    """The values of roots that are alike, several at once, where that is quicker and can be."""
+    count = len(reads)
+    are_many = count >= 2 * _BLOCK and size / count < _TOGETHER_BYTES / _BLOCK
+    if size >= _TOGETHER_BYTES and not are_many:
+        return None
+    step = count if size < _TOGETHER_BYTES else _BLOCK
+    blocks = [slice(at, at + step) for at in range(0, count, step)]
+    templates = [file.templates.together([read.root for read in reads[b]]) for b in blocks]
+    use_threads = len(blocks) == 1 and size >= _THREADED_BYTES and may_divide()
+    tasks = [
+        partial(_decoded_together, file, template, reads[b], fetched[b], rows, use_threads)
+        for b, template in zip(blocks, templates, strict=True)
+        if template is not None
+    ]
+    if len(tasks) < len(blocks):
+        return None
+    return [column for columns in all_of(tasks) for column in columns]
 
 
 def _decoded_together(

@@ -15,7 +15,7 @@ from intarsia.format.metadata import CompressionCodec, Encoding, PageHeader, Pag
 from intarsia.format.page_header import num_values, read_page_header
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import groups_of
+from intarsia.read.selection import groups_of
 from intarsia.read.substring import Contained, is_text
 from intarsia.source import AheadSource
 from intarsia.text.search import contains

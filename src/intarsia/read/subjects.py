@@ -55,14 +55,16 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
             raise IndexSpecError(f"there is no column {on!r}")
     if index.reads is Reads.ELEMENTS:
         raise IndexSpecError("it is of lists and maps, not of functions")
+    known = ", ".join(leaf.name for leaf in schema.leaves[:20])
+    problem = f"there is no column {on!r}; there are: {known}"
     try:
         term, kind = _function(on, file.schema_arrow)
     except PredicateError as error:
-        known = ", ".join(leaf.name for leaf in schema.leaves[:20])
-        problem = f"there is no column {on!r}; there are: {known}"
         if any(character in on for character in "()+-*"):
             problem += f". Nor is it a function of columns: {error}"
         raise IndexSpecError(problem) from error
+    if term.path:  # names in SQL have no case, those of columns have
+        raise IndexSpecError(problem)
     if meaning and meaning != term.meaning:
         raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
     return Subject(term, decoded(kind), order_of_type(decoded(kind)))

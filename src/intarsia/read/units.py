@@ -10,7 +10,7 @@ from intarsia.decode.page_limit import value_bytes
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import groups_of
+from intarsia.read.selection import groups_of
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024

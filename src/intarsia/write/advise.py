@@ -24,7 +24,7 @@ from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_reads, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.rows import groups_of
+from intarsia.read.selection import groups_of
 from intarsia.storage import PathLike
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of
