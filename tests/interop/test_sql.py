@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -787,6 +788,16 @@ def test_sql_that_is_not_one_query_runs_as_it_is(data):
 def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
     found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
     assert found.to_pydict() == {"row": [1]}
+
+
+def test_tables_in_memory_are_joined_as_they_are(data):
+    users = {"k": [2, 2, 3], "name": ["a", "b", "c"]}
+    query = "SELECT d.row, u.name FROM d JOIN u ON d.i = u.k WHERE u.name <> 'b' ORDER BY ALL"
+    for table in (pa.table(users), pa.table(users).to_reader(), polars.DataFrame(users)):
+        answer = ia.sql(query, d=data, u=table)
+        assert answer.to_pydict() == {"row": [1, 2], "name": ["a", "c"]}
+    with pytest.raises(ia.PredicateError, match="case"):
+        ia.sql("SELECT 1", d=data, D=pa.table(users))
 
 
 def test_without_duckdb_the_extra_is_named(data, monkeypatch):

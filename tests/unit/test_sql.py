@@ -31,6 +31,7 @@ TABLE = pa.table(
         "date": [day.date() for day in DAYS] + [None],
         "ts": pa.array([*DAYS, None], pa.timestamp("us")),
         "tz": pa.array([*DAYS, None], pa.timestamp("us", "UTC")),
+        "time": pa.array([*(datetime.time(n, 30) for n in range(5)), None], pa.time64("us")),
         "l": pa.array([[1, 2], [], None, [None, 2], [3], [2]], pa.list_(pa.int64())),
         "lt": pa.array([["a"], ["é", None], None, [], ["b", "a"], ["c"]]),
         "m": pa.array([[("a", 1)], [], None, [("b", 2)], [], []], pa.map_("string", "int64")),
@@ -171,6 +172,10 @@ ts > '2020-01-02'
 ts = '2020-01-02 12:00:00'
 ts > DATE '2020-01-02'
 ts > TIMESTAMP '2020-01-02 12:00:00'
+time > '01:30:00'
+time = '01:30:00.000000'
+time >= TIME '02:30:00'
+time IN ('01:30:00', '03:30:00')
 tz > '2020-01-02 12:00:00'
 tz > '2020-01-02 12:00:00+02:00'
 tz > TIMESTAMPTZ '2020-01-02 12:00:00+00:00'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +23,21 @@ if TYPE_CHECKING:
 _WORDS = "contains_words"
 
 
-def sql(query: str, **tables: Dataset | PathLike) -> pa.Table:
-    """The answer of a SQL query, run by DuckDB over data sets or paths, by name.
+@runtime_checkable
+class SupportsArrow(Protocol):
+    """What can be read as a stream of Arrow's C interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def sql(query: str, **tables: Dataset | PathLike | SupportsArrow) -> pa.Table:
+    """The answer of a SQL query, run by DuckDB over data sets, paths or tables, by name.
 
     ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE '%full%'", logs="lake/logs")``: a path is
-    opened as ``intarsia.dataset`` does. Conditions that DuckDB does not push by itself (LIKE,
-    functions, …) reach the scans as well; answers are DuckDB's own either way. It is lent
-    ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's
+    opened as ``intarsia.dataset`` does, and what gives an Arrow stream, as tables of pyarrow and
+    frames of Polars and pandas do, is joined as it is. Conditions that DuckDB does not push by
+    itself (LIKE, functions, …) reach the scans as well; answers are DuckDB's own either way. It is
+    lent ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's
     time zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is
     no file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing
     gives a table of nothing.
@@ -57,12 +65,14 @@ def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
     return found
 
 
-def _opened(table: Dataset | PathLike) -> Dataset:
-    return table if isinstance(table, Dataset) else dataset(table)
+def _opened(table: Dataset | PathLike | SupportsArrow) -> Dataset | pa.Table:
+    if isinstance(table, Dataset):
+        return table
+    return pa.table(table) if isinstance(table, SupportsArrow) else dataset(table)
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, query: Query, tables: Mapping[str, Dataset]
+    connection: duckdb.DuckDBPyConnection, query: Query, tables: Mapping[str, Dataset | pa.Table]
 ) -> None:
     """Every scan under its name, and every table under its own, for what was not rewritten.
 
@@ -73,7 +83,8 @@ def _register(
         connection.register(name, table)
     for scan in query.scans:
         table = tables[scan.table]
-        connection.register(scan.name, table if scan.filter is None else table.filter(scan.filter))
+        is_whole = scan.filter is None or isinstance(table, pa.Table)
+        connection.register(scan.name, table if is_whole else table.filter(scan.filter))
 
 
 def _require_duckdb() -> ModuleType:

@@ -25,6 +25,8 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     try:
         if pa.types.is_timestamp(kind):
             return _timestamp(text, kind)
+        if pa.types.is_time(kind):  # which pyarrow reads in no text of its own
+            return pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind)
         return pa.scalar(text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise PredicateError(f"{text!r} cannot be read as {kind}") from error

@@ -45,6 +45,7 @@ _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.TIMESTAMP: pa.timestamp("us"),
     exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),
     exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    exp.DataType.Type.TIME: pa.time64("us"),
     exp.DataType.Type.BIGINT: pa.int64(),
     exp.DataType.Type.INT: pa.int32(),
     exp.DataType.Type.DOUBLE: pa.float64(),
@@ -91,6 +92,7 @@ class Translator:
             kind = self._type_of(asked.subject)
             if kind is not None and held_type(kind, asked) is not None:
                 return self._membership(node, asked, kind)
+            raise PredicateError(f"{_text(node)!r}: {_text(asked.subject)} is {kind}")
         match node:
             case exp.Paren(this=inner):
                 return self.condition(inner)
@@ -121,7 +123,7 @@ class Translator:
         if type(node) in _COMPARE:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
-        raise PredicateError(f"{node.sql()!r} is not a condition this understands")
+        raise PredicateError(f"{_text(node)!r} is not a condition this understands")
 
     def _compare(
         self,
@@ -131,16 +133,14 @@ class Translator:
     ) -> pc.Expression:
         op = _COMPARE[comparison]
         if is_constant(left) and not is_constant(right):
-            kind = self._type_of(right)
-            return op(self._constant(left, kind), self._value(right))
+            return op(pc.scalar(self._beside(right, left)), self._value(right))
         if is_constant(right):
-            kind = self._type_of(left)
-            return op(self._value(left), self._constant(right, kind))
+            return op(self._value(left), pc.scalar(self._beside(left, right)))
         return op(self._value(left), self._value(right))
 
     def _between(self, node: exp.Between) -> pc.Expression:
         if node.args.get("symmetric"):
-            raise PredicateError(f"{node.sql()!r}: SYMMETRIC is not understood")
+            raise PredicateError(f"{_text(node)!r}: SYMMETRIC is not understood")
         low, high = node.args["low"], node.args["high"]
         above = self._compare(exp.GTE, node.this, low)
         return above & self._compare(exp.LTE, node.this, high)
@@ -148,9 +148,9 @@ class Translator:
     def _in(self, node: exp.In) -> pc.Expression:
         members = node.expressions
         if not members:
-            raise PredicateError(f"{node.sql()!r}: only IN with a list of constants is understood")
+            raise PredicateError(f"{_text(node)!r}: only IN with a list of constants is understood")
         kind = self._type_of(node.this)
-        scalars = [self._scalar(member, kind) for member in members]
+        scalars = [self._beside(node.this, member) for member in members]
         known = [scalar for scalar in scalars if scalar.is_valid]
         subject = self._value(node.this)
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
@@ -163,7 +163,7 @@ class Translator:
 
     def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
         if not asked.is_certain and not is_plainly_wanted(node):
-            raise PredicateError(f"{node.sql()!r} is understood where it is wanted, not under NOT")
+            raise PredicateError(f"{_text(node)!r} is understood where it is wanted, not under NOT")
         held = held_type(kind, asked)
         constants = [self._scalar(constant, held) for constant in asked.constants]
         return call_of(asked, self._value(asked.subject), kind, constants)
@@ -176,12 +176,12 @@ class Translator:
             subject, wanted = self.condition(node.this), bool(operand.this)
             truth = subject if wanted else ~subject
             return pc.coalesce(truth, pc.scalar(False))
-        raise PredicateError(f"{node.sql()!r} is not a condition this understands")
+        raise PredicateError(f"{_text(node)!r} is not a condition this understands")
 
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            raise PredicateError(f"{node.sql()!r}: LIKE needs a text constant as its pattern")
+            raise PredicateError(f"{_text(node)!r}: LIKE needs a text constant as its pattern")
         literal = like_pattern(pattern.this, escape.name if escape else "")
         value = self._text_value(node.this)
         found = pc.match_like(value, literal, ignore_case=isinstance(node, exp.ILike))
@@ -189,7 +189,7 @@ class Translator:
 
     def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
         if not (isinstance(words, exp.Literal) and words.is_string):
-            raise PredicateError(f"{node.sql()!r}: contains_words needs a text constant of words")
+            raise PredicateError(f"{_text(node)!r}: contains_words needs a text constant of words")
         return contains_words(self._text_value(subject, "contains_words"), words.this)
 
     def _text_value(self, node: exp.Expr, asking: str = "LIKE") -> pc.Expression:
@@ -198,7 +198,7 @@ class Translator:
         if kind is not None and not (
             pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
         ):
-            raise PredicateError(f"{asking} needs text, and {node.sql()} is {kind}")
+            raise PredicateError(f"{asking} needs text, and {_text(node)} is {kind}")
         value = self._value(node)
         if kind is not None and pa.types.is_dictionary(kind):
             return value.cast(kind.value_type)
@@ -207,7 +207,7 @@ class Translator:
     def _boolean_column(self, node: exp.Column) -> pc.Expression:
         kind = self._type_of(node)
         if kind is None or not pa.types.is_boolean(kind):
-            raise PredicateError(f"{node.sql()!r} is {kind}, not a condition")
+            raise PredicateError(f"{_text(node)!r} is {kind}, not a condition")
         return self._value(node)
 
     def _value(self, node: exp.Expr) -> pc.Expression:
@@ -217,7 +217,7 @@ class Translator:
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
             case exp.TryCast():
-                raise PredicateError(f"{node.sql()!r}: TRY_CAST is not understood")
+                raise PredicateError(f"{_text(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
                 return self._value(inner).cast(_cast_type(target))
         if is_constant(node):
@@ -227,10 +227,15 @@ class Translator:
             return _ARITHMETIC[type(node)](*(self._value(side) for side in sides))
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
-        raise PredicateError(f"{node.sql()!r} is not a value this understands")
+        raise PredicateError(f"{_text(node)!r} is not a value this understands")
 
-    def _constant(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
-        return pc.scalar(self._scalar(node, kind))
+    def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
+        """A constant that ``subject`` is compared with."""
+        kind = self._type_of(subject)
+        try:
+            return self._scalar(constant, kind)
+        except PredicateError as error:
+            raise PredicateError(f"{_text(subject)}: {error}") from error
 
     def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
@@ -249,7 +254,7 @@ class Translator:
                 return text_scalar(text, kind)
             case exp.Literal(this=text):
                 return number_scalar(text, kind)
-        raise PredicateError(f"{node.sql()!r} is not a constant this understands")
+        raise PredicateError(f"{_text(node)!r} is not a constant this understands")
 
     def _type_of(self, node: exp.Expr) -> pa.DataType | None:
         """The type of a bare field or cast; None where it would take evaluation to tell."""
@@ -275,9 +280,10 @@ class Translator:
                 f for f in children if f.name.lower() == name.lower()
             ]
             if len(found) != 1:
-                known = ", ".join(sorted(f.name for f in self._schema)[:20])
+                known = ", ".join(sorted(f.name for f in children)[:20])
                 problem = "is ambiguous" if found else "is not there"
-                raise PredicateError(f"column {'.'.join(names)!r} {problem}; there are: {known}")
+                others = f"; there are: {known}" if known else f": {'.'.join(path)} is {kind}"
+                raise PredicateError(f"column {'.'.join(names)!r} {problem}{others}")
             path.append(found[0].name)
             kind = found[0].type
             children = list(kind.fields) if pa.types.is_struct(kind) else []
@@ -293,7 +299,7 @@ def _is_member(
         kind = kind.value_type
     try:
         values = [member if kind is None else _exactly(member, kind) for member in members]
-        return subject.isin(pa.array([v.as_py() for v in values], kind or _common(values)))
+        return subject.isin(pa.array(values, kind or _common(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
 
@@ -302,13 +308,18 @@ def _exactly(member: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     """``member`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
     found = member.cast(kind)
     if not found.cast(member.type).equals(member):
-        raise pa.ArrowInvalid(f"{member} is no {kind}")
+        raise pa.ArrowInvalid(f"{member!r} is no {kind}")
     return found
 
 
 def _common(values: list[pa.Scalar]) -> pa.DataType | None:
     types = {value.type for value in values}
     return types.pop() if len(types) == 1 else None
+
+
+def _text(node: exp.Expr) -> str:
+    """A part of a condition as it might have been written."""
+    return node.sql("duckdb")
 
 
 def is_plainly_wanted(node: exp.Expr) -> bool:
@@ -340,7 +351,7 @@ def _is_text_view(kind: pa.DataType) -> bool:
 def _cast_type(target: exp.DataType) -> pa.DataType:
     kind = _TYPES.get(target.this)
     if kind is None:
-        raise PredicateError(f"CAST to {target.sql()} is not understood")
+        raise PredicateError(f"CAST to {_text(target)} is not understood")
     return kind
 
 
