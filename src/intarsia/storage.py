@@ -175,6 +175,8 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system.
     """
     text = os.fspath(path)
+    if not text:
+        raise PathError("the path is empty: the current folder is '.'")
     if filesystem is not None:
         if not isinstance(filesystem, pafs.FileSystem):
             filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))

@@ -10,6 +10,7 @@ import json
 import struct
 import zlib
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_d
 from intarsia.index.section_write import build_section
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
+from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
 from intarsia.write.build import Built, Due, check_index, gather, granule_starts
 from intarsia.write.spill import Workspace
@@ -1525,6 +1527,24 @@ def test_an_encrypted_footer_is_one_warning(corpus):
     (finding,) = ia.verify(corpus / "files" / name)
     assert finding.severity is WARNING
     assert finding.message.startswith("not checked: the footer is encrypted")
+
+
+def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        pq.write_table(pa.table({"k": [1]}), tmp_path / f"{name}.parquet")
+    damaged = tmp_path / "c.parquet"
+    damaged.write_bytes(b"PAR1" + damaged.read_bytes()[:-2])
+
+    def open_file(path, *arguments, **options):
+        if path.endswith("a.parquet"):
+            raise ia.PathError(f"{path}: cannot be opened: Permission denied")
+        return opened(path, *arguments, **options)
+
+    opened = verify_file.open_file
+    monkeypatch.setattr(verify_file, "open_file", open_file)
+    found = ia.verify(tmp_path)
+    assert [Path(finding.where.file).name for finding in found] == ["a.parquet", "c.parquet"]
+    assert "Permission denied" in found[0].message
 
 
 def test_there_has_to_be_a_file(tmp_path):

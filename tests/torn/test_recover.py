@@ -74,6 +74,23 @@ def test_a_file_without_a_footer_takes_its_schema_from_another(tmp_path):
     assert CliRunner().invoke(cli, command).exit_code == 3
 
 
+def test_a_footer_that_lost_its_key_values_takes_those_of_another(tmp_path):
+    kinds = {"ts": pa.timestamp("us", "Europe/Berlin"), "s": pa.large_string()}
+    table = pa.table({"ts": pa.array([1, 2, 3], kinds["ts"]), "s": pa.array(["a"] * 3, kinds["s"])})
+    path, other, out = (tmp_path / f"{name}.parquet" for name in ("t", "other", "out"))
+    ia.write_table(table, path)
+    ia.write_table(table.slice(0, 1), other)
+    os.truncate(path, path.read_bytes().rindex(b"ARROW:schema"))
+    ia.recover(path, out)
+    assert pq.read_table(out).schema.types == [pa.timestamp("us", "UTC"), pa.string()]
+    for source in (other, table.schema):
+        assert not ia.recover(path, out, schema_from=source).notes
+        assert pq.read_table(out).equals(table)
+    report = ia.recover(path, out, schema_from=TABLE.schema)
+    assert report.notes == ("what is left of its footer has other columns than schema_from",)
+    assert report.rows == 3
+
+
 def test_a_schema_of_other_columns_recovers_nothing(tmp_path):
     path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
     ia.write_table(TABLE, path, row_group_size=10)

@@ -69,6 +69,16 @@ def test_no_file_changes_where_one_cannot_have_the_index(tmp_path, file):
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("wanted", ["lookup(K)", "minmax(K)", "ngram(S)", "bloom(K)", "K:distinct"])
+def test_a_column_is_named_in_its_case(wanted, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [1], "s": ["a"]}), path)
+    before = path.read_bytes()
+    with pytest.raises(ia.IndexSpecError, match=r"no column '[KS]'; there are: k, s"):
+        ia.add_indexes(path, [wanted])
+    assert path.read_bytes() == before
+
+
 class WriteError(Exception):
     pass
 

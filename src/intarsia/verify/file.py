@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from intarsia.data.catalog import catalog_root
-from intarsia.errors import FormatError, IntarsiaWarning, Where
+from intarsia.errors import FormatError, IntarsiaWarning, PathError, Where
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import checked_footer, page_index_places
@@ -47,8 +47,8 @@ def verify(
     indexes with the values they index, those in sidecars too, beside the files or in the folder
     ``sidecar``, and the catalog of a folder with all of these. Gives the findings in the order of
     the file; none where all is well; then which files lack an index that others have, and what the
-    catalog has wrong. A file that is not Parquet is a finding; ``PathError`` is raised where there
-    is no file.
+    catalog has wrong. A file that is not Parquet, or cannot be opened, is a finding; ``PathError``
+    is raised where there is no file.
     """
     found, files = list_files(path, filesystem)
     places = Sidecars(found, sidecar)
@@ -80,6 +80,9 @@ def _of_file(
         file = open_file(path, filesystem, sidecar=places)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
+        return
+    except PathError as problem:
+        yield error(Where(path), str(problem))
         return
     yield from findings_of(file)
     names[path] = frozenset(entry.name for entry in file.sections.entries)

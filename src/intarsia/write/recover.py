@@ -97,9 +97,9 @@ def recover(
     be told apart, damage that a page without a checksum does not show is not found, and a schema
     of other columns whose values take the same bytes is taken at its word.
 
-    ``torn`` is not changed; ``out`` appears at once, or not at all, and may not be ``torn``. Raises
-    ``FormatError`` where nothing can be recovered, ``UnsupportedError`` for encrypted or signed
-    files, ``PathError`` where a path is no use.
+    ``torn`` is not changed; ``out`` appears at once, in place of what is there, or not at all, and
+    may not be ``torn``. Raises ``FormatError`` where nothing can be recovered, ``UnsupportedError``
+    for encrypted or signed files, ``PathError`` where a path is no use.
     """
     found, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)

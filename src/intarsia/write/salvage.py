@@ -83,7 +83,8 @@ class Salvage:
 def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> Salvage:
     """Find what can be kept. Reads ``source``, and decodes all pages.
 
-    ``schema_from`` is used where the file has lost its own schema. Raises ``FormatError`` where
+    ``schema_from`` is used where the file has lost its own schema, or all that tells Arrow's types
+    from Parquet's. Raises ``FormatError`` where
     nothing can be kept, or nothing tells the schema; ``UnsupportedError`` for encrypted files.
     """
     tiles = walk_tiles(source)
@@ -94,17 +95,23 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
             raise
         except FormatError:
             continue
+    given = template_of(schema_from) if isinstance(schema_from, pa.Schema) else schema_from
     if tiles.partial is not None:
         template = Template(tiles.partial.raw, decode(FileMetaData, tiles.partial.raw)[0])
-        return _from_pages(source, tiles, template, tiles.partial.row_groups)
-    if schema_from is None:
+        if given is None or given.metadata.schema != template.metadata.schema:
+            found = _from_pages(source, tiles, template, tiles.partial.row_groups)
+            if given is not None:
+                found.notes.append("what is left of its footer has other columns than schema_from")
+            return found
+        # Of the same columns, and with key/values, which come last in a footer.
+        return _from_pages(source, tiles, given, tiles.partial.row_groups)
+    if given is None:
         raise FormatError(
             f"no footer of its own was found, and with it no schema: {tiles.reason}, at offset "
             f"{tiles.stop:,}; give a file or a schema of the same columns as schema_from",
             Where(offset=tiles.stop),
         )
-    template = schema_from if isinstance(schema_from, Template) else template_of(schema_from)
-    return _from_pages(source, tiles, template, [], codecs=template.codecs)
+    return _from_pages(source, tiles, given, [], codecs=given.codecs)
 
 
 def template_of(schema: pa.Schema) -> Template:
