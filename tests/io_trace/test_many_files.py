@@ -17,7 +17,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import storage
-from intarsia.data import sift
+from intarsia.data import sift, survey
 from intarsia.data.cache import FileCache
 from intarsia.read import rows
 from intarsia.read.sections import Sections
@@ -135,6 +135,27 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
         assert sum(calls) <= FILES
     assert data.count_rows(pc.field("n") >= 0) == FILES * ROWS
     assert len(calls) <= 10, "statistics tell that all rows match"
+    some = pc.field("id") < 1 << 39
+    expected = pads.dataset(folder).count_rows(filter=some)
+    assert data.count_rows(some) == expected > 0, "what was sifted is counted"
+
+
+def test_a_file_overwritten_after_it_was_sifted_is_read_as_it_is_now(tmp_path, monkeypatch):
+    def write(number, kind, keys):
+        texts = [kind + np.random.default_rng(i).bytes(40_000).hex() for i in range(len(keys))]
+        pq.write_table(pa.table({"s": texts, "k": keys}), tmp_path / f"{number}.parquet")
+
+    def sifted(*arguments):
+        found = original(*arguments)
+        write(3, "new", [7, 8, 7])
+        return found
+
+    for number in range(8):
+        write(number, "old", list(range(10)))
+    data, original = ia.dataset(tmp_path), survey.matching_rows
+    monkeypatch.setattr(survey, "matching_rows", sifted)
+    found = data.to_table(["s"], filter=pc.field("k") == 7)["s"]
+    assert sorted(text[:3] for text in found.to_pylist()) == ["new"] * 2 + ["old"] * 7
 
 
 def test_small_files_are_decoded_together_rather_than_ask_indexes_of_each(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Finding out which of many small files hold a matching row, by decoding them together.
+"""Finding out which rows of many small files match, by decoding them together.
 
 ::
 
@@ -8,7 +8,7 @@
 
 To plan, decode and filter a file by itself takes a millisecond or two, however small it is, and to
 ask an index of its own some more. Files of one shape are spliced as row groups of one file are.
-What is found only leaves files out: those that are left are read as any other.
+Files without such a row are left out; the rest are read as any other, just these rows of them.
 """
 
 from __future__ import annotations
@@ -17,58 +17,55 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.plan.pages import whole_chunk
 from intarsia.predicate.evaluation import evaluate
+from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.request import PSEUDO_COLUMNS, Filter
 
-BoolArray = NDArray[np.bool_]
-
 LEAST_FILES = 4
 _MOST_BYTES, _MOST_ROWS = 64 * 1024, 64 * 1024
 """Of one file: bytes of the columns that are decoded, and rows. A larger one is worth planning."""
-_FILE = "__intarsia_file"
+_ROW = "__intarsia_row"
 
 
-def hold_matches(
+def matching_rows(
     files: Sequence[OpenedFile],
     constants: Sequence[Constants],
     schema: pa.Schema,
     wanted: Filter,
-) -> tuple[BoolArray, BoolArray]:
-    """For each of ``n`` files of one shape: might any of its rows match, and is that certain?
+) -> dict[int, RowRanges]:
+    """The rows that match of those of ``files``, all of one shape, that are small; by position.
 
-    Both of shape ``(n,)``, bool. ``constants`` are the columns that each file's folder fixes,
-    ``schema`` is the data set's. All might, and none is certain, where the filter's columns are not
-    such as can be decoded together.
+    ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's.
+    Nothing is found of any where the filter's columns are not such as can be decoded together.
     """
-    might = np.ones(len(files), dtype=np.bool_)
-    certain = np.zeros(len(files), dtype=np.bool_)
     roots = _roots(files[0], constants[0], wanted)
     if roots is None:
-        return might, certain
+        return {}
     small = [i for i, file in enumerate(files) if _is_small(file, roots)]
     if len(small) < LEAST_FILES:
-        return might, certain
+        return {}
     chosen = [files[i] for i in small]
     try:
         table = _decoded(chosen, roots)
         if table is None:
-            return might, certain
+            return {}
         found = _with_constants(table, chosen, [constants[i] for i in small], schema, wanted)
-        matching = evaluate(wanted.condition.expression, found).column(_FILE).unique().to_numpy()
+        matching = evaluate(wanted.condition.expression, found).column(_ROW).to_numpy()
     except (IntarsiaError, OSError, pa.ArrowException):
-        return might, certain  # which file it is, and what is wrong, reading it will say
-    might[small] = False
-    might[np.array(small)[matching]] = True
-    certain[small] = True
-    return might, certain
+        return {}  # which file it is, and what is wrong, reading it will say
+    starts = np.cumsum([0, *(file.num_rows for file in chosen)])
+    edges = np.searchsorted(matching, starts)
+    return {
+        i: RowRanges.from_rows(matching[first:last] - start)
+        for i, start, first, last in zip(small, starts, edges, edges[1:], strict=False)
+    }
 
 
 def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
@@ -135,7 +132,7 @@ def _with_constants(
     schema: pa.Schema,
     wanted: Filter,
 ) -> pa.Table:
-    """``table`` in the data set's types, with the columns of folders and the number of each file.
+    """``table`` in the data set's types, with the columns of folders and the number of each row.
 
     Columns are cast as those that are read.
     """
@@ -148,5 +145,5 @@ def _with_constants(
             columns[name] = pa.chunked_array([pa.repeat(own[name], n) for own, n in values], kind)
         else:
             columns[name] = table.column(name).cast(kind)
-    columns[_FILE] = pa.array(np.repeat(np.arange(len(files)), counts))
+    columns[_ROW] = pa.array(np.arange(sum(counts)))
     return pa.table(columns)

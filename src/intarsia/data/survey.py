@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from intarsia.data.cache import FileCache
 from intarsia.data.lookups import hold_keys
-from intarsia.data.sift import LEAST_FILES, hold_matches
+from intarsia.data.sift import LEAST_FILES, matching_rows
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.bounds import chunk_bounds
 from intarsia.index.verdict import rows_might_match
@@ -113,14 +113,14 @@ def _kept(
     cache: FileCache, found: Sequence[tuple[File, Lease | None]], request: Request
 ) -> Iterator[Kept]:
     opened = [(file, lease) for file, lease in found if lease is not None]
-    might = iter(_might_match(opened, request))
+    verdicts = iter(_might_match(opened, request))
     for file, lease in found:
         again = partial(cache.lease, file.path)
-        if lease is None:
-            yield Kept(file, Part(again, file.constants))
-        elif next(might):
-            yield Kept(file, Part(_first(lease, again), file.constants))
-        elif not lease.is_current():
+        might, matching = (True, None) if lease is None else next(verdicts)
+        if lease is not None and might:
+            part = Part(_first(lease, again), file.constants, matching=matching)
+            yield Kept(file, part)
+        elif lease is None or not lease.is_current():
             yield Kept(file, Part(again, file.constants))
 
 
@@ -130,40 +130,52 @@ def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
     return lambda: left.pop() if left else again()
 
 
-def _might_match(opened: Sequence[tuple[File, Lease]], request: Request) -> list[bool]:
-    """For each file: might it hold matching rows? Files of one shape are looked at together."""
+def _might_match(
+    opened: Sequence[tuple[File, Lease]], request: Request
+) -> list[tuple[bool, RowRanges | None]]:
+    """For each file: might it hold matching rows, and which are they, where that is known?
+
+    Files of one shape are looked at together.
+    """
     alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for at, (file, lease) in enumerate(opened):
         alike.setdefault((id(lease.file.shape), tuple(file.constants)), []).append(at)
     might = np.ones(len(opened), dtype=np.bool_)
+    matching: dict[int, RowRanges] = {}
     for members in alike.values():
         files = [opened[at][1].file for at in members]
         constants = [opened[at][0].constants for at in members]
         try:
-            might[members] = _verdicts(files, constants, request)
+            might[members], rows = _verdicts(files, constants, request)
         except FormatError:  # which file is damaged, and where, planning it will say
             continue
-    return might.tolist()
+        matching.update((members[i], found) for i, found in rows.items())
+    return [(bool(held), matching.get(at)) for at, held in enumerate(might)]
 
 
 def _verdicts(
     files: Sequence[OpenedFile], constants: Sequence[Constants], request: Request
-) -> BoolArray:
-    """By footers, then by values: of small files that might hold rows that match and others."""
+) -> tuple[BoolArray, dict[int, RowRanges]]:
+    """By footers, then by values: of small files that might hold rows that match and others.
+
+    Of those whose values were looked at, by position, the rows that match.
+    """
     survey = _Survey(files, constants, request.schema)
     might = survey.might_match(request.pruning)
     if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
-        return might
+        return might, {}
     unsure = np.flatnonzero(might & survey.might_match(request.filter.escapes)).tolist()
     if len(unsure) < LEAST_FILES:
-        return might
+        return might, {}
     chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
-    might[unsure], certain = hold_matches(chosen, folders, request.schema, request.filter)
-    large = [i for i, is_sifted in zip(unsure, certain, strict=True) if not is_sifted]
+    sifted = matching_rows(chosen, folders, request.schema, request.filter)
+    matching = {unsure[i]: rows for i, rows in sifted.items()}
+    might[list(matching)] = [bool(rows) for rows in matching.values()]
+    large = [i for i in unsure if i not in matching]
     if len(large) >= LEAST_FILES:
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
         might[large] = hold_keys(chosen, folders, request.schema, request.pruning)
-    return might
+    return might, matching
 
 
 class _Survey:

@@ -29,6 +29,10 @@ def count_rows(
 
 
 def _count(part: Part, request: Request, use_threads: bool) -> int:
+    if part.matching is not None:
+        if part.get().is_current():
+            return part.matching.num_rows
+        part = replace(part, matching=None)
     while True:
         lease = part.get()
         try:

@@ -116,7 +116,8 @@ def _together(
     ]
     if len(tasks) < len(blocks):
         return None
-    return [column for columns in all_of(tasks) for column in columns]
+    found = all_of(tasks) if len(tasks) > 1 else [tasks[0]()]
+    return [column for columns in found for column in columns]
 
 
 def _decoded_together(

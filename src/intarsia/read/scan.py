@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -32,13 +32,15 @@ class Part:
 
     ``get`` gives the file, as often as it turns out to have been replaced. ``rows`` restricts the
     scan to these. ``planned`` are the candidates where they are known already, as ``plan_rows``
-    would find them; they are found again if pages belie the index they came from.
+    would find them; they are found again if pages belie the index they came from. ``matching`` are
+    the rows that match, where that is known of the file that ``get`` gives first.
     """
 
     get: Callable[[], Lease]
     constants: Constants
     rows: RowRanges | None = None
     planned: RowRanges | None = None
+    matching: RowRanges | None = None
 
 
 def scan_file(
@@ -129,11 +131,14 @@ class _Attempt:
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
-        if part.planned is None:
-            self._plan()
-        else:
+        if part.matching is not None:
+            self._rows = self._within(part.matching)
+            self._reader = UnitReader(self._file, replace(request, filter=None), part.constants)
+        elif part.planned is not None:
             self._rows = self._within(part.planned)
             self._reader = UnitReader(self._file, request, part.constants)
+        else:
+            self._plan()
 
     def _plan(self) -> None:
         while True:
