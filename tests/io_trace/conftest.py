@@ -33,8 +33,10 @@ class Request:
     condition: str = ""
 
 
-_NAP, _CALM = 0.01, 5
+_NAP, _CALM = 0.01, 10
 """Seconds, and how many times in a row there has to be nothing left to do after so many."""
+_IDLE = 0.001
+"""Seconds of processor time that all other threads together may take meanwhile."""
 
 
 @dataclass
@@ -58,11 +60,14 @@ class Server:
 
     def answer(self) -> None:
         """Answer when it is time, for ever."""
-        calm, began = 0, self.began
+        calm, before = 0, (self.began, 0.0)
         while True:
             time.sleep(_NAP)
-            calm = calm + 1 if self.began == began and _all_wait() else 0
-            began = self.began
+            # A thread that waits for this one to let go of Python's lock seems to wait as well.
+            worked = time.process_time() - time.thread_time()
+            is_idle = self.began == before[0] and worked - before[1] < _IDLE
+            calm = calm + 1 if is_idle and _all_wait() else 0
+            before = self.began, worked
             if calm >= _CALM:
                 due, self._answering, calm = self._answering, threading.Event(), 0
                 due.set()

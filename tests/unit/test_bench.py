@@ -73,4 +73,4 @@ def test_the_benchmark_of_many_files_finds_its_row_in_every_engine():
     given = ["--files", "20", "--rows", "50", "--rounds", "1"]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2 + 8
+    assert len(done.stdout.splitlines()) == 2 + 12

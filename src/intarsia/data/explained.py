@@ -14,8 +14,9 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
+from intarsia.read.figures import plan_reads
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants, folder_might_match, plan_reads, plan_rows
+from intarsia.read.planner import Constants, folder_might_match, plan_rows
 from intarsia.read.request import Request
 
 

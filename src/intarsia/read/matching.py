@@ -35,7 +35,8 @@ class UnitReader:
         self.file = file
         self._request, self._constants = request, constants
         self._are_pointed_at = are_likely
-        is_small = file.source.size <= _SMALL_FILE
+        # Where damage is looked for, what is not read is not lost.
+        is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
         self._at_once = (is_small or are_likely) and _may_be_read_at_once(request)
         self._sieves: dict[Contained, Sieve] = {}
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.format.schema import Leaf, Root
+from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
 from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import types_agree
-from intarsia.plan.coalesce import coalesce
-from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead, Step
+from intarsia.plan.plan import Step
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Match, Op, Predicate, Test
@@ -30,7 +29,7 @@ from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded
-from intarsia.read.selection import groups_of, select
+from intarsia.read.selection import groups_of
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
@@ -71,77 +70,6 @@ def plan_rows(
     return _Planner(file, constants, schema).run(pruning, leaves, rows, by_footer)
 
 
-def plan_reads(
-    file: OpenedFile,
-    roots: Sequence[Root],
-    candidates: Candidates,
-    constants: Constants,
-    gap: int,
-    *,
-    count_pages: bool = True,
-) -> FilePlan:
-    """The full plan of one file: byte ranges and figures, for ``roots`` at the candidate rows.
-
-    ``gap`` is how many bytes apart two ranges may be and still share a request. ``count_pages``
-    fetches the offset indexes of all chunks, to tell how many pages there are.
-    """
-    rows = candidates.rows
-    reads = [
-        PlannedRead(group, leaf, file.schema.leaves[leaf].name, selection)
-        for read in (select(file, roots, rows) if rows else ())
-        for group, selections in read.groups
-        for leaf, selection in zip(read.root.leaves, selections, strict=True)
-    ]
-    ranges = [range_ for read in reads for range_ in read.selection.byte_ranges]
-    groups = groups_of(file, rows)
-    columns = _columns(file, roots, reads, count_pages)
-    figures = Figures(
-        files=Amount(int(bool(rows)), 1),
-        row_groups=Amount(len(groups), len(file.metadata.row_groups)),
-        pages=sum((column.pages for column in columns), Amount()),
-        rows=Amount(rows.num_rows, file.num_rows),
-        bytes=Amount(sum(length for _, length in ranges), file.source.size),
-        requests=Amount(len(coalesce(ranges, gap))),
-    )
-    return FilePlan(
-        file.name,
-        file.binding,
-        rows,
-        dict(constants),
-        tuple(reads),
-        candidates.steps,
-        figures,
-        columns,
-    )
-
-
-def _columns(
-    file: OpenedFile, roots: Sequence[Root], reads: Sequence[PlannedRead], count_pages: bool
-) -> tuple[ColumnPlan, ...]:
-    """The leaves of ``roots``, a chunk without an offset index counting as one page."""
-    groups = range(len(file.metadata.row_groups))
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    if count_pages:
-        file.page_indexes.load([(group, leaf) for group in groups for leaf in leaves], [])
-    by_leaf: dict[int, list[PlannedRead]] = {leaf: [] for leaf in leaves}
-    for read in reads:
-        by_leaf[read.leaf].append(read)
-    return tuple(_column(file, leaf, own) for leaf, own in by_leaf.items())
-
-
-def _column(file: OpenedFile, leaf: int, reads: Sequence[PlannedRead]) -> ColumnPlan:
-    groups = range(len(file.metadata.row_groups))
-    pages = [file.page_indexes.num_pages(group, leaf) for group in groups]
-    sizes = [file.chunk(group, leaf).total_compressed_size for group in groups]
-    selected = sum(len(read.selection.page_rows) or pages[read.row_group] for read in reads)
-    return ColumnPlan(
-        file.schema.leaves[leaf].name,
-        Amount(selected, sum(pages)),
-        Amount(sum(read.selection.num_bytes for read in reads), sum(sizes)),
-        sum(file.page_indexes.known_offsets(read.row_group, leaf) is None for read in reads),
-    )
-
-
 def leaf_of(
     file: OpenedFile, test: Predicate, constants: Constants, schema: pa.Schema
 ) -> Leaf | None:
@@ -152,7 +80,7 @@ def leaf_of(
     path = test.term.path
     if not path or path[0] in constants:
         return None
-    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == path), None)
+    leaf = file.schema.leaf(path)
     if leaf is None or leaf.max_repetition_level:
         return None
     stored = file.arrow_type(file.schema.roots[leaf.root])

@@ -21,8 +21,9 @@ from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.predicate.sql import parse_where
 from intarsia.read.columns import roots_to_read
+from intarsia.read.figures import plan_reads
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_reads, plan_rows
+from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of
 from intarsia.storage import PathLike
