@@ -414,6 +414,13 @@ def test_nothing_is_found_in_a_file_with_every_index(verified, tmp_path):
         assert ia.verify(path) == []
 
 
+def test_summaries_of_half_floats_are_compared(tmp_path):
+    values = pa.array([1.0, None, float("nan"), 2.0], pa.float16())
+    pq.write_table(pa.table({"f": values}), tmp_path / "a.parquet")
+    ia.add_indexes(tmp_path / "a.parquet", [ia.MinMax("f")])
+    assert ia.verify(tmp_path / "a.parquet") == []
+
+
 def test_nothing_is_found_in_what_the_writer_writes(tmp_path):
     path = tmp_path / "t.parquet"
     indexes = [ia.Lookup("text"), ia.Bloom("word"), ia.PageIndex()]

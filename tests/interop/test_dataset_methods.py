@@ -439,6 +439,30 @@ if __name__ == "__main__":
     work(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
 
 
+def test_the_schemas_metadata_is_kept(tmp_path):
+    frame = pa.table({"v": range(5), "key": list("abcde")}).to_pandas().set_index("key")
+    frame.to_parquet(tmp_path / "a.parquet")
+    wanted = field("v") > 1
+    for ours, theirs in (
+        (ia.dataset(tmp_path), pads.dataset(tmp_path)),
+        (ia.dataset(tmp_path, on_corrupt="raise"), pads.dataset(tmp_path)),
+    ):
+        for found in (
+            lambda data: data.to_table(filter=wanted),
+            lambda data: data.to_table(["v"], filter=wanted),
+            lambda data: data.to_table({"v": field("v") + 1}, filter=wanted),
+            lambda data: data.head(2),
+            lambda data: data.take([3]),
+            lambda data: data.scanner(filter=wanted).to_reader().read_all(),
+            lambda data: pa.table(next(data.to_batches(filter=wanted))),
+        ):
+            assert found(ours).schema.equals(found(theirs).schema, check_metadata=True)
+        assert ours.to_table(filter=wanted).to_pandas().index.tolist() == ["c", "d", "e"]
+    ours, theirs = ia.ParquetFile(tmp_path / "a.parquet"), pq.ParquetFile(tmp_path / "a.parquet")
+    assert ours.schema_arrow.equals(theirs.schema_arrow, check_metadata=True)
+    assert ours.read(filter=wanted).to_pandas().index.tolist() == ["c", "d", "e"]
+
+
 def test_columns_are_computed_of_file_names(tmp_path):
     """pyarrow has no such field there."""
     make_data(tmp_path)

@@ -10,6 +10,7 @@ import datafusion
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -58,6 +59,28 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "pyarrow": lambda path: pq.write_table(TABLE, path, write_page_checksum=True),
     "pyarrow_v2": lambda path: pq.write_table(TABLE, path, data_page_version="2.0"),
 }
+
+
+@pytest.mark.parametrize("rows", range(1, 13))
+def test_levels_that_duckdb_pads_are_no_damage(rows: int, tmp_path: Path) -> None:
+    """Its last run of levels has room for 256, whatever they are."""
+    path, whole = tmp_path / "a.parquet", TABLE.slice(0, rows)
+    with duckdb.connect() as connection:
+        connection.register("t", whole)
+        connection.sql(f"COPY (FROM t) TO '{path}' (FORMAT parquet)")
+    assert ia.verify(path) == []
+    ia.add_indexes(path, [ia.PageIndex()])
+    assert ia.verify(path) == []
+    pages = [page for leaf in range(6) for page in ia.ParquetFile(path).pages(0, leaf)]
+    assert sum(page.null_count or 0 for page in pages) > 0
+    assert ia.dataset(path).to_table(filter=pc.field("i") >= 0).num_rows == rows
+
+
+def test_a_filter_that_knows_booleans_is_no_finding(tmp_path: Path) -> None:
+    context = datafusion.SessionContext()
+    options = datafusion.ParquetWriterOptions(bloom_filter_on_write=True)
+    context.from_arrow(TABLE).write_parquet_with_options(str(tmp_path / "a.parquet"), options)
+    assert ia.verify(tmp_path / "a.parquet") == []
 
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])

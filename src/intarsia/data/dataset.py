@@ -370,9 +370,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             is_far=not self._cache.is_local,
         )
         tables = _then(tables, self._cache.health.tell)
-        if project is None:
-            return request.output, tables
-        return project(without_rows(request.output)).schema, map(project, tables)
+
+        def given(table: pa.Table) -> pa.Table:
+            found = table if project is None else project(table)
+            if not found.num_columns:  # whose rows would be forgotten
+                return found
+            return found.replace_schema_metadata(self.schema.metadata)
+
+        return given(without_rows(request.output)).schema, map(given, tables)
 
     def _parts(self, request: Request) -> Iterator[Part]:
         """Every file that might hold matching rows, as far as folders and footers tell."""

@@ -46,7 +46,8 @@ _HIGHEST_RATIO = {
 """What a byte can become at most; a page that claims more is not worth allocating for."""
 _SLACK = 1024
 _MOST_BYTES_A_LEVEL = 8
-"""A run of one level takes a header of up to five bytes, and two."""
+"""A run of one level takes a header of up to five bytes, and two. Padding of a last run, which
+DuckDB fills up to 256 levels, comes on top."""
 _KNOWN = frozenset(CompressionCodec)
 
 
@@ -215,7 +216,7 @@ def _levels_v1(
     else:
         data = source.read(4)
         length = int.from_bytes(data, "little")
-        if length > _MOST_BYTES_A_LEVEL * (count + 1):
+        if length > _MOST_BYTES_A_LEVEL * (count + 1) + _SLACK:
             raise FormatError(f"{count:,} levels claim {length:,} bytes")
         data += source.read(length)
     return decode_levels(memoryview(data), -1 if encoding is None else encoding, max_level, count)[

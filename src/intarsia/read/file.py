@@ -90,8 +90,8 @@ class ParquetFile:
 
     @property
     def schema_arrow(self) -> pa.Schema:
-        """The schema as pyarrow reads it."""
-        return self._opened.schema_arrow
+        """The schema as pyarrow reads it, with the metadata that Arrow's writers store."""
+        return self._opened.schema_arrow.with_metadata(self._opened.templates.stored_metadata)
 
     @property
     def num_rows(self) -> int:
@@ -196,7 +196,8 @@ class ParquetFile:
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables(tables) if tables else without_rows(request.output)
+        found = pa.concat_tables(tables) if tables else without_rows(request.output)
+        return found.replace_schema_metadata(schema.metadata)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""

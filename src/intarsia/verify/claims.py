@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia.errors import FormatError
 from intarsia.format.bloom import read_bloom_filter
+from intarsia.format.metadata import Type
 from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.page_index import check_column_index, check_offset_index
 from intarsia.verify.pages import ChunkFacts
@@ -41,6 +42,8 @@ def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:
     metadata = facts.chunk.metadata
     if metadata.bloom_filter_offset is None or facts.values is None:
         return
+    if metadata.type == Type.BOOLEAN:
+        return  # which no filter tells anything of, though some writers make one
     source = facts.chunk.file.source
     made = read_bloom_filter(source, metadata.bloom_filter_offset, metadata.bloom_filter_length)
     where = facts.chunk.where

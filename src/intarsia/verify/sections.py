@@ -161,6 +161,8 @@ def _differing(held: pa.RecordBatch, due: pa.Table) -> int:
     wrong = np.zeros(len(due), dtype=np.bool_)
     for name in held.schema.names:
         one, other = held.column(name), due.column(name).combine_chunks()
+        if pa.types.is_float16(one.type):  # which pyarrow does not compare
+            one, other = one.cast(pa.float32()), other.cast(pa.float32())
         equal = pc.fill_null(pc.equal(one, other), False)
         both = pc.and_(one.is_null(nan_is_null=True), other.is_null(nan_is_null=True))
         wrong |= ~pc.or_(equal, both).to_numpy(zero_copy_only=False)
