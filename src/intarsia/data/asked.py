@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError, unknown_column
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.views import schema_without_views
 from intarsia.read.projection import pruned_to_fields
 from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
 
@@ -83,6 +84,8 @@ def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
     """A request for ``columns`` of a data set of that schema. Errors as of ``check_columns``."""
     check_columns(schema, columns)
+    if filter_ is not None:  # which is to take rows, some of them
+        schema = schema_without_views(schema)
     wanted = None if filter_ is None else Filter.of(filter_, schema)
     for field in PSEUDO_COLUMNS:
         if field.name in columns and field.name not in schema.names:

@@ -39,6 +39,7 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import needs_evaluation
 from intarsia.predicate.sql import parse_where
+from intarsia.predicate.views import taken, with_views
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
@@ -284,7 +285,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         parts = parts_at(self._cache, self._files, rows)
         scan = self._scan(columns, None, options, parts=(part for _, part in parts))
         assert scan is not None
-        return _as_one(*scan).take(pa.array(places))
+        return taken(_as_one(*scan), pa.array(places))
 
     def _take_what_is_left(
         self, wanted: Int64Array, rows: RowRanges, columns: Columns, options: Mapping[str, Any]
@@ -307,7 +308,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return self.head(0, columns, **options)
         found = np.concatenate(numbers)
         places = np.searchsorted(found, wanted[np.isin(wanted, found)])
-        return pa.concat_tables(tables).take(pa.array(places))
+        return taken(pa.concat_tables(tables), pa.array(places))
 
     def count_rows(
         self,
@@ -375,7 +376,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             found = table if project is None else project(table)
             if not found.num_columns:  # whose rows would be forgotten
                 return found
-            return found.replace_schema_metadata(self.schema.metadata)
+            return with_views(found, self.schema)
 
         return given(without_rows(request.output)).schema, map(given, tables)
 

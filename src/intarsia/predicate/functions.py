@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.views import VIEWED
 from intarsia.ranges import Int64Array
 from intarsia.text import words as text_words
 from intarsia.text.texts import is_text
@@ -119,11 +120,7 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return _VIEWED.get(kind, kind)
-
-
-_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""Types that few of pyarrow's functions take, and those that are as good."""
+    return VIEWED.get(kind, kind)
 
 
 def _check_element(kind: pa.DataType, value: pa.DataType) -> None:

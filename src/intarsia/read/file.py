@@ -16,6 +16,7 @@ from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import text_of
+from intarsia.predicate.views import schema_without_views, with_views
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
@@ -191,13 +192,14 @@ class ParquetFile:
         for name in names:
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
-        wanted = Filter.of(filter, schema) if filter is not None else None
-        request = Request(schema, names, wanted, pruned)
+        seen = schema if filter is None else schema_without_views(schema)
+        wanted = Filter.of(filter, seen) if filter is not None else None
+        request = Request(seen, names, wanted, pruned)
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         found = pa.concat_tables(tables) if tables else without_rows(request.output)
-        return found.replace_schema_metadata(schema.metadata)
+        return with_views(found, schema)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""

@@ -25,6 +25,7 @@ from intarsia.format.page_index import OffsetIndex
 from intarsia.format.schema import Leaf, Root
 from intarsia.parallel import all_of, may_divide
 from intarsia.plan.pages import ChunkSelection
+from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust, blame, check_places, check_selection, doubt
@@ -349,10 +350,10 @@ def _cut(values: pa.Table, held: RowRanges, rows: RowRanges) -> pa.Table:
     positions = held.positions(rows)
     is_little = positions.num_rows < values.num_rows / _KEPT_ALIVE
     if len(positions) > _SLICES or (is_little and _is_of_one_part(values)):
-        return values.take(pa.array(positions.rows()))
+        return taken(values, pa.array(positions.rows()))
     parts = [values.slice(start, stop - start) for start, stop in positions]
     cut = pa.concat_tables(parts)
-    return cut.take(pa.array(np.arange(cut.num_rows))) if is_little else cut
+    return taken(cut, pa.array(np.arange(cut.num_rows))) if is_little else cut
 
 
 def _is_of_one_part(values: pa.Table) -> bool:

@@ -1,0 +1,64 @@
+"""Texts and bytes that a file's writer had as views, as DataFusion does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datafusion
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS = 1000
+TABLE = pa.table(
+    {
+        "i": range(ROWS),
+        "s": pa.array([None if i % 7 == 0 else f"s{i}" for i in range(ROWS)], pa.string_view()),
+        "b": pa.array([b"%d" % i for i in range(ROWS)], pa.binary_view()),
+        "l": pa.array([[f"x{i}"] for i in range(ROWS)], pa.list_(pa.string_view())),
+        "st": pa.array([{"x": f"y{i}"} for i in range(ROWS)], pa.struct([("x", pa.string_view())])),
+    }
+)
+FILTERS = {
+    "another column": (pc.field("i") == 5, [5]),
+    "text": (pc.field("s") == "s5", [5]),
+    "bytes": (pc.field("b") == b"7", [7]),
+    "prefix": (pc.starts_with(pc.field("s"), "s99"), [99, *range(990, 994), *range(995, 1000)]),
+    "several": (pc.field("s").isin(["s8", "s9", "none"]), [8, 9]),
+    "nulls": (pc.field("s").is_null() & (pc.field("i") < 20), [0, 7, 14]),
+    "field of a struct": (pc.field("st", "x") == "y7", [7]),
+    "list": (ia.list_contains("l", "x9"), [9]),
+}
+INDEXES = {"none": [], "some": ["s:lookup", "s:ngram", "b:lookup", "l:elements", "st.x:lookup"]}
+
+
+@pytest.fixture(scope="module", params=INDEXES)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("views") / "a.parquet"
+    datafusion.SessionContext().from_arrow(TABLE).write_parquet(str(path))
+    assert pq.read_schema(path).types == TABLE.schema.types
+    if INDEXES[request.param]:
+        ia.add_indexes(path, INDEXES[request.param])
+    return path
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_rows_are_found_and_are_views_still(name: str, path: Path) -> None:
+    wanted, rows = FILTERS[name]
+    expected = [TABLE.slice(row, 1).to_pylist()[0] for row in rows]
+    data = ia.dataset(path)
+    for found in (data.to_table(filter=wanted), ia.ParquetFile(path).read(filter=wanted)):
+        assert found.schema.types == TABLE.schema.types
+        assert found.to_pylist() == expected
+    assert data.count_rows(filter=wanted) == len(rows)
+    assert data.head(1, filter=wanted).to_pylist() == expected[:1]
+
+
+def test_rows_are_taken_by_number(path: Path) -> None:
+    for data in (ia.dataset(path), ia.dataset(path, on_corrupt="skip")):
+        found = data.take([999, 3, 3])
+        assert found.schema.types == TABLE.schema.types
+        assert found["s"].to_pylist() == ["s999", "s3", "s3"]
