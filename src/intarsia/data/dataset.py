@@ -39,7 +39,7 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import needs_evaluation
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.views import taken, with_views
+from intarsia.predicate.views import giver_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
@@ -371,14 +371,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             is_far=not self._cache.is_local,
         )
         tables = _then(tables, self._cache.health.tell)
-
-        def given(table: pa.Table) -> pa.Table:
-            found = table if project is None else project(table)
-            if not found.num_columns:  # whose rows would be forgotten
-                return found
-            return with_views(found, self.schema)
-
-        return given(without_rows(request.output)).schema, map(given, tables)
+        give, empty = giver_of(self.schema), without_rows(request.output)
+        if project is None:
+            return give(empty).schema, map(give, tables)
+        return give(project(empty)).schema, map(give, map(project, tables))
 
     def _parts(self, request: Request) -> Iterator[Part]:
         """Every file that might hold matching rows, as far as folders and footers tell."""

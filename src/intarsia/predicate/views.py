@@ -12,6 +12,8 @@ VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary
 
 def without_views(kind: pa.DataType) -> pa.DataType:
     """``kind``, or where there are views in it, one that holds the same without."""
+    if kind.id not in _MAY_HOLD_VIEWS:
+        return kind
     if kind in VIEWED:
         return VIEWED[kind]
     if pa.types.is_struct(kind):
@@ -34,6 +36,17 @@ _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataT
     (pa.types.is_list, pa.list_),
     (pa.types.is_large_list, pa.large_list),
 )
+_MAY_HOLD_VIEWS = {
+    kind.id
+    for kind in (
+        *VIEWED,
+        pa.struct([]),
+        pa.map_(pa.string(), pa.null()),
+        pa.list_(pa.null()),
+        pa.large_list(pa.null()),
+        pa.list_(pa.null(), 1),
+    )
+}
 
 
 def schema_without_views(schema: pa.Schema) -> pa.Schema:
@@ -42,16 +55,20 @@ def schema_without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def with_views(table: pa.Table, of: pa.Schema) -> pa.Table:
-    """``table`` with the metadata ``of`` a schema, and views again where that has them."""
-    viewed = {field.name: field for field in of if without_views(field.type) != field.type}
-    columns, fields = [], []
-    for field, values in zip(table.schema, table.columns, strict=True):
-        own = viewed.get(field.name, field)
-        is_viewed = own is not field and without_views(own.type) == field.type
-        columns.append(values.cast(own.type) if is_viewed else values)
-        fields.append(own if is_viewed else field)
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields, of.metadata))
+def giver_of(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    """What gives tables the metadata of ``schema``, and views again where that has them."""
+    viewed = {field.name: field for field in schema if without_views(field.type) != field.type}
+
+    def give(table: pa.Table) -> pa.Table:
+        if not table.num_columns:  # whose rows would be forgotten
+            return table
+        for number, field in enumerate(table.schema if viewed else ()):
+            own = viewed.get(field.name)
+            if own is not None and without_views(own.type) == field.type:
+                table = table.set_column(number, own, table.column(number).cast(own.type))
+        return table.replace_schema_metadata(schema.metadata)
+
+    return give
 
 
 def taken(table: pa.Table, rows: pa.Array) -> pa.Table:

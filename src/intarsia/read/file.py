@@ -16,7 +16,7 @@ from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import text_of
-from intarsia.predicate.views import schema_without_views, with_views
+from intarsia.predicate.views import giver_of, schema_without_views
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
@@ -199,7 +199,7 @@ class ParquetFile:
         if not names:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         found = pa.concat_tables(tables) if tables else without_rows(request.output)
-        return with_views(found, schema)
+        return giver_of(schema)(found)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""
