@@ -35,6 +35,8 @@ class Request:
 
 _NAP, _CALM = 0.01, 10
 """Seconds, and how many times in a row there has to be nothing left to do after so many."""
+_PATIENCE = 5
+"""Seconds to wait, at most, for what is under way."""
 _IDLE = 0.001
 """Seconds of processor time that all other threads together may take meanwhile."""
 
@@ -49,12 +51,15 @@ class Server:
     filesystem: pafs.S3FileSystem | None = None
     waits: bool = False
     began: int = 0
+    ended: int = 0
     requests: list[Request] = field(default_factory=list)
     _answering: threading.Event = field(default_factory=threading.Event)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     def wait(self) -> None:
         """Until it is time to answer."""
-        self.began += 1
+        with self._counting:
+            self.began += 1
         if self.waits:
             self._answering.wait()
 
@@ -71,6 +76,13 @@ class Server:
             if calm >= _CALM:
                 due, self._answering, calm = self._answering, threading.Event(), 0
                 due.set()
+
+    def settle(self) -> None:
+        """Until nothing that was begun before is under way: a listing in advance, say."""
+        calm, latest = 0, time.monotonic() + _PATIENCE
+        while calm < _CALM and time.monotonic() < latest:
+            time.sleep(_NAP)
+            calm = calm + 1 if self.began == self.ended and _all_wait() else 0
 
     def clear(self) -> None:
         self.requests.clear()
@@ -104,6 +116,8 @@ def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
         bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))
         tag = env.get("HTTP_IF_MATCH") or env.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH", "")
         server.requests.append(Request(*what, start, time.perf_counter(), *bodies, tag))
+        with server._counting:
+            server.ended += 1
         return answer
 
     return handle

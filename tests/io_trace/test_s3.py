@@ -57,6 +57,7 @@ class Lake:
         return f"lake/{name}"
 
     def asking(self, action):
+        self.server.settle()
         self.server.clear()
         self.server.waits = True
         try:
