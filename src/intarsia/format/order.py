@@ -100,8 +100,9 @@ class ValueOrder:
     def _fixed_width_keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
         assert self.stored is not None
         width = self.stored.itemsize
-        if None not in values and {*map(len, values)} == {width}:  # type: ignore[arg-type]
-            keys = np.frombuffer(b"".join(values), dtype=self.stored).astype(self.key)  # type: ignore[arg-type]
+        present = [value for value in values if value is not None]
+        if len(present) == len(values) and {*map(len, present)} == {width}:
+            keys = np.frombuffer(b"".join(present), dtype=self.stored).astype(self.key)
             return keys, keys == keys if self.has_nan else np.ones(len(keys), dtype=np.bool_)
         usable = np.array([v is not None and len(v) == width for v in values], dtype=np.bool_)
         blank = bytes(width)

@@ -50,22 +50,31 @@ def tests_of(pruning: Pruning) -> list[Predicate]:
 
 def all_of(*parts: Pruning) -> Pruning:
     """Rows that pass every part."""
-    if any(isinstance(part, Never) for part in parts):
-        return Never()
-    flat = [p for part in parts for p in (part.parts if isinstance(part, And) else (part,))]
-    known = [part for part in flat if not isinstance(part, Maybe)]
-    kept = _memberships(known, Op.NE, Op.NOT_IN)
-    return And(tuple(kept)) if len(kept) > 1 else kept[0] if kept else Maybe()
+    return _joined(parts, And, Maybe(), Never(), Op.NE, Op.NOT_IN)
 
 
 def any_of(*parts: Pruning) -> Pruning:
     """Rows that pass any part."""
-    if any(isinstance(part, Maybe) for part in parts):
-        return Maybe()
-    flat = [p for part in parts for p in (part.parts if isinstance(part, Or) else (part,))]
-    possible = [part for part in flat if not isinstance(part, Never)]
-    kept = _memberships(possible, Op.EQ, Op.IN)
-    return Or(tuple(kept)) if len(kept) > 1 else kept[0] if kept else Never()
+    return _joined(parts, Or, Never(), Maybe(), Op.EQ, Op.IN)
+
+
+def _joined(
+    parts: Sequence[Pruning],
+    into: type[And] | type[Or],
+    neutral: Pruning,
+    decisive: Pruning,
+    one: Op,
+    many: Op,
+) -> Pruning:
+    """Parts as one: the ``decisive`` part where it is among them, and without ``neutral`` ones.
+
+    Tests ``one`` by one for values of a term become a test for ``many``.
+    """
+    if decisive in parts:
+        return decisive
+    flat = [p for part in parts for p in (part.parts if isinstance(part, into) else (part,))]
+    kept = _memberships([part for part in flat if part != neutral], one, many)
+    return into(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
 
 
 def _memberships(parts: Sequence[Pruning], one: Op, many: Op) -> list[Pruning]:

@@ -23,19 +23,12 @@ def without_views(kind: pa.DataType) -> pa.DataType:
         return pa.map_(
             key.with_type(without_views(key.type)), item.with_type(without_views(item.type))
         )
-    for is_kind, of in _LISTS:
-        if is_kind(kind):
-            return of(kind.value_field.with_type(without_views(kind.value_type)))
+    held = kind.value_field.with_type(without_views(kind.value_type))
     if pa.types.is_fixed_size_list(kind):
-        held = kind.value_field.with_type(without_views(kind.value_type))
         return pa.list_(held, kind.list_size)
-    return kind
+    return pa.large_list(held) if pa.types.is_large_list(kind) else pa.list_(held)
 
 
-_LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataType]], ...] = (
-    (pa.types.is_list, pa.list_),
-    (pa.types.is_large_list, pa.large_list),
-)
 _MAY_HOLD_VIEWS = {
     kind.id
     for kind in (
@@ -51,6 +44,8 @@ _MAY_HOLD_VIEWS = {
 
 def schema_without_views(schema: pa.Schema) -> pa.Schema:
     """``schema`` with the types of its fields ``without_views``."""
+    if not any(kind.id in _MAY_HOLD_VIEWS for kind in schema.types):
+        return schema
     fields = [field.with_type(without_views(field.type)) for field in schema]
     return pa.schema(fields, schema.metadata)
 
@@ -73,7 +68,8 @@ def giver_of(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
 
 def taken(table: pa.Table, rows: pa.Array) -> pa.Table:
     """As ``Table.take``, of views as well."""
-    plain = schema_without_views(table.schema)
-    if plain.equals(table.schema):
+    schema = table.schema
+    plain = schema_without_views(schema)
+    if plain is schema or plain.equals(schema):
         return table.take(rows)
-    return table.cast(plain).take(rows).cast(table.schema)
+    return table.cast(plain).take(rows).cast(schema)

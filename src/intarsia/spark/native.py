@@ -247,7 +247,7 @@ def _check_files(
 
 def _leaf(file: OpenedFile, path: str, name: str, wanted: str) -> Leaf:
     _check_names(root.name for root in file.schema.roots)
-    leaf = next((leaf for leaf in file.schema.leaves if leaf.path == (name,)), None)
+    leaf = file.schema.leaf((name,))
     if leaf is None:
         is_there = file.schema.root(name) is not None
         raise _RefusedError(f"{path}: column {name!r} is {'not flat' if is_there else 'not there'}")

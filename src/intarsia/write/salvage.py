@@ -84,8 +84,8 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
     """Find what can be kept. Reads ``source``, and decodes all pages.
 
     ``schema_from`` is used where the file has lost its own schema, or all that tells Arrow's types
-    from Parquet's. Raises ``FormatError`` where
-    nothing can be kept, or nothing tells the schema; ``UnsupportedError`` for encrypted files.
+    from Parquet's. Raises ``FormatError`` where nothing can be kept, or nothing tells the schema;
+    ``UnsupportedError`` for encrypted files.
     """
     tiles = walk_tiles(source)
     for tile in list(reversed(tiles.footers))[:_MOST_FOOTERS]:
@@ -97,14 +97,14 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
             continue
     given = template_of(schema_from) if isinstance(schema_from, pa.Schema) else schema_from
     if tiles.partial is not None:
-        template = Template(tiles.partial.raw, decode(FileMetaData, tiles.partial.raw)[0])
-        if given is None or given.metadata.schema != template.metadata.schema:
-            found = _from_pages(source, tiles, template, tiles.partial.row_groups)
-            if given is not None:
-                found.notes.append("what is left of its footer has other columns than schema_from")
-            return found
-        # Of the same columns, and with key/values, which come last in a footer.
-        return _from_pages(source, tiles, given, tiles.partial.row_groups)
+        own = Template(tiles.partial.raw, decode(FileMetaData, tiles.partial.raw)[0])
+        template = own
+        if given is not None and given.metadata.schema == own.metadata.schema:
+            template = given  # with key/values, which come last in a footer
+        found = _from_pages(source, tiles, template, tiles.partial.row_groups)
+        if given is not None and template is own:
+            found.notes.append("what is left of its footer has other columns than schema_from")
+        return found
     if given is None:
         raise FormatError(
             f"no footer of its own was found, and with it no schema: {tiles.reason}, at offset "

@@ -65,7 +65,8 @@ class Piece:
         if not term.path:
             found = plain_values(self._computed(of))
             return _as_stored(found) if index.reads is Reads.PHYSICAL else found
-        leaf = next(leaf for leaf in schema.leaves if leaf.path == term.path)
+        leaf = schema.leaf(term.path)
+        assert leaf is not None  # as the index's subject was found by it
         root = schema.roots[leaf.root].pruned([leaf.index])
         found = self._read(root, physical=index.reads is Reads.PHYSICAL)
         for name in leaf.path[1:]:
