@@ -33,12 +33,17 @@ def _weightless(_: object) -> float:
     return 0.0
 
 
+def _never(_: object) -> bool:
+    return False
+
+
 def in_order(
     tasks: Iterable[Task[T]],
     ahead: int,
     *,
     is_far: bool = False,
     weigh: Callable[[Any], float] = _weightless,
+    is_little: Callable[[Any], bool] = _never,
 ) -> Generator[T]:
     """What each of ``tasks`` returns, in their order.
 
@@ -46,7 +51,8 @@ def in_order(
     lone task, all is done in the caller's thread. The first exception ends it. Tasks not begun when
     the caller loses interest are not begun at all. Tasks that ``is_far`` says wait most of the time
     are done in threads of their own; those that ``weigh`` together more than 128 MiB are under way
-    only as long as they are no more than pyarrow has cores, and one.
+    only as long as they are no more than pyarrow has cores, and one. What ``is_little`` is done in
+    the caller's thread when it is due: to wake another takes longer.
     """
     left = _Tasks(iter(tasks))
     few = [task for task in (left.next(), left.next()) if task is not None] if ahead else []
@@ -56,7 +62,7 @@ def in_order(
         left.check()
         return
     pool = _pool(_FAR if is_far else _COMPUTE)
-    pending: deque[tuple[Future[T], float]] = deque()
+    pending: deque[tuple[Future[T] | Task[T], float]] = deque()
     weight, due = 0.0, left.next(few)
     try:
         while due is not None or pending:
@@ -64,17 +70,18 @@ def in_order(
                 own = weigh(due)
                 if len(pending) > pa.cpu_count() and weight + own > _HEAVY:
                     break
-                pending.append((pool.submit(due), own))
+                pending.append((due if is_little(due) else pool.submit(due), own))
                 weight += own
                 due = left.next(few) if len(pending) <= ahead else None
-            future, own = pending.popleft()
-            yield future.result()
+            first, own = pending.popleft()
+            yield first.result() if isinstance(first, Future) else first()
             weight -= own
             if due is None:
                 due = left.next(few)
     finally:
-        for future, _ in pending:
-            future.cancel()
+        for begun, _ in pending:
+            if isinstance(begun, Future):
+                begun.cancel()
     left.check()
 
 

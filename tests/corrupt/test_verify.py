@@ -843,9 +843,15 @@ def test_a_long_bound_is_shown_shortened(verified):
 
 
 def test_a_bound_that_is_no_value_is_a_warning(verified, flat):
-    for name, bound in (("i64", b"abc"), ("f64", struct.pack("<d", np.nan)), ("cents", b"12")):
+    no_value = "no value of the column's type"
+    for name, bound, what in (
+        ("i64", b"abc", no_value),
+        ("f64", struct.pack("<d", np.nan), "NaN"),
+        ("f64", b"abc", no_value),
+        ("cents", b"12", no_value),
+    ):
         data = with_statistics(flat, 0, name, min_value=bound, is_min_value_exact=None)
-        message = f"statistics: min_value {bound!r} is no value of the column's type"
+        message = f"statistics: min_value {bound!r} is {what}"
         assert verified(data) == [(WARNING, chunk_at(0, name), message)]
 
 

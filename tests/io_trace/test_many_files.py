@@ -17,7 +17,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import storage
-from intarsia.data import sift, survey
+from intarsia.data import survey, together
 from intarsia.data.cache import FileCache
 from intarsia.read import rows
 from intarsia.read.sections import Sections
@@ -90,6 +90,7 @@ FILTERS = {
     "a value or a row of a folder": (pc.field("id") < 1 << 28)
     | ((pc.field("part") == 3) & (pc.field("n") < 30_050)),
     "no value": pc.field("id") == 1,
+    "every other row": pc.bit_wise_and(pc.field("n"), 1) == 0,
     "not understood": pc.bit_wise_and(pc.field("id"), 8191) == 77,
 }
 
@@ -121,9 +122,9 @@ def test_each_file_is_opened_once_and_its_footer_read_once(folder, asked):
 
 
 def test_small_files_are_decoded_together(folder, monkeypatch):
-    calls, original = [], sift.decode_roots
+    calls, original = [], together.decode_roots
     monkeypatch.setattr(
-        sift, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
+        together, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
     )
     monkeypatch.setattr(rows, "decode_root", lambda *_, **__: pytest.fail("decoded by itself"))
     monkeypatch.setattr(rows, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself"))
@@ -138,6 +139,15 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
     some = pc.field("id") < 1 << 39
     expected = pads.dataset(folder).count_rows(filter=some)
     assert data.count_rows(some) == expected > 0, "what was sifted is counted"
+    for some in (pc.field("id") < 1 << 39, FILTERS["every other row"]):
+        calls.clear()
+        found = data.to_table(filter=some)
+        assert found == pads.dataset(folder, partitioning="hive").to_table(filter=some)
+        assert len(calls) <= 120, "once for the filter's columns, once for those of all matches"
+        assert sum(calls) <= 2 * FILES
+    calls.clear()
+    assert data.head(3, filter=some).num_rows == 3
+    assert sum(calls) <= 32, "what nobody takes is not decoded"
 
 
 def test_a_file_overwritten_after_it_was_sifted_is_read_as_it_is_now(tmp_path, monkeypatch):
@@ -207,6 +217,78 @@ def test_files_that_differ_are_sifted_by_what_each_of_them_holds(tmp_path):
             found = data.to_table(filter=expression, **options)
             assert found.equals(expected) or str(found.to_pylist()) == str(expected.to_pylist())
             assert data.count_rows(expression, **options) == expected.num_rows, expression
+
+
+def odd_table(number):
+    """Columns of many kinds, some with NULLs and lists; rows of ``k`` 0 to 4."""
+    texts = [None if i % 3 == 0 else f"{number} {i}" for i in range(10)]
+    return pa.table(
+        {
+            "k": pa.array([i % 5 for i in range(10)], pa.int16()),
+            "when": pa.array([number * 10**6 + i for i in range(10)], pa.timestamp("us", "UTC")),
+            "price": pa.array([number + i for i in range(10)]).cast(pa.decimal128(21, 2)),
+            "kind": pa.array(texts).dictionary_encode(),
+            "point": [None if i == 4 else {"x": i, "of": {"y": texts[i]}} for i in range(10)],
+            "tags": [None if i == 2 else texts[:i] for i in range(10)],
+            "kinds": pa.array([[t] for t in texts], pa.list_(pa.dictionary(pa.int32(), "string"))),
+            "attributes": pa.array([[("a", i)] for i in range(10)], pa.map_("string", "int64")),
+            "text": pa.array(texts, pa.large_string()),
+            "half": pa.array([i / 2 for i in range(10)], pa.float16()),
+        }
+    )
+
+
+COLUMNS = {
+    "all": None,
+    "simple": ["text", "when", "price", "half", "d"],
+    "nested": ["attributes", "tags", "point"],
+    "of the filter": ["k"],
+    "of folders": ["d"],
+    "twice": ["text", "k", "text"],
+    "a part": ["point.of.y", "when"],
+    "a number": ["__row_number", "text"],
+    "computed": {
+        "later": pc.add(pc.field("when"), pa.scalar(1, pa.duration("us"))),
+        "d": pc.field("d"),
+    },
+    "dictionaries": ["kind", "k"],
+    "dictionaries in lists": ["kinds"],
+}
+
+
+@pytest.mark.parametrize("wanted", COLUMNS)
+def test_all_columns_of_matches_are_as_those_of_single_files(tmp_path, wanted, monkeypatch):
+    for number in range(24):
+        (tmp_path / f"d={number % 3}").mkdir(exist_ok=True)
+        at = tmp_path / f"d={number % 3}" / f"{number:02}.parquet"
+        pq.write_table(odd_table(number), at, row_group_size=4 + number % 9)
+    filters = [pc.field("k") == 3, (pc.field("k") > 1) & (pc.field("d") != 1), pc.field("k") < 9]
+    data = ia.dataset(tmp_path)
+    for expression in filters:
+        with monkeypatch.context() as patched:
+            patched.setattr(survey, "LEAST_FILES", 100)
+            expected = data.to_table(COLUMNS[wanted], filter=expression)
+        assert expected.num_rows > 20
+        for options in ({}, {"use_threads": False}):
+            found = data.to_table(COLUMNS[wanted], filter=expression, **options)
+            found.validate(full=True)
+            assert found.schema == expected.schema
+            assert found.equals(expected)
+
+
+def test_of_files_decoded_together_the_damaged_one_is_named(tmp_path):
+    for number in range(12):
+        path = tmp_path / f"{number:02}.parquet"
+        pq.write_table(table_of(number), path, write_page_checksum=True, use_dictionary=False)
+    chunk = pq.read_metadata(tmp_path / "07.parquet").row_group(0).column(2)
+    content = bytearray((tmp_path / "07.parquet").read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    (tmp_path / "07.parquet").write_bytes(content)
+    data = ia.dataset(tmp_path, page_checksum_verification=True)
+    some = FILTERS["every other row"]
+    assert data.to_table(["n"], filter=some).num_rows == 6 * ROWS
+    with pytest.raises(ia.FormatError, match=r"07\.parquet.*text"):
+        data.to_table(filter=some)
 
 
 def test_head_opens_few_files(folder, asked):

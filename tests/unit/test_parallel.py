@@ -41,6 +41,23 @@ def test_a_lone_task_runs_where_it_is_asked_for():
     assert list(in_order([threading.current_thread], 5)) == [threading.current_thread()]
 
 
+def test_what_is_little_is_done_in_the_callers_thread_when_it_is_due():
+    begun = []
+
+    def task(number):
+        begun.append(number)
+        return number, threading.current_thread() is threading.main_thread()
+
+    def is_little(task):
+        return task.args[0] % 2 == 0
+
+    results = in_order((partial(task, n) for n in range(20)), 3, is_little=is_little)
+    assert next(results) == (0, True)
+    time.sleep(0.05)
+    assert sorted(begun) == [0, 1, 3], "2 is not due yet"
+    assert list(results) == [(number, number % 2 == 0) for number in range(1, 20)]
+
+
 def test_tasks_may_divide_their_own_work():
     def task(number):
         return sum(all_of(partial(square, number + i) for i in range(4)))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from intarsia.data.cache import FileCache
 from intarsia.data.lookups import hold_keys
+from intarsia.data.matches import readers
 from intarsia.data.sift import LEAST_FILES, matching_rows
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.bounds import chunk_bounds
@@ -32,7 +33,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.opened import Lease, OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, leaf_of
 from intarsia.read.request import Request
-from intarsia.read.scan import Part
+from intarsia.read.scan import Matching, Part
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]
@@ -118,8 +119,7 @@ def _kept(
         again = partial(cache.lease, file.path)
         might, matching = (True, None) if lease is None else next(verdicts)
         if lease is not None and might:
-            part = Part(_first(lease, again), file.constants, matching=matching)
-            yield Kept(file, part)
+            yield Kept(file, Part(_first(lease, again), file.constants, matching=matching))
         elif lease is None or not lease.is_current():
             yield Kept(file, Part(again, file.constants))
 
@@ -132,7 +132,7 @@ def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
 
 def _might_match(
     opened: Sequence[tuple[File, Lease]], request: Request
-) -> list[tuple[bool, RowRanges | None]]:
+) -> list[tuple[bool, Matching | None]]:
     """For each file: might it hold matching rows, and which are they, where that is known?
 
     Files of one shape are looked at together.
@@ -141,7 +141,7 @@ def _might_match(
     for at, (file, lease) in enumerate(opened):
         alike.setdefault((id(lease.file.shape), tuple(file.constants)), []).append(at)
     might = np.ones(len(opened), dtype=np.bool_)
-    matching: dict[int, RowRanges] = {}
+    matching: dict[int, Matching] = {}
     for members in alike.values():
         files = [opened[at][1].file for at in members]
         constants = [opened[at][0].constants for at in members]
@@ -149,7 +149,9 @@ def _might_match(
             might[members], rows = _verdicts(files, constants, request)
         except FormatError:  # which file is damaged, and where, planning it will say
             continue
-        matching.update((members[i], found) for i, found in rows.items())
+        reading = readers(files, constants, rows, request)
+        for i, found in rows.items():
+            matching[members[i]] = Matching(found, reading.get(i))
     return [(bool(held), matching.get(at)) for at, held in enumerate(might)]
 
 

@@ -12,7 +12,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
-from intarsia.read.scan import Part, files_ahead, scan
+from intarsia.read.scan import Part, files_ahead, is_settled, scan
 from intarsia.storage import FileReplaced
 
 
@@ -25,13 +25,13 @@ def count_rows(
     """
     ahead = files_ahead(is_far) if use_threads else 0
     counts = (partial(_count, part, request, use_threads) for part in parts)
-    return sum(in_order(counts, ahead, is_far=is_far))
+    return sum(in_order(counts, ahead, is_far=is_far, is_little=is_settled))
 
 
 def _count(part: Part, request: Request, use_threads: bool) -> int:
     if part.matching is not None:
         if part.get().is_current():
-            return part.matching.num_rows
+            return part.matching.rows.num_rows
         part = replace(part, matching=None)
     while True:
         lease = part.get()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,21 +26,31 @@ from intarsia.read.units import units_of
 from intarsia.storage import FileReplaced
 
 
+class Matching(NamedTuple):
+    """The rows of a file that match, where that is known, and what reads them.
+
+    That is for one use, and gives None where it fails; there may be none.
+    """
+
+    rows: RowRanges
+    read: Callable[[], pa.Table | None] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file's part of a scan.
 
     ``get`` gives the file, as often as it turns out to have been replaced. ``rows`` restricts the
     scan to these. ``planned`` are the candidates where they are known already, as ``plan_rows``
-    would find them; they are found again if pages belie the index they came from. ``matching`` are
-    the rows that match, where that is known of the file that ``get`` gives first.
+    would find them; they are found again if pages belie the index they came from. ``matching`` is
+    of the file that ``get`` gives first.
     """
 
     get: Callable[[], Lease]
     constants: Constants
     rows: RowRanges | None = None
     planned: RowRanges | None = None
-    matching: RowRanges | None = None
+    matching: Matching | None = None
 
 
 def scan_file(
@@ -85,9 +95,11 @@ def _scan(
     in_advance = use_threads and not (small_first and request.filter is None)
     ahead = files_ahead(is_far) if in_advance else 0
     attempts = (partial(_Attempt, part, request, use_threads) for part in parts)
-    begun = in_order(attempts, ahead, is_far=is_far)
+    begun = in_order(attempts, ahead, is_far=is_far, is_little=is_settled)
     units = (_Unit(a, *unit) for a in begun for unit in a.units(small_first))
-    for found in in_order(units, ahead, is_far=is_far, weigh=_Unit.weight):
+    for found in in_order(
+        units, ahead, is_far=is_far, weigh=_Unit.weight, is_little=_Unit.is_little
+    ):
         attempt = found.attempt
         if attempt.is_spoiled:
             continue
@@ -103,6 +115,12 @@ def _scan(
 def files_ahead(is_far: bool) -> int:
     """How many files are worked on besides the one whose turn it is."""
     return int(pa.io_thread_count() if is_far else pa.cpu_count())
+
+
+def is_settled(task: partial[Any]) -> bool:
+    """Is the part, which a task begins with, one of which the matching rows are known?"""
+    part: Part = task.args[0]
+    return part.matching is not None
 
 
 class _Found(NamedTuple):
@@ -131,8 +149,9 @@ class _Attempt:
         self.given = 0
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
+        self._read: Callable[[], pa.Table | None] | None = None
         if part.matching is not None:
-            self._rows = self._within(part.matching)
+            self._rows, self._read = self._within(part.matching.rows), part.matching.read
             self._reader = UnitReader(self._file, replace(request, filter=None), part.constants)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
@@ -140,7 +159,13 @@ class _Attempt:
         else:
             self._plan()
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Are all rows read along with those of other files?"""
+        return self._read is not None
+
     def _plan(self) -> None:
+        self._read = None
         while True:
             self._distrusted = self._file.page_indexes.distrusted
             try:
@@ -192,6 +217,9 @@ class _Attempt:
         while not self._rows and not self._is_current():
             self._plan()
         reader, file, rows, stop = self._reader, self._file, self._rows, 0
+        if self.is_at_hand:
+            yield reader, rows
+            return
         try:
             for unit in units_of(file, rows, self._request.all_columns, small_first=small_first):
                 yield reader, unit
@@ -204,7 +232,8 @@ class _Attempt:
         stop = int(unit.stops[-1])
         try:
             with nullcontext() if self._use_threads else one_thread():
-                return _Found(self, stop, reader.matching(unit))
+                table = None if self._read is None else self._read()
+                return _Found(self, stop, reader.matching(unit) if table is None else table)
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:
@@ -238,6 +267,10 @@ class _Unit:
 
     def __call__(self) -> _Found:
         return self.attempt.run(self.reader, self.rows)
+
+    def is_little(self) -> bool:
+        """Is it read along with other files?"""
+        return self.attempt.is_at_hand
 
     def weight(self) -> float:
         """At most so many bytes are read for it, in whatever columns."""

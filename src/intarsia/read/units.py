@@ -50,11 +50,11 @@ def units_of(
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Bytes of a row, decoded, as far as the footer tells."""
-    sizes = (_decoded_bytes(file, group, leaf) for leaf in leaves)
+    sizes = (decoded_bytes(file, group, leaf) for leaf in leaves)
     return max(sum(sizes) / file.num_rows_in(group), 1.0)
 
 
-def _decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
+def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
     """At least what is stored: dictionaries, and runs of one value, take far less than values do.
 
     Texts of a writer that leaves out size statistics count as they are stored.

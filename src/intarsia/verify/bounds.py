@@ -42,7 +42,9 @@ def check_bound(
         return
     compared = compare(facts, claim, value)
     if compared is None:
-        yield warning(where, f"{name} {_shown(claim)} is no value of the column's type")
+        is_nan = facts.order.has_nan and len(claim) == len(value)
+        what = "NaN" if is_nan else "no value of the column's type"
+        yield warning(where, f"{name} {_shown(claim)} is {what}")
     elif compared > 0 if lower else compared < 0:
         above = "above" if lower else "below"
         yield error(where, f"{name} {_shown(claim)} is {above} a value, {_shown(value)}")
