@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -233,12 +234,16 @@ def decode_roots(
 ) -> pa.Table:
     """As ``decode_root``, of a template of several roots: a column each."""
     some = len(template.leaves) < template.num_leaves
+    are_flat = template.num_leaves == template.num_roots
+    order = _largest_first(groups) if use_threads and are_flat else []
     try:
         data = splice(template, groups)
         file = _open(data, verify_checksums, template.as_dictionaries)
         # By number: names that hold dots would stand for other leaves as well.
-        columns = list(template.leaves) if some else None
+        columns = list(template.leaves) if some else order or None
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
+        if order:
+            table = table.select(np.argsort(order).tolist())
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
             # Dictionaries within structs or lists: pyarrow makes such arrays of one part only.
@@ -250,6 +255,20 @@ def decode_roots(
     if table.num_rows != expected or table.num_columns != template.num_roots:
         raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
     return table
+
+
+def _largest_first(groups: Sequence[RowGroupBytes]) -> list[int]:
+    """The numbers of the chunks, in the order in which threads are best given them.
+
+    The last is then soon done, and no thread waits for long.
+    """
+    sizes = [0.0] * len(groups[0].chunks) if groups else []
+    for group in groups:
+        for number, chunk in enumerate(group.chunks):
+            stored = max(chunk.metadata.total_compressed_size, 1)
+            share = sum(page.nbytes for page in chunk.pages) / stored
+            sizes[number] += share * chunk.metadata.total_uncompressed_size
+    return sorted(range(len(sizes)), key=lambda number: -sizes[number])
 
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
