@@ -79,6 +79,11 @@ def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
     return None
 
 
+def version_of_open(number: int) -> Version:
+    """The version of a local file that is open by this number."""
+    return _version(os.fstat(number))
+
+
 def _version(stat: os.stat_result) -> Version:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
@@ -106,7 +111,7 @@ class _LocalHandle:
         return memoryview(b"".join(parts))
 
     def was_changed(self) -> bool:
-        return _version(os.fstat(self._number)) != self.version
+        return version_of_open(self._number) != self.version
 
     def close(self) -> None:
         number, self._number = self._number, -1

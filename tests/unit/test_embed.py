@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 
@@ -25,6 +26,29 @@ def test_the_whole_old_file_is_kept_and_what_is_new_follows(file):
     ia.add_indexes(file, [ia.Lookup("k")])
     assert file.read_bytes().startswith(before)
     assert pq.read_table(file).equals(TABLE)
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system copies no files here")
+@pytest.mark.parametrize("steps", ["all", "some", "some, then none", "some, then an error", "none"])
+def test_what_the_system_does_not_copy_is_read_and_written(file, monkeypatch, steps):
+    asked, original = [], os.copy_file_range
+
+    def copied(old, new, count, *offsets):
+        asked.append(offsets[0])
+        if steps == "none" or (len(asked) > 2 and steps == "some, then an error"):
+            raise OSError(errno.EXDEV, "not here")
+        if len(asked) > 2 and steps == "some, then none":
+            return 0
+        return original(old, new, count if steps == "all" else min(count, 1000), *offsets)
+
+    monkeypatch.setattr(os, "copy_file_range", copied)
+    before = file.read_bytes()
+    ia.add_indexes(file, [ia.Lookup("k")])
+    done = {"all": 1, "some": -(-len(before) // 1000), "none": 1}.get(steps, 3)
+    assert asked == [1000 * number for number in range(done)]
+    assert file.read_bytes()[: len(before)] == before
+    assert ia.dataset(file).to_table(filter=pc.field("k") == "k7")["n"].to_pylist() == [7]
+    assert not list(ia.verify(file))
 
 
 def test_cutting_a_file_to_its_base_length_takes_every_index_off(file):

@@ -36,7 +36,7 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
-from intarsia.write.replace import copy_into, replacing, write_into
+from intarsia.write.replace import copied_by_system, copy_into, replacing, write_into
 from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 
@@ -241,7 +241,9 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
         replacing(file.name, filesystem, unless_changed_since=version) as create,
         create() as out,
     ):
-        copy_into(WindowSource(file.source, 0, what.kept), out)
+        is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        copied = copied_by_system(file.name, version, out, what.kept) if is_local else 0
+        copy_into(WindowSource(file.source, copied, what.kept - copied), out)
         for part in what.parts:
             if isinstance(part, tuple):
                 copy_into(WindowSource(file.source, *part), out)
