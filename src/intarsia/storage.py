@@ -68,6 +68,8 @@ class FileSource:
         self._size: int | None = None
         self._rested: Version = None
         self._is_current: Callable[[], bool] | None = None
+        self.opened_again: Callable[[], None] | None = None
+        """Told when the file is opened after a ``rest``."""
 
     @property
     def tail_bytes(self) -> int:
@@ -146,12 +148,16 @@ class FileSource:
 
     def _open(self) -> Handle:
         with self._lock:
-            if self._handle is None:
-                handle = open_handle(self.filesystem, self.path)
-                if self._rested is not None and handle.version != self._rested:
-                    raise FileReplaced(self.path)
-                self._handle = handle
-            return self._handle
+            handle = self._handle
+            if handle is not None:
+                return handle
+            handle = open_handle(self.filesystem, self.path)
+            if self._rested is not None and handle.version != self._rested:
+                raise FileReplaced(self.path)
+            self._handle = handle
+        if self._rested is not None and self.opened_again is not None:
+            self.opened_again()
+        return handle
 
     def _read_at(self, offset: int, length: int) -> memoryview:
         data = self._open().read_at(length, offset)

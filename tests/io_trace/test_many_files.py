@@ -19,7 +19,9 @@ import intarsia as ia
 from intarsia import storage
 from intarsia.data import survey, together
 from intarsia.data.cache import FileCache
+from intarsia.errors import Where
 from intarsia.read import rows
+from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Sections
 
 FILES, ROWS = 2000, 20
@@ -319,6 +321,65 @@ def test_few_files_stay_open(folder):
     data = ia.dataset(folder)
     assert data.count_rows(filter=FILTERS["both columns"]) >= 0
     assert open_files() - before <= 130
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux does")
+def test_few_files_stay_open_when_they_are_asked_again(tmp_path):
+    for number in range(300):  # longer than what is read of each file's end
+        texts = [np.random.default_rng(number + i).bytes(100).hex() for i in range(100)]
+        pq.write_table(
+            table_of(number, 100).append_column("s", [texts]), tmp_path / f"{number:03}.parquet"
+        )
+    data, some = ia.dataset(tmp_path), FILTERS["every other row"]
+    before = open_files()
+    for _ in range(3):
+        assert data.to_table(filter=some).num_rows == data.count_rows(some) == 15_000
+        assert open_files() - before <= 130
+
+
+def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypatch):
+    """A text of 20 KB that all of a file's 200 rows have: 4 MB each, and 21 KB of disk."""
+    sizes, original = [], together.decode_roots
+
+    def decoded(*arguments):
+        table = original(*arguments)
+        sizes.append(table.nbytes)
+        return table
+
+    monkeypatch.setattr(together, "decode_roots", decoded)
+    for number in range(40):
+        text = np.random.default_rng(number).bytes(10_000).hex()
+        table = pa.table({"n": range(200), "s": [text] * 200})
+        pq.write_table(table, tmp_path / f"{number:02}.parquet")
+        with pq.ParquetFile(tmp_path / f"{number:02}.parquet") as written:
+            assert written.metadata.row_group(0).column(1).total_compressed_size < 64 * 1024
+    data, text = ia.dataset(tmp_path), pc.field("s")
+    for without_sizes in (False, True):
+        if without_sizes:
+            monkeypatch.setattr(together, "decoded_bytes", lambda *_: 30_000)
+        assert data.count_rows(pc.ends_with(text, "a")) % 200 == 0
+        found = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
+        assert found.num_rows == 40 * 100
+        assert max(sizes, default=0) <= 3 * together.PORTION_BYTES
+
+
+def test_a_damaged_file_is_no_concern_of_those_before_it(tmp_path, monkeypatch):
+    for number in range(12):
+        pq.write_table(table_of(number), tmp_path / f"{number:02}.parquet")
+    original = OpenedFile.chunk
+
+    def chunk(self, row_group, leaf):
+        if self.name.endswith("07.parquet") and leaf == 2:
+            raise ia.FormatError("the chunk has no metadata", Where(self.name))
+        return original(self, row_group, leaf)
+
+    monkeypatch.setattr(OpenedFile, "chunk", chunk)
+    data, some = ia.dataset(tmp_path), FILTERS["every other row"]
+    assert data.head(3, filter=some).num_rows == 3
+    found = data.to_batches(filter=some)
+    assert [next(found).num_rows for _ in range(7)] == [ROWS // 2] * 7
+    with pytest.raises(ia.FormatError, match=r"07\.parquet"):
+        next(found)
 
 
 def test_memory_of_a_cache_is_bounded(folder):

@@ -327,3 +327,57 @@ def test_pushed_filters_still_leak_between_uses_of_a_dataframe(spark):
         f"counts are {counts}: if they are [20, 14, 20], filters no longer leak from one use of a "
         "DataFrame to the next, and a data source with pushFilters can be taken up again"
     )
+
+
+def test_timestamps_stored_as_int96_are_instants_as_to_spark(spark, tmp_path):
+    day = dt.datetime(2024, 3, 10, tzinfo=dt.UTC)
+    instants = [day + dt.timedelta(minutes=20 * i) for i in range(40)]
+    table = pa.table({"id": range(40), "ts": pa.array(instants, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    native = spark.read.parquet(str(tmp_path))
+    assert (
+        ias.read(spark, tmp_path).dtypes == native.dtypes == [("id", "bigint"), ("ts", "timestamp")]
+    )
+    for reader in ("auto", "intarsia"):
+        found = ias.read(spark, tmp_path, reader=reader)
+        assert found.orderBy("id").collect() == native.orderBy("id").collect()
+    wanted = "ts < TIMESTAMP '2024-03-10 05:30:00'"
+    assert ias.read(spark, tmp_path, where=wanted).count() == native.where(wanted).count() == 17
+    made = spark.read.format("intarsia").load(str(tmp_path))
+    assert made.dtypes == native.dtypes
+    assert made.where(wanted).count() == 17
+
+
+def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
+    for key in (9, 5_000_000_000):
+        (tmp_path / f"k={key}").mkdir()
+        pq.write_table(pa.table({"v": [key % 7]}), tmp_path / f"k={key}" / "a.parquet")
+    found = ias.read(spark, tmp_path)
+    assert (
+        found.dtypes
+        == spark.read.parquet(str(tmp_path)).dtypes
+        == [("v", "bigint"), ("k", "bigint")]
+    )
+    assert sorted(row["k"] for row in found.collect()) == [9, 5_000_000_000]
+    assert ias.read(spark, tmp_path, where="k > 9").count() == 1
+
+
+@pytest.mark.parametrize("reader", ["auto", "intarsia"])
+def test_columns_that_were_never_null_are_null_in_files_that_lack_them(spark, tmp_path, reader):
+    fields = [pa.field("id", pa.int64(), False), pa.field("extra", pa.int64(), False)]
+    both = pa.table([[1, 2], [3, 4]], schema=pa.schema(fields))
+    pq.write_table(both, tmp_path / "a.parquet")
+    pq.write_table(both.select(["id"]), tmp_path / "b.parquet")
+    for where, count in ((None, 4), ("extra IS NULL", 2), ("extra = 4", 1)):
+        assert len(ias.read(spark, tmp_path, where=where, reader=reader).collect()) == count
+    made = spark.read.format("intarsia").load(str(tmp_path))
+    assert made.where("extra IS NULL").count() == 2
+
+
+def test_numbers_that_a_stated_schema_cannot_hold_are_refused(spark, tmp_path):
+    pq.write_table(pa.table({"id": [1, 3_000_000_000], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+    made = spark.read.format("intarsia").schema("id BIGINT, x INT").load(str(tmp_path))
+    assert made.collect() == [(1, 1), (3_000_000_000, 2)]
+    made = spark.read.format("intarsia").schema("id INT, x INT").load(str(tmp_path))
+    with pytest.raises(Exception, match=r"a\.parquet, column id: int64 cannot be read as int32"):
+        made.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -129,11 +130,11 @@ class FileCache:
                 self._kept.move_to_end(path)
             return found
 
-    def use(self, path: str, file: OpenedFile) -> None:
-        """Count ``file`` among the last used: it is about to be read, and not just asked about."""
+    def _use(self, path: str) -> None:
+        """Count a file whose handle was opened again among those that are open."""
         with self._lock:
             found = self._kept.get(path)
-            if found is not None and found.file is file:
+            if found is not None:
                 self._touch(found)
 
     def _touch(self, kept: _Kept) -> None:
@@ -187,6 +188,7 @@ class FileCache:
                 self.health.renew(path)
             kept = self._kept[path] = _Kept(path, version, source, file)
             self._touch(kept)
+        source.opened_again = partial(_use, weakref.ref(self), path)
         return file
 
     def _is_current(self, kept: _Kept) -> bool:
@@ -202,3 +204,10 @@ class FileCache:
         with self._lock:
             self._forget(kept)
         return False
+
+
+def _use(cache: weakref.ref[FileCache], path: str) -> None:
+    """Sources are no reason to keep a cache, which keeps them."""
+    found = cache()
+    if found is not None:
+        found._use(path)

@@ -21,24 +21,24 @@ def folder_of(source: Any) -> str | None:
     return os.path.abspath(path) if "://" not in path and os.path.isdir(path) else None
 
 
-def hive_partitioning(files: Sequence[str], base: str | None, *, dates: bool = False) -> Any:
+def hive_partitioning(files: Sequence[str], base: str | None, *, as_spark: bool = False) -> Any:
     """Hive partitioning whose types pyarrow infers, text for keys that are NULL in every folder.
 
     pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below. With
-    ``dates``, keys whose values are all ISO dates are dates, as they are to Spark.
+    ``as_spark``, longer integers and ISO dates are what they are to Spark.
     """
     values = _values(files, base)
-    types = hive_types(files, base, dates=dates)
-    unusual = dates and pa.date32() in types.types
+    types = hive_types(files, base, as_spark=as_spark)
+    unusual = set(types.types) - {pa.int32(), pa.string()}
     if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
     return pads.partitioning(types, flavor="hive")
 
 
-def hive_types(files: Sequence[str], base: str | None, *, dates: bool = False) -> pa.Schema:
+def hive_types(files: Sequence[str], base: str | None, *, as_spark: bool = False) -> pa.Schema:
     """The keys of ``hive_partitioning`` and their types."""
     found = _values(files, base).items()
-    return pa.schema([(key, _inferred(values - {NULL_FOLDER}, dates)) for key, values in found])
+    return pa.schema([(key, _inferred(values - {NULL_FOLDER}, as_spark)) for key, values in found])
 
 
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
@@ -53,9 +53,9 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
     return values
 
 
-def _inferred(values: set[str], dates: bool) -> pa.DataType:
-    """As pyarrow infers it: 32-bit integers where all values are, else text."""
-    for kind in (pa.int32(), pa.date32()) if dates else (pa.int32(),):
+def _inferred(values: set[str], as_spark: bool) -> pa.DataType:
+    """As pyarrow infers it: 32-bit integers where all values are, else text; or as Spark does."""
+    for kind in (pa.int32(), pa.int64(), pa.date32()) if as_spark else (pa.int32(),):
         if values and _all_are(kind, values):
             return kind
     return pa.string()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import as_in_data_set, decoded_together
+from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, decoded_together
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.parallel import may_divide
@@ -24,11 +24,6 @@ from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.request import PSEUDO_COLUMNS, Request
-from intarsia.read.units import decoded_bytes
-
-_FILES, _BYTES = 64, 4 * 1024 * 1024
-"""Decoded at once: files, and bytes of their columns. A larger file is read by itself."""
-_LEAST = 2
 
 Read = Callable[[], pa.Table | None]
 """Gives the requested columns of the rows of one file, once; None where that fails."""
@@ -52,15 +47,13 @@ def readers(
     better read by itself.
     """
     roots = _roots(files[0], constants[0], request)
-    found: dict[int, Read] = {}
-    if not roots:
-        return found
-    matching = {at: _File(files[at], constants[at], own) for at, own in rows.items() if own}
-    for group in _groups(matching, roots):
-        if len(group) >= _LEAST:
-            together = _Together([matching[at] for at in group], roots, request)
-            found.update((at, partial(together.table, i)) for i, at in enumerate(group))
-    return found
+    chosen = [at for at, own in rows.items() if own and roots and _is_little(files[at], roots)]
+    if len(chosen) < 2:
+        return {}
+    together = _Together(
+        [_File(files[at], constants[at], rows[at]) for at in chosen], roots, request
+    )
+    return {at: partial(together.table, i) for i, at in enumerate(chosen)}
 
 
 def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Root]:
@@ -80,60 +73,45 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or any(map(_has_dictionary, held))
 
 
-def _groups(files: Mapping[int, _File], roots: Sequence[Root]) -> Iterator[list[int]]:
-    """The positions of files that are small, in portions to be decoded at once."""
-    group: list[int] = []
-    size = 0
-    for at, (file, _, _) in files.items():
-        own = sum(
-            decoded_bytes(file, number, leaf)
-            for number in range(len(file.metadata.row_groups))
-            for root in roots
-            for leaf in root.leaves
-        )
-        if own > _BYTES:
-            continue
-        if group and (size + own > _BYTES or len(group) == _FILES):
-            yield group
-            group, size = [], 0
-        group.append(at)
-        size += own
-    yield group
+def _is_little(file: OpenedFile, roots: Sequence[Root]) -> bool:
+    try:
+        return decoded_size(file, roots) <= PORTION_BYTES
+    except IntarsiaError:
+        return False  # reading it will say what is wrong
 
 
 class _Together:
-    """Files that are decoded at once, when the rows of one of them are asked for."""
+    """Files that are decoded a portion at a time, when the rows of one of them are asked for."""
 
     def __init__(self, files: Sequence[_File], roots: Sequence[Root], request: Request) -> None:
-        self._files, self._roots, self._request = files, roots, request
+        self._files, self._request = files, request
         self._lock = threading.Lock()
-        self._tables: list[pa.Table | None] | None = None
+        self._portions = self._read(roots)
+        self._tables: dict[int, pa.Table] = {}
 
     def table(self, at: int) -> pa.Table | None:
         """The matching rows of one file, once."""
         with self._lock:
-            if self._tables is None:
-                self._tables = self._read()
-                self._files = ()
-            found, self._tables[at] = self._tables[at], None
-        return found
+            while at not in self._tables:
+                try:
+                    self._tables.update(next(self._portions))
+                except (StopIteration, IntarsiaError, OSError, pa.ArrowException):
+                    return None  # which file it is, and what is wrong, reading it will say
+            return self._tables.pop(at)
 
-    def _read(self) -> list[pa.Table | None]:
-        files = self._files
-        try:
-            decoded = decoded_together(
-                [one.file for one in files], self._roots, use_threads=may_divide()
-            )
-            if decoded is None:
-                return [None] * len(files)
-            starts = np.cumsum([0, *(one.file.num_rows for one in files)])
-            rows = [one.rows.rows() + start for one, start in zip(files, starts, strict=False)]
+    def _read(self, roots: Sequence[Root]) -> Iterator[dict[int, pa.Table]]:
+        files, output = [one.file for one in self._files], self._request.output
+        for places, decoded in decoded_together(files, roots, use_threads=may_divide()):
+            members = [self._files[i] for i in places]
+            starts = np.cumsum([0, *(one.file.num_rows for one in members)])
+            rows = [one.rows.rows() + start for one, start in zip(members, starts, strict=False)]
             counts = [len(own) for own in rows]
             found = taken(decoded, pa.array(np.concatenate(rows)))
-            output, constants = self._request.output, [one.constants for one in files]
+            constants = [one.constants for one in members]
             columns = as_in_data_set(found, output, constants, counts)
             table = pa.Table.from_arrays([columns[field.name] for field in output], schema=output)
-        except (IntarsiaError, OSError, pa.ArrowException):
-            return [None] * len(files)  # which file it is, and what is wrong, reading it will say
-        stops = np.cumsum(counts).tolist()
-        return [table.slice(stop - n, n) for n, stop in zip(counts, stops, strict=True)]
+            stops = np.cumsum(counts).tolist()
+            yield {
+                i: table.slice(stop - n, n)
+                for i, n, stop in zip(places, counts, stops, strict=True)
+            }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import as_in_data_set, decoded_together
+from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, decoded_together
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.predicate.evaluation import evaluate
@@ -43,24 +43,23 @@ def matching_rows(
     small = [i for i, file in enumerate(files) if _is_small(file, roots)]
     if len(small) < LEAST_FILES:
         return {}
-    chosen = [files[i] for i in small]
-    counts = [file.num_rows for file in chosen]
+    chosen, folders = [files[i] for i in small], [constants[i] for i in small]
+    fields = [schema.field(name) for name in wanted.columns or ()]
+    found: dict[int, RowRanges] = {}
     try:
-        table = decoded_together(chosen, roots)
-        if table is None:
-            return {}
-        fields = [schema.field(name) for name in wanted.columns or ()]
-        columns = as_in_data_set(table, fields, [constants[i] for i in small], counts)
-        columns[_ROW] = pa.chunked_array([np.arange(sum(counts))])
-        matching = evaluate(wanted.condition.expression, pa.table(columns)).column(_ROW).to_numpy()
+        for places, table in decoded_together(chosen, roots):
+            counts = [chosen[i].num_rows for i in places]
+            columns = as_in_data_set(table, fields, [folders[i] for i in places], counts)
+            columns[_ROW] = pa.chunked_array([np.arange(sum(counts))])
+            passed = evaluate(wanted.condition.expression, pa.table(columns))
+            matching = passed.column(_ROW).to_numpy()
+            starts = np.cumsum([0, *counts])
+            edges = np.searchsorted(matching, starts)
+            for i, start, first, last in zip(places, starts, edges, edges[1:], strict=False):
+                found[small[i]] = RowRanges.from_rows(matching[first:last] - start)
     except (IntarsiaError, OSError, pa.ArrowException):
-        return {}  # which file it is, and what is wrong, reading it will say
-    starts = np.cumsum([0, *counts])
-    edges = np.searchsorted(matching, starts)
-    return {
-        i: RowRanges.from_rows(matching[first:last] - start)
-        for i, start, first, last in zip(small, starts, edges, edges[1:], strict=False)
-    }
+        pass  # which file it is, and what is wrong, reading it will say
+    return found
 
 
 def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
@@ -87,4 +86,4 @@ def _is_small(file: OpenedFile, roots: Sequence[Root]) -> bool:
             size += chunk.total_compressed_size
             if chunk.bloom_filter_offset is not None:
                 return False
-    return size <= _MOST_BYTES
+    return size <= _MOST_BYTES and decoded_size(file, roots) <= PORTION_BYTES

@@ -12,7 +12,7 @@ To plan and decode a file by itself takes a millisecond or two, however small it
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -21,25 +21,50 @@ from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Root
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
+from intarsia.read.units import decoded_bytes
 from intarsia.source import ByteRange, Source, check_range
 
+PORTION_BYTES = 4 * 1024 * 1024
+"""Of columns that are decoded at once."""
+_FIRST_FILES = 2
+"""Decoded before it is known what files take; after each portion, eight times as many may be."""
 _NEAR_BYTES = 64 * 1024
 
 
 def decoded_together(
     files: Sequence[OpenedFile], roots: Sequence[Root], *, use_threads: bool = False
-) -> pa.Table | None:
+) -> Iterator[tuple[range, pa.Table]]:
     """All rows of ``files``, which are of one shape, in the types they are stored in.
 
-    None where pyarrow cannot decode these columns together. Errors as of ``decode_roots``.
+    A table has those of one file or several, by their positions: of as many as take 4 MB or so.
+    Where footers do not tell how long texts are, what the files before took does. There is none
+    where pyarrow cannot decode these columns together. Errors as of ``decode_roots``.
     """
     template = files[0].templates.together(roots)
     if template is None:
-        return None
-    groups = [group for file in files for group in _row_groups(file, roots)]
+        return
+    sizes = [decoded_size(file, roots) for file in files]
     verified = files[0].options.page_checksum_verification
-    table = decode_roots(template, groups, verified, use_threads)
-    return table.rename_columns([root.name for root in roots])
+    start, most_files, times = 0, _FIRST_FILES, 1.0
+    while start < len(files):
+        stop, size = start + 1, sizes[start]
+        while stop < min(start + most_files, len(files)):
+            if (size + sizes[stop]) * times > PORTION_BYTES:
+                break
+            size += sizes[stop]
+            stop += 1
+        groups = [group for file in files[start:stop] for group in _row_groups(file, roots)]
+        table = decode_roots(template, groups, verified, use_threads)
+        times = max(times, table.nbytes / max(size, 1))
+        yield range(start, stop), table.rename_columns([root.name for root in roots])
+        start, most_files = stop, 8 * most_files
+
+
+def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
+    """Bytes that ``roots`` take decoded, as far as the footer tells."""
+    groups = range(len(file.metadata.row_groups))
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    return sum(decoded_bytes(file, group, leaf) for group in groups for leaf in leaves)
 
 
 def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:

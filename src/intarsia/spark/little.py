@@ -18,6 +18,7 @@ from intarsia.read.request import Filter, Request
 from intarsia.read.scan import Part, scan
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import OPENING_BYTES, SPLIT_BYTES
+from intarsia.spark.types import as_spark_has
 
 if TYPE_CHECKING:
     from intarsia.spark.read import Query
@@ -50,7 +51,7 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
         for table in scan(
             (_part(source, file) for file in plan.files), request, is_far=source.is_far
         ):
-            found.append(table.cast(query.output, safe=False))
+            found.append(as_spark_has(table, query.output))
             num_bytes += table.nbytes
             if num_bytes > MOST_FOUND:
                 return None

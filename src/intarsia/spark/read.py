@@ -23,6 +23,7 @@ from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, unknown_column
+from intarsia.format.metadata import Type
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
 from intarsia.predicate.sql import parse_where
@@ -37,7 +38,7 @@ from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import Piece, Task, pack
-from intarsia.spark.types import arrow_schema, spark_schema
+from intarsia.spark.types import arrow_schema, as_spark_has, nullable, spark_schema
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Query:
 
     @property
     def found(self) -> pa.Schema:
-        """The columns as the data set has them."""
-        return pa.schema([self.schema.field(name) for name in self.columns])
+        """The columns as the data set has them; any may be NULL, where a file lacks it."""
+        return _found(self.schema, self.columns)
 
     def plan(self, source: Dataset) -> Plan:
         """Which rows of which files there are to read."""
@@ -168,16 +169,24 @@ def opened(
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen)
     base = folder_of(path)
-    folders = hive_partitioning(files, base, dates=True)
+    folders = hive_partitioning(files, base, as_spark=True)
     made = open_dataset(found, files, base, folders)
-    plain = pa.schema(
-        [field.with_type(_VIEWS.get(field.type, field.type)) for field in made.schema]
-    )
+    plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
     root = root_of(found, path, files)
     made._cache.catalog = catalog_of(found, root, made._cache.options, seen, catalog)
     return made
+
+
+def _as_in_spark(source: Dataset, field: pa.Field) -> pa.DataType:
+    """A column's type; INT96 are instants, which pyarrow gives as times without a zone."""
+    if field.type == pa.timestamp("ns") and source.files:
+        file = source._cache.as_opened(source.files[0])
+        root = file.schema.root(field.name)
+        if root is not None and file.schema.leaves[root.leaves[0]].element.type == Type.INT96:
+            return pa.timestamp("ns", "UTC")
+    return _VIEWS.get(field.type, field.type)
 
 
 def query_of(
@@ -190,8 +199,12 @@ def query_of(
             raise unknown_column(name, source.schema.names)
     if isinstance(where, str):
         where = parse_where(where, source.schema)
-    output = arrow_schema(spark_schema(pa.schema([source.schema.field(name) for name in names])))
+    output = arrow_schema(spark_schema(_found(source.schema, names)))
     return Query(source.schema, names, where, output, source.filesystem)
+
+
+def _found(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([nullable(schema.field(name)) for name in names])
 
 
 def _runner(
@@ -224,5 +237,7 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     request = Request(query.schema, query.columns, wanted)
     rows = RowRanges.of(piece.within)
     for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
-        # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
-        yield from table.cast(query.output, safe=False).to_batches()
+        try:
+            yield from as_spark_has(table, query.output).to_batches()
+        except FormatError as error:
+            raise error.at(Where(piece.path)) from error

@@ -113,7 +113,7 @@ def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]
     names = sorted(names)
     if where is None:
         return names
-    keys = hive_types([f"{name}/-" for name in names], None, dates=True)
+    keys = hive_types([f"{name}/-" for name in names], None, as_spark=True)
     if isinstance(where, str):
         where = parse_where(where, keys)
     folders = pads.HivePartitioning(keys)
