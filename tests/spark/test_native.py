@@ -356,7 +356,7 @@ def test_folders_values_with_several_readings_are_refused(value, spark, tmp_path
     for each in (value, "1"):
         (tmp_path / f"code={each}").mkdir()
         pq.write_table(pa.table({"n": [1]}), tmp_path / f"code={each}" / "a.parquet")
-    assert isinstance(chosen_for(tmp_path), str) == (value != "2147483648999")
+    assert isinstance(chosen_for(tmp_path), str)
     assert isinstance(chosen_for(tmp_path, columns=["n"]), HandOver) == ("%" not in value)
 
 
