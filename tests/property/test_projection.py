@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.errors import PredicateError, UnsupportedError
+from intarsia.errors import FormatError, PredicateError, UnsupportedError
 from intarsia.ranges import RowRanges
 
 ROWS = 2000
@@ -124,6 +124,16 @@ def test_files_that_lack_a_field_give_nulls(tmp_path):
         pq.write_table(pa.table({"s": [row]}), tmp_path / f"{name}.parquet")
     found = ia.dataset(tmp_path).to_table(filter=pc.field("s", "y").is_null())
     assert found.to_pylist() == [{"s": {"x": 3, "y": None}}]
+
+
+def test_a_file_that_lacks_a_required_field_is_named(tmp_path):
+    for name, row in (("a", {"x": 1, "y": 2}), ("b", {"x": 3})):
+        kind = pa.struct([pa.field(field, pa.int64(), nullable=False) for field in row])
+        pq.write_table(
+            pa.table({"n": [1], "s": pa.array([row], kind)}), tmp_path / f"{name}.parquet"
+        )
+    with pytest.raises(FormatError, match=r"b\.parquet, column s: .*non-nullable .*`y` not found"):
+        ia.dataset(tmp_path).to_table(filter=pc.field("n") == 1)
 
 
 class Pair(pa.ExtensionType):

@@ -120,6 +120,20 @@ def test_a_read_plans_from_it(spark, lake, opened):
         ias.read(spark, lake / "day=2024-01-01", catalog=True)
 
 
+def test_the_format_takes_it_as_an_option(spark, lake):
+    def count(catalog):
+        load = spark.read.format("intarsia").option("where", f"key = '{key_of(17)}'")
+        return load.option("catalog", catalog).load(str(lake)).count()
+
+    assert count("auto") == count("false") == 1
+    with pytest.raises(Exception, match="there is no catalog"):
+        count("true")
+    ias.build_catalog(spark, lake)
+    assert count("true") == count("false") == 1
+    with pytest.raises(Exception, match="option 'catalog' is true or false, not 'perhaps'"):
+        count("perhaps")
+
+
 @pytest.mark.filterwarnings("ignore:of .* files looked into")
 def test_refresh_takes_up_what_is_new(spark, lake, opened):
     ias.build_catalog(spark, lake)

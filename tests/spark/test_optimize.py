@@ -271,6 +271,27 @@ def test_columns_that_some_files_lack_are_null_there(spark, tmp_path):
     ]
 
 
+def test_fields_that_some_structs_lack_are_null_there(spark, tmp_path):
+    def struct(**fields):
+        return pa.struct([pa.field(name, kind, False) for name, kind in fields.items()])
+
+    narrow, wide = struct(x=pa.int64()), struct(x=pa.int64(), y=pa.string())
+    same = pa.field("same", wide, nullable=False)
+    for name, value, kind in (("a", {"x": 1}, narrow), ("b", {"x": 2, "y": "q"}, wide)):
+        columns = {"s": pa.array([value], kind), "same": pa.array([{"x": 0, "y": "r"}], wide)}
+        if name == "b":
+            columns["new"] = columns["s"]
+        table = pa.table(columns)
+        pq.write_table(table.set_column(1, same, table["same"]), tmp_path / f"{name}.parquet")
+    ias.optimize(spark, tmp_path)
+    table = ia.dataset(tmp_path).to_table()
+    assert table.to_pylist() == [
+        {"s": {"x": 1, "y": None}, "same": {"x": 0, "y": "r"}, "new": None},
+        {"s": {"x": 2, "y": "q"}, "same": {"x": 0, "y": "r"}, "new": {"x": 2, "y": "q"}},
+    ]
+    assert table.schema.field("same") == same
+
+
 def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path):
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": ["x"]}), tmp_path / "b.parquet")

@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -372,6 +374,99 @@ def test_columns_that_were_never_null_are_null_in_files_that_lack_them(spark, tm
         assert len(ias.read(spark, tmp_path, where=where, reader=reader).collect()) == count
     made = spark.read.format("intarsia").load(str(tmp_path))
     assert made.where("extra IS NULL").count() == 2
+
+
+@pytest.mark.parametrize("reader", ["auto", "intarsia"])
+def test_fields_that_were_never_null_are_null_in_structs_that_lack_them(spark, tmp_path, reader):
+    for name, fields in (("a", {"x": 1, "y": "p"}), ("b", {"x": 2})):
+        kind = pa.struct([pa.field(key, pa.scalar(v).type, False) for key, v in fields.items()])
+        table = pa.table({"id": [1, 2], "s": pa.array([fields] * 2, kind)})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    found = ias.read(spark, tmp_path, reader=reader)
+    assert sorted(found.selectExpr("id", "s.x", "s.y").collect(), key=lambda row: row.x) == [
+        (1, 1, "p"),
+        (2, 1, "p"),
+        (1, 2, None),
+        (2, 2, None),
+    ]
+    assert ias.read(spark, tmp_path, where="s.x = 2", reader=reader).count() == 2
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """Of two folders, the second has a column and a struct's field that the first lacks."""
+    first = pa.table({"id": [1, 2], "s": [{"x": 1}, None]})
+    second = pa.table({"id": [3, 4], "extra": ["a", "b"], "s": [{"x": 3, "y": "q"}] * 2})
+    for name, table in (("k=007", first), ("k=8", second)):
+        (tmp_path / name).mkdir()
+        pq.write_table(table, tmp_path / name / "a.parquet")
+    return tmp_path
+
+
+STATED = "id bigint, extra string, s struct<x: int, y: string>, k string"
+
+
+@pytest.mark.parametrize("way", ["auto", "intarsia", "format"])
+@pytest.mark.parametrize(
+    ("schema", "where", "expected"),
+    [
+        (
+            STATED,
+            None,
+            [(1, None, (1, None), "007"), (2, None, None, "007")]
+            + [(id_, extra, (3, "q"), "8") for id_, extra in ((3, "a"), (4, "b"))],
+        ),
+        (STATED, "extra = 'b' AND k = '8'", [(4, "b", (3, "q"), "8")]),
+        ("extra string, id int", "extra IS NULL", [(None, 1), (None, 2)]),
+        ("id double, k bigint", "k = 7 AND s.x = 1", [(1.0, 7)]),
+        ("never date, k int", "id > 3", [(None, 8)]),
+    ],
+)
+def test_a_stated_schema_has_columns_of_later_files(spark, grown, way, schema, where, expected):
+    if way == "format":
+        load = spark.read.format("intarsia").schema(schema)
+        found = (load.option("where", where) if where else load).load(str(grown))
+    else:
+        found = ias.read(spark, grown, schema=schema, where=where, reader=way)
+    kinds = [(field.name, field.dataType) for field in found.schema]
+    assert kinds == [(field.name, field.dataType) for field in StructType.fromDDL(schema)]
+    assert sorted(found.collect(), key=str) == sorted(expected, key=str)
+
+
+def test_columns_of_a_stated_schema(spark, grown):
+    found = ias.read(spark, grown, schema=STATED, columns=["extra"], where="extra = 'b'")
+    assert found.collect() == [("b",)]
+    assert ias.read(spark, grown, schema=STATED, columns=[]).count() == 4
+    assert (
+        ias.explain(spark, grown, schema=STATED, where="extra = 'b'").text.count("a.parquet") == 1
+    )
+    with pytest.raises(
+        Exception, match=r"a\.parquet, column extra: string cannot be read as int32"
+    ):
+        ias.read(spark, grown, schema="extra int", reader="intarsia").collect()
+
+
+@pytest.mark.parametrize(
+    ("schema", "error", "words"),
+    [
+        ("ID bigint", ia.PredicateError, "column 'ID' of the schema is 'id' in files"),
+        ("id int, id int", ia.PredicateError, "each once"),
+        ("", ia.PredicateError, "a schema has columns"),
+        ("id int, k timestamp", ia.UnsupportedError, "column k: names of folders"),
+    ],
+)
+def test_schemas_that_cannot_be_read_are_refused(spark, grown, schema, error, words):
+    with pytest.raises(error, match=words):
+        ias.read(spark, grown, schema=schema)
+
+
+def test_what_is_no_condition_or_list_of_names_is_said(spark, grown):
+    with pytest.raises(
+        TypeError, match="where is SQL text or an Expression of pyarrow, not Column"
+    ):
+        ias.read(spark, grown, where=sf.col("id") == 3)
+    with pytest.raises(TypeError, match="columns is a list of names"):
+        ias.read(spark, grown, columns="id")
 
 
 def test_numbers_that_a_stated_schema_cannot_hold_are_refused(spark, tmp_path):

@@ -1,4 +1,4 @@
-"""``docs/kinds.md``: its kind is made as it stands there, and does what is said of it."""
+"""``docs/kinds.md``: its kinds are made as they stand there, and do what is said of them."""
 
 import re
 from pathlib import Path
@@ -13,8 +13,8 @@ from intarsia.index import registry
 TEXT = (Path(__file__).parents[2] / "docs" / "kinds.md").read_text()
 
 
-def test_the_documented_kind_keeps_its_promise_and_skips_granules(tmp_path, monkeypatch):
-    kind, check = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+def test_the_documented_kinds_keep_their_promise_and_skip_granules(tmp_path, monkeypatch):
+    kind, summary, check = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     parts = [f"{country}-{i}" for country in ("DE", "FR", "PT") for i in range(100)]
@@ -33,5 +33,12 @@ def test_the_documented_kind_keeps_its_promise_and_skips_granules(tmp_path, monk
         assert {step.source: step.rows for step in file.plan.steps}.get(
             "index part:country", 300
         ) == found
+        assert data.count_rows(filter=wanted) == len(pq.read_table("parts.parquet", filters=wanted))
+    exec(compile(summary, "kinds.md", "exec"), names)
+    ia.register_index_kind(names["Remainders"])
+    ia.add_indexes("parts.parquet", ["remainders(n, granule_rows=10)"])
+    for wanted, granules in ((pc.field("n") == 3, 5), (pc.field("n").isin([3, 70]), 7)):
+        (file,) = data.explain(filter=wanted).files
+        assert {s.source: s.rows for s in file.plan.steps}["index n:remainders"] == 10 * granules
         assert data.count_rows(filter=wanted) == len(pq.read_table("parts.parquet", filters=wanted))
     exec(compile(check, "kinds.md", "exec"), names)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+_NUMBER = re.compile(r"[+-]?(\d{1,18}|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
+"""Integers of more digits are no doubles: some would be lost."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""
 
@@ -21,14 +24,24 @@ def folder_of(source: Any) -> str | None:
     return os.path.abspath(path) if "://" not in path and os.path.isdir(path) else None
 
 
-def hive_partitioning(files: Sequence[str], base: str | None, *, as_spark: bool = False) -> Any:
+def hive_partitioning(
+    files: Sequence[str],
+    base: str | None,
+    *,
+    as_spark: bool = False,
+    stated: pa.Schema | None = None,
+) -> Any:
     """Hive partitioning whose types pyarrow infers, text for keys that are NULL in every folder.
 
     pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below. With
-    ``as_spark``, longer integers and ISO dates are what they are to Spark.
+    ``as_spark``, longer integers, other numbers and ISO dates are what they are to Spark. Keys have
+    the types of ``stated`` where they are in it.
     """
     values = _values(files, base)
     types = hive_types(files, base, as_spark=as_spark)
+    if stated is not None:
+        types = pa.schema([stated.field(f.name) if f.name in stated.names else f for f in types])
+        return pads.partitioning(types, flavor="hive")
     unusual = set(types.types) - {pa.int32(), pa.string()}
     if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
@@ -55,13 +68,15 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
 
 def _inferred(values: set[str], as_spark: bool) -> pa.DataType:
     """As pyarrow infers it: 32-bit integers where all values are, else text; or as Spark does."""
-    for kind in (pa.int32(), pa.int64(), pa.date32()) if as_spark else (pa.int32(),):
+    for kind in (pa.int32(), pa.int64(), pa.float64(), pa.date32()) if as_spark else (pa.int32(),):
         if values and _all_are(kind, values):
             return kind
     return pa.string()
 
 
 def _all_are(kind: pa.DataType, values: set[str]) -> bool:
+    if pa.types.is_floating(kind):
+        return all(map(_NUMBER.fullmatch, values))
     try:
         pa.array(sorted(values)).cast(kind)
     except pa.ArrowInvalid:

@@ -158,15 +158,17 @@ def _might_match(
 def _verdicts(
     files: Sequence[OpenedFile], constants: Sequence[Constants], request: Request
 ) -> tuple[BoolArray, dict[int, RowRanges]]:
-    """By footers, then by values: of small files that might hold rows that match and others.
+    """By footers, then by values: of small files that might hold rows that match.
 
-    Of those whose values were looked at, by position, the rows that match.
+    Of those whose values were looked at, by position, the rows that match. A count does not look
+    into files that hold no others.
     """
     survey = _Survey(files, constants, request.schema)
     might = survey.might_match(request.pruning)
     if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
         return might, {}
-    unsure = np.flatnonzero(might & survey.might_match(request.filter.escapes)).tolist()
+    asked = might if request.columns else might & survey.might_match(request.filter.escapes)
+    unsure = np.flatnonzero(asked).tolist()
     if len(unsure) < LEAST_FILES:
         return might, {}
     chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]

@@ -118,7 +118,7 @@ def _typed(
         return values
     try:
         return values.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         where = Where(file.name, column=field.name)
         message = f"{values.type} cannot be read as {field.type}: {error}"
         raise FormatError(message, where) from error

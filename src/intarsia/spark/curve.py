@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -155,12 +156,6 @@ def _bound(value: Column, use: Callable[[Column], Column]) -> Column:
     from pyspark.sql import functions as sf
 
     return sf.element_at(sf.transform(sf.array(value), use), 1)
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever characters it has."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def _bounds_type(spark_type: str) -> str | None:

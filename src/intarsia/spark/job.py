@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -145,3 +146,22 @@ def check_place(place: Place) -> None:
     """Raise ``PathError`` where there is a file instead of a folder."""
     if place.kind() == pafs.FileType.File:
         raise PathError(f"{place.root}: there is a file where the data set is to be")
+
+
+def check_folders(job: Job) -> None:
+    """Raise ``PathError`` where what is there lies in folders of another column, or in none.
+
+    A data set of both is one that no reader knows what to make of.
+    """
+    ours = job.partition_by[0] if job.partition_by else None
+    theirs = {
+        unquote(name.partition("=")[0]) if "=" in name else None
+        for name, info in job.place.names("").items()
+        if name[0] not in "_." and ("=" in name or info.type == pafs.FileType.File)
+    }
+    if theirs and ours not in theirs:
+        known = ", ".join(sorted(f"folders of {key!r}" if key else "no folders" for key in theirs))
+        raise PathError(
+            f"{job.place.root}: the files there are in {known}, and new ones would be in "
+            f"{f'folders of {ours!r}' if ours else 'none'}: say the same partition_by"
+        )

@@ -51,6 +51,8 @@ _PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
 _PLAIN_VALUES = {
     pa.string(): re.compile(r"[A-Za-z0-9_.-]+", re.ASCII),
     pa.int32(): re.compile(r"0|-?[1-9][0-9]{0,9}"),
+    pa.int64(): re.compile(r"0|-?[1-9][0-9]{0,18}"),
+    pa.float64(): re.compile(r"-?[0-9]{1,15}(\.[0-9]+(E-?[0-9]+)?)?"),
     pa.date32(): re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
 }
 _CODECS = {

@@ -25,6 +25,7 @@ from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of
+from intarsia.spark.names import map_in_arrow
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
 from intarsia.spark.rewrites import (
@@ -292,4 +293,4 @@ def _ordered(
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     rows = ids.mapInArrow(reader(place, form, tasks, carried), spark_schema(carried))
     job = _job(place, name, form, layout)
-    return told_of(arranged(rows, layout, job).mapInArrow(file_writer(job), MANIFEST))
+    return told_of(map_in_arrow(arranged(rows, layout, job), file_writer(job), MANIFEST))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from intarsia.errors import PathError
 from intarsia.spark.job import Layout
@@ -58,7 +59,7 @@ def check_writes(options: Options) -> None:
 
 def check_reads(options: Options, *, streams: bool) -> None:
     """Raise ``ValueError`` for options that reading does not have."""
-    _check(options, (*_READS, *_STREAMS) if streams else _READS, "reads")
+    _check(options, (*_READS, *_STREAMS) if streams else (*_READS, "catalog"), "reads")
 
 
 def _check(options: Options, known: Sequence[str], does: str) -> None:
@@ -106,6 +107,12 @@ def flag_of(options: Options, name: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"option {name!r} is true or false, not {text!r}")
     return text == "true"
+
+
+def catalog_of(options: Options) -> bool | Literal["auto"]:
+    """Is a catalog to be asked; ``auto``: where there is one. Raises ``ValueError`` for others."""
+    is_auto = (get(options, "catalog") or "auto").strip().lower() == "auto"
+    return "auto" if is_auto else flag_of(options, "catalog")
 
 
 def age_of(options: Options, default: str) -> int:

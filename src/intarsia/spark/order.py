@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from intarsia.spark.curve import place_on_curve, quoted
+from intarsia.spark.curve import place_on_curve
 from intarsia.spark.job import Job, Layout, job_of, names_of
+from intarsia.spark.names import quoted
 from intarsia.spark.place import Place
 from intarsia.spark.survey import survey
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,14 +35,17 @@ from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
+from intarsia.spark.names import Act
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
+from intarsia.spark.stated import as_stated, check_folders, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, as_spark_has, nullable, spark_schema
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
@@ -77,6 +80,7 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
+    schema: StructType | str | None = None,
     reader: str = "auto",
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
@@ -87,10 +91,12 @@ def read(
 
     ``path``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``;
     executors warn of what is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB
-    reads it (a backslash in LIKE is just that). Planning, by statistics, indexes and the catalog,
-    happens now and on the driver, which also reads what is left where that is little (4 MB in few
-    files): the DataFrame then holds the rows there are now. A ``.where()`` put on the result
-    filters, but skips nothing.
+    reads it (a backslash in LIKE is just that). ``schema`` names columns and their types, also such
+    as only later files have; without it they are the first file's.
+
+    Planning, by statistics, indexes and the catalog, happens now and on the driver, which also
+    reads what is left where that is little (4 MB in few files): the DataFrame then holds the rows
+    there are now. A ``.where()`` put on the result filters, but skips nothing.
 
     Where most of the bytes are left to be read, Spark's own reader gets the files and the filter,
     as far as its rows are certain to be the same; ``explain`` tells. ``reader`` is ``"intarsia"``
@@ -101,14 +107,15 @@ def read(
     require_pyspark()
     if columns is not None and not columns:  # rows without columns get lost on the way to Spark
         first = opened(path, filesystem).schema.names[:1]
-        options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt}
+        options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt, "schema": schema}
         options |= {"reader": reader, "filesystem": filesystem, "page_size_limit": page_size_limit}
         return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
-    found = opened(path, filesystem, catalog)
+    stated = None if schema is None else stated_schema(schema)
+    found = opened(path, filesystem, catalog, stated)
     found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    query = query_of(found, columns, where)
+    query = query_of(found, columns, where, stated)
     query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     return frame_of(spark, Source(found, folder_of(path)), query, reader)
 
@@ -133,6 +140,7 @@ def explain(
     *,
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
+    schema: StructType | str | None = None,
     reader: str = "auto",
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
@@ -142,8 +150,9 @@ def explain(
     Raises as ``read`` does.
     """
     require_pyspark()
-    source = Source(opened(path, filesystem, catalog), folder_of(path))
-    query = query_of(source.data, columns, where)
+    stated = None if schema is None else stated_schema(schema)
+    source = Source(opened(path, filesystem, catalog, stated), folder_of(path))
+    query = query_of(source.data, columns, where, stated)
     way = choose(source, query, reader)
     explained = source.data.explain(query.columns, query.where)
     tasks: list[Task] = []
@@ -164,14 +173,22 @@ def opened(
     path: PathLike | Sequence[PathLike],
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
+    stated: pa.Schema | None = None,
 ) -> Dataset:
-    """The data set at ``path``, as far as it is published; folders of dates are dates."""
+    """The data set at ``path``, as far as it is published; folders of dates are dates.
+
+    Columns that are ``stated`` have those types, be they in the first file or not.
+    """
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen)
     base = folder_of(path)
-    folders = hive_partitioning(files, base, as_spark=True)
+    if stated is not None:
+        check_folders(stated, files, base)
+    folders = hive_partitioning(files, base, as_spark=True, stated=stated)
     made = open_dataset(found, files, base, folders)
     plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
+    if stated is not None:
+        plain = as_stated(plain, stated)
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
     root = root_of(found, path, files)
@@ -180,20 +197,36 @@ def opened(
 
 
 def _as_in_spark(source: Dataset, field: pa.Field) -> pa.DataType:
-    """A column's type; INT96 are instants, which pyarrow gives as times without a zone."""
+    """A column's type; INT96 are instants, which pyarrow gives as times without a zone.
+
+    What is within it may be NULL: a struct of another file may have fewer fields.
+    """
     if field.type == pa.timestamp("ns") and source.files:
         file = source._cache.as_opened(source.files[0])
         root = file.schema.root(field.name)
         if root is not None and file.schema.leaves[root.leaves[0]].element.type == Type.INT96:
             return pa.timestamp("ns", "UTC")
-    return _VIEWS.get(field.type, field.type)
+    return _VIEWS.get(field.type, nullable(field).type)
 
 
 def query_of(
-    source: Dataset, columns: Sequence[str] | None, where: pc.Expression | str | None
+    source: Dataset,
+    columns: Sequence[str] | None,
+    where: pc.Expression | str | None,
+    stated: pa.Schema | None = None,
 ) -> Query:
-    """``columns`` and a condition of a data set. Raises ``PredicateError`` as ``read`` does."""
-    names = tuple(source.schema.names if columns is None else columns)
+    """``columns`` and a condition of a data set: all columns by default, or those that are stated.
+
+    Raises ``PredicateError`` as ``read`` does.
+    """
+    if isinstance(columns, str):
+        raise TypeError("columns is a list of names, not one name")
+    if where is not None and not isinstance(where, str | pc.Expression):
+        raise TypeError(
+            f"where is SQL text or an Expression of pyarrow, not {type(where).__name__}"
+        )
+    known = source.schema if stated is None else stated
+    names = tuple(known.names if columns is None else columns)
     for name in names:
         if name not in source.schema.names:
             raise unknown_column(name, source.schema.names)
@@ -207,9 +240,7 @@ def _found(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([nullable(schema.field(name)) for name in names])
 
 
-def _runner(
-    tasks: list[Task], query: Query
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _runner(tasks: list[Task], query: Query) -> Act:
     # All tasks are given the same closure: each makes objects of its own part alone.
     packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
 

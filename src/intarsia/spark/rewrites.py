@@ -32,6 +32,7 @@ from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.place import Place
+from intarsia.spark.types import nullable
 from intarsia.storage import FileSource
 from intarsia.write.embed import standard_of
 
@@ -299,7 +300,7 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
 
 
 def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
-    """All columns of all files, and what their footers agree on; the rest may be NULL."""
+    """All columns of all files, and what their footers agree on; what is not in all may be NULL."""
     first = schemas[0]
     same = set((first.metadata or {}).items())
     for schema in schemas[1:]:
@@ -311,6 +312,11 @@ def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         problem = f"files differ in their columns' types: {error}"
         raise UnsupportedError(problem, Where(where)) from error
-    everywhere = set(united.names).intersection(*(schema.names for schema in bare))
-    fields = [f if f.name in everywhere else f.with_nullable(True) for f in united]
+    fields = [f if all(_has(schema, f) for schema in bare) else nullable(f) for f in united]
     return pa.schema(fields, metadata or None)
+
+
+def _has(schema: pa.Schema, wanted: pa.Field) -> bool:
+    """Is there such a column, with all that is in it?"""
+    at = schema.get_field_index(wanted.name)
+    return at >= 0 and bool(schema.field(at).type == wanted.type)

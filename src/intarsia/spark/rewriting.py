@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from intarsia.errors import PathError, UnsupportedError, Where
 from intarsia.spark.job import Job
+from intarsia.spark.names import Act
 from intarsia.spark.place import Place
 from intarsia.spark.rewrites import Folder, Form, OldFile, changed_since, open_reader
 from intarsia.spark.rows import FOLDER
@@ -19,7 +20,6 @@ from intarsia.spark.write import manifest
 _UNIT_BYTES = 64 * 1024 * 1024
 """Of the row groups that one task reads, at least, where rows are put into a new order."""
 _BATCH_ROWS = 64 * 1024
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def parts_of(folder: Folder) -> list[list[Part]]:
     return tasks
 
 
-def merger(runs: Sequence[tuple[Job, Form, Sequence[Part]]]) -> Task:
+def merger(runs: Sequence[tuple[Job, Form, Sequence[Part]]]) -> Act:
     """Writes the rows of a run of files, as they are, to a new file; a run is a task."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,7 +62,7 @@ def merger(runs: Sequence[tuple[Job, Form, Sequence[Part]]]) -> Task:
     return run
 
 
-def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: pa.Schema) -> Task:
+def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: pa.Schema) -> Act:
     """Reads parts of files, in the types of ``carried``, each row with its folder."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,8 @@ from intarsia.data.folders import NULL_FOLDER
 
 FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
+"""Numbers that Java writes without an exponent."""
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
 
@@ -124,6 +126,8 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
     """A partition's value as Spark names its folder; NULL and empty text have one name."""
     if not value.is_valid:
         return ""
+    if pa.types.is_floating(value.type):
+        return _java_text(value.type.to_pandas_dtype()(value.as_py()))
     if not pa.types.is_timestamp(value.type):
         return str(value.cast(pa.string()).as_py())
     moment = value.as_py()
@@ -131,6 +135,15 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
         moment = moment.astimezone(zoneinfo.ZoneInfo(time_zone))
     text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
     return text.rstrip("0") if moment.microsecond else text
+
+
+def _java_text(value: np.floating) -> str:
+    """A number as Java has it: ``0.5``, ``1.0E10``, ``-Infinity``."""
+    if not np.isfinite(value):
+        return "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        return np.format_float_positional(value, trim="0")
+    return np.format_float_scientific(value, trim="0", exp_digits=1).replace("e+", "e").upper()
 
 
 def _escaped(text: str) -> str:

@@ -26,14 +26,15 @@ from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
-from intarsia.spark.job import Job, check_place, job_of
+from intarsia.spark.job import Job, check_folders, check_place, job_of
 from intarsia.spark.place import Place
 from intarsia.spark.read import Query, execute, opened, query_of
 from intarsia.spark.sources import Source
+from intarsia.spark.stated import stated_schema
 from intarsia.spark.stream import StreamReader
 from intarsia.spark.task import WrittenFile, write_task
 from intarsia.spark.tasks import Piece, pack
-from intarsia.spark.types import arrow_schema, spark_schema
+from intarsia.spark.types import spark_schema
 from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_files
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
     """Data sets of Parquet files with indexes.
 
-    Options of reading are ``where``, ``columns`` and ``parallelism``, of streams
-    ``maxFilesPerTrigger`` and ``maxFileAge`` as well; of writing ``indexes``, ``partition_by``,
+    Options of reading are ``where``, ``columns`` and ``parallelism``, and ``catalog``, or of
+    streams ``maxFilesPerTrigger`` and ``maxFileAge``; of writing ``indexes``, ``partition_by``,
     ``cluster_by``, ``sort_within``, ``rows_per_page``, ``target_file_size``,
     ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode`` and ``timeZone``.
     Lists have commas between their parts.
@@ -69,6 +70,8 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
         job = _job(self.options, schema)
         is_dynamic = _is_dynamic(self.options, job, overwrite)
         check_place(job.place)
+        if is_dynamic or not overwrite:
+            check_folders(job)
         settle(job.place)
         return Writer(job, overwrite, is_dynamic, tuple(make_job_folder(job)))
 
@@ -85,13 +88,17 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
                 "a stream runs a batch that failed again: checkpoint_row_groups and "
                 "keep_unfinished are not for streams"
             )
+        is_dynamic = _is_dynamic(self.options, job, overwrite)
         check_place(job.place)
-        return StreamWriter(job, overwrite, _is_dynamic(self.options, job, overwrite))
+        if is_dynamic or not overwrite:
+            check_folders(job)
+        return StreamWriter(job, overwrite, is_dynamic)
 
 
 def _query(options: opts.Options) -> Query:
     columns = opts.names(options.get("columns", "")) or None
-    return query_of(opened(opts.path_of(options)), columns, options.get("where"))
+    found = opened(opts.path_of(options), catalog=opts.catalog_of(options))
+    return query_of(found, columns, options.get("where"))
 
 
 def _job(options: opts.Options, schema: StructType) -> Job:
@@ -137,9 +144,10 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
     """Plans when it is made; tasks read pages."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
-        source = Source(opened(opts.path_of(options)), None)
-        query = query_of(source.data, schema.names, options.get("where"))
-        self._query = replace(query, output=arrow_schema(schema))
+        stated = stated_schema(schema)
+        catalog = opts.catalog_of(options)
+        source = Source(opened(opts.path_of(options), catalog=catalog, stated=stated), None)
+        query = self._query = query_of(source.data, None, options.get("where"), stated)
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
         files = query.plan(source.data).files
         self._tasks = [_Task(pieces) for pieces in pack(files, count, source.opened)]

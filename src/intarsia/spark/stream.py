@@ -32,7 +32,8 @@ from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
 from intarsia.spark.place import Place
 from intarsia.spark.read import opened
-from intarsia.spark.types import arrow_schema, as_spark_has
+from intarsia.spark.stated import stated_schema
+from intarsia.spark.types import as_spark_has
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -59,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             raise ValueError("a stream is read from one folder, not from several paths")
         self._place = Place.of(path)
         self._columns = schema.names
-        self._output = arrow_schema(schema)
+        self._output = stated_schema(schema)
         self._schema = self._known_schema(path)
         where = options.get("where")
         self._where = None if where is None else parse_where(where, self._schema)
@@ -71,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _known_schema(self, path: str) -> pa.Schema:
         """Of the files there are: the condition may need columns that are not asked for."""
         try:
-            return opened(path).schema
+            return opened(path, stated=self._output).schema
         except PathError:
             return self._output
 

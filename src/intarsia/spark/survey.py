@@ -7,15 +7,16 @@ so that it stays small however many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.spark.curve import bits_of, quantiles, quoted, shortened
+from intarsia.spark.curve import bits_of, quantiles, shortened
 from intarsia.spark.job import Job
+from intarsia.spark.names import Act, map_in_arrow, quoted
 from intarsia.spark.rows import order_of
 from intarsia.spark.task import SAMPLE_ROWS, bytes_a_row
 
@@ -43,7 +44,7 @@ def survey(df: DataFrame, job: Job, keys: Sequence[str], *, sizes: bool) -> Surv
     """Look at all rows of ``df``; ``bytes`` is 0 unless ``sizes`` are asked for."""
     if not sizes:
         df = df.select(*(quoted(name) for name in keys))
-    replies = df.mapInArrow(_looker(job, tuple(keys), sizes), _REPLY).toArrow()
+    replies = map_in_arrow(df, _looker(job, tuple(keys), sizes), _REPLY).toArrow()
     rows, sampled = (np.array(replies.column(name)) for name in ("rows", "sampled"))
     known = np.array(replies.column("bytes")).sum() / max(sampled.sum(), 1)
     tables = [pa.ipc.open_stream(data).read_all() for data in replies.column("keys").to_pylist()]
@@ -58,9 +59,7 @@ def survey(df: DataFrame, job: Job, keys: Sequence[str], *, sizes: bool) -> Surv
     return Survey(int(rows.sum()), int(known * rows.sum()), bounds)
 
 
-def _looker(
-    job: Job, keys: tuple[str, ...], sizes: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _looker(job: Job, keys: tuple[str, ...], sizes: bool) -> Act:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 

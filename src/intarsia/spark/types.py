@@ -39,10 +39,23 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark exchanges data of ``schema``; timestamps in UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    """The Arrow schema in which Spark exchanges data of ``schema``; timestamps in UTC.
 
-    return to_arrow_schema(schema, timezone="UTC")
+    Raises ``UnsupportedError`` for a type that Spark cannot exchange, as intervals of months.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    fields: list[pa.Field] = []
+    for field in schema:
+        try:
+            fields += to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkException as error:
+            kind = field.dataType.simpleString()
+            message = f"Spark gives Python no values of type {kind}: {error}"
+            raise UnsupportedError(message, Where(column=field.name)) from error
+    return pa.schema(fields)
 
 
 def _nearest(kind: pa.DataType) -> pa.DataType:
@@ -59,6 +72,8 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
         return pa.duration("us")
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = pa.list_(kind.value_field)
     return _rebuilt(kind, lambda field: field.with_type(_nearest(field.type)))
 
 
@@ -97,6 +112,10 @@ def _rebuilt(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.Da
     if pa.types.is_map(kind):
         key = change(kind.key_field).with_nullable(False)
         return pa.map_(key, change(kind.item_field))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if pa.types.is_list(kind):
         return pa.list_(change(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(change(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(change(kind.value_field), kind.list_size)
     return kind

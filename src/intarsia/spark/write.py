@@ -12,7 +12,7 @@ result the driver got are published. A job that fails leaves nothing behind.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,8 @@ from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
 from intarsia.spark.commit import TEMPORARY, keep_job, publish, settle
 from intarsia.spark.failure import told
-from intarsia.spark.job import Job, Layout, check_place, job_of
+from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
+from intarsia.spark.names import Act, map_in_arrow
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
 from intarsia.spark.session import require_pyspark
@@ -82,7 +83,8 @@ def write(
 
     Files appear when all are written, or not at all. Returns them; none for ``ignore``. Raises
     ``IndexSpecError`` or ``PredicateError`` for columns that are not there, ``PathError`` for a
-    path that cannot be written to, ``ValueError`` for other arguments out of range.
+    path that cannot be written to, or where files are in other folders that are to stay,
+    ``ValueError`` for other arguments out of range, ``UnsupportedError`` for intervals of months.
     """
     require_pyspark()
     _check_mode(mode, partition_overwrite, partition_by)
@@ -109,10 +111,12 @@ def write(
             f"{place.root}: there is data already; mode='append' adds to it, "
             "mode='overwrite' replaces it"
         )
+    if mode == "append" or partition_overwrite == "dynamic":
+        check_folders(job)
     settle(place)
     made = make_job_folder(job)
     try:
-        tasks = arranged(df, layout, job).mapInArrow(file_writer(job), MANIFEST)
+        tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
         files = told_of(tasks) or empty_file(job)
         old = replaced_files(job, files, mode == "overwrite", partition_overwrite == "dynamic")
         publish(place, job.name, [file.path for file in files], old)
@@ -181,7 +185,7 @@ def empty_file(job: Job) -> list[WrittenFile]:
     return [WrittenFile(name, 0, job.place.size(temporary))]
 
 
-def file_writer(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def file_writer(job: Job) -> Act:
     """What a task does; what it has written comes back as ``MANIFEST`` says."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

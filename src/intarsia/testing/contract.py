@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import IntarsiaWarning
 from intarsia.index.registry import EmbeddedIndex, make
+from intarsia.predicate.leaves import How
 from intarsia.read.file import ParquetFile
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
@@ -23,13 +24,20 @@ from intarsia.write.compose import compose
 from intarsia.write.spill import Workspace
 
 _COLUMN = "value"
+_SEARCHES = {
+    How.LIKE: "match_like",
+    How.SUBSTRING: "match_substring",
+    How.REGEX: "match_substring_regex",
+    How.STARTS_WITH: "starts_with",
+    How.ENDS_WITH: "ends_with",
+}
 
 
 def check_index_kind(
     kind: Callable[[str], EmbeddedIndex],
     *types: pa.DataType,
     values: Sequence[Any] = (),
-    searches: Sequence[str] = (),
+    searches: Sequence[str] | None = None,
     patterns: Sequence[str] = (),
     subjects: Sequence[Callable[[pc.Expression], pc.Expression]] = (),
     max_examples: int = 50,
@@ -41,7 +49,8 @@ def check_index_kind(
 
     - an indexed file gives the rows that pyarrow finds in the same data, for comparisons, ``IN``,
       ``IS NULL``, NaN tests, their negations and the ``searches``, which are names of
-      ``pyarrow.compute`` functions such as ``match_substring``;
+      ``pyarrow.compute`` functions such as ``match_substring``: of texts, by default those that
+      the kind ``serves``;
     - so does one whose index is damaged;
     - what is stored of an index makes the same index again, and ``verify`` finds nothing wrong.
 
@@ -53,7 +62,14 @@ def check_index_kind(
     the kind does not take one of ``types``.
     """
     for type_ in types:
-        _check(kind, type_, values, searches, patterns, subjects, max_examples)
+        sought = _served(kind(_COLUMN), type_) if searches is None else searches
+        _check(kind, type_, values, sought, patterns, subjects, max_examples)
+
+
+def _served(index: EmbeddedIndex, type_: pa.DataType) -> list[str]:
+    """The searches in texts that an index serves."""
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    return [name for how, name in _SEARCHES.items() if is_text and how in index.serves]
 
 
 def _check(

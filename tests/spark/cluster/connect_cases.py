@@ -84,6 +84,19 @@ def test_expressions_and_no_columns(spark, lake):
     assert ias.read(spark, lake, columns=[], where=where).count() == 200
 
 
+def test_a_schema_may_be_text(spark, lake):
+    found = ias.read(spark, lake, schema="id int, p string, other date", where="key = 17")
+    assert found.dtypes == [("id", "int"), ("p", "string"), ("other", "date")]
+    expected = spark.read.parquet(str(lake)).where("key = 17").collect()
+    assert sorted(found.collect()) == sorted((row.id, str(row.p), None) for row in expected)
+
+
+def test_columns_of_any_name_are_written(spark, data, tmp_path):
+    named = data.toDF("id", "a.b", "c`d", "*")
+    ias.write(named, tmp_path / "lake", partition_by="c`d", cluster_by=["a.b"])
+    assert rows(ias.read(spark, tmp_path / "lake", columns=named.columns)) == rows(named)
+
+
 def test_the_format_is_registered(spark, lake):
     ias.register(spark)
     found = spark.read.format("intarsia").option("where", "id = 5").load(str(lake))

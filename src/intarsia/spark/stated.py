@@ -1,0 +1,58 @@
+"""A schema that is stated: which columns to read of a data set, and in which types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from intarsia.data.folders import hive_types
+from intarsia.errors import PredicateError, UnsupportedError, Where
+from intarsia.spark.types import arrow_schema, nullable, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def stated_schema(schema: StructType | str) -> pa.Schema:
+    """A schema of Spark's, or its text, as Arrow has it; all may be NULL.
+
+    Raises ``PredicateError`` where it has no columns, or two of one name.
+    """
+    from pyspark.sql.types import StructType
+
+    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not parsed.names or len(set(parsed.names)) < len(parsed.names):
+        raise PredicateError("a schema has columns, and each once")
+    return pa.schema(map(nullable, arrow_schema(parsed)))
+
+
+def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
+    """``schema`` with the columns that are stated; where Spark has the same type, as it was.
+
+    Raises ``PredicateError`` for a column that is there but for the case of its letters.
+    """
+    names = {name.lower(): name for name in schema.names}
+    for field in stated:
+        at = schema.get_field_index(field.name)
+        if at < 0 and field.name.lower() in names:
+            problem = (
+                f"column {field.name!r} of the schema is {names[field.name.lower()]!r} in files"
+            )
+            raise PredicateError(f"{problem}: names are told apart by case here")
+        if at < 0:
+            schema = schema.append(field)
+        elif arrow_schema(spark_schema(pa.schema([schema.field(at)])))[0].type != field.type:
+            schema = schema.set(at, field)
+    return schema
+
+
+def check_folders(stated: pa.Schema, files: Sequence[str], base: str | None) -> None:
+    """Raise ``UnsupportedError`` for a key of the folders that is stated as moments."""
+    moments = {field.name for field in stated if getattr(field.type, "tz", None)}
+    for key in moments.intersection(hive_types(files, base).names) if moments else ():
+        raise UnsupportedError(
+            "names of folders are in some time zone: timestamp_ntz or string reads them",
+            Where(column=key),
+        )
