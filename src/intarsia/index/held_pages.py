@@ -11,7 +11,10 @@ from intarsia.index.formula import FingerprintArray, Granules
 
 
 class Entries(NamedTuple):
-    """The entries of a page, or of several: keys, ascending, and a granule for each."""
+    """Entries of a page, or of several: keys, ascending, and a granule for each.
+
+    Of a page that is held, as it is stored: there may be steps instead of granules.
+    """
 
     keys: FingerprintArray
     granules: Granules

@@ -127,7 +127,7 @@ class InvertedSection(Section):
         return granules_of(formula, held, self.num_granules)
 
     def _parts(self, keys: FingerprintArray) -> Sequence[Entries]:
-        """Entries, among them all of ``keys``, distinct and sorted; of few pages one by one."""
+        """The entries of ``keys``, distinct and sorted; of few pages one by one."""
         pages = self._pages_of(keys)
         if len(pages) > _FEW_PAGES:
             return [self._entries_with(pages, keys)]
@@ -135,16 +135,25 @@ class InvertedSection(Section):
         held = HELD_PAGES.get(self._held_as, numbers)
         missing = np.array([page for page in numbers if page not in held], dtype=np.int64)
         if len(missing):
-            keys, granules = self._entries(missing)
+            known, stored = self._stored(missing)
             stops = np.cumsum(self.rows_per_page[missing]).tolist()
             new, start = {}, 0
             for page, stop in zip(missing.tolist(), stops, strict=True):
                 own = slice(start, stop)
-                new[page] = self._sorted(keys[own].copy(), granules[own].copy())
+                new[page] = self._sorted(known[own].copy(), stored[own].copy())
                 start = stop
             HELD_PAGES.put(self._held_as, new)
             held.update(new)
-        return [held[page] for page in numbers]
+        return [self._chosen(held[page], keys) for page in numbers]
+
+    def _chosen(self, page: Entries, keys: FingerprintArray) -> Entries:
+        """The entries of ``keys`` on a page: of the others, steps are not added up."""
+        at = _places_of(page.keys, keys)
+        known, numbers = page.keys[at], page.granules[at]
+        if not self._has_steps:
+            return Entries(known, self._existing(numbers))
+        no_more_pages = np.empty(0, dtype=np.int64)
+        return Entries(known, self._existing(granules_of_steps(known, numbers, no_more_pages)))
 
     def _entries_with(self, pages: Int64Array, keys: FingerprintArray) -> Entries:
         """The entries of ``keys`` on ``pages``: of the others, steps are not added up."""
@@ -205,6 +214,9 @@ class InvertedSection(Section):
         """The pages that any of ``keys``, distinct and sorted, might be on."""
         if not self.num_pages:
             return np.empty(0, dtype=np.int64)
+        if len(keys) == 1:
+            found = self._pages_of_one(keys)
+            return np.arange(found.start, found.stop)
         return pages_with_keys(self._low, self._high, keys)
 
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
