@@ -216,6 +216,17 @@ def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
     again = ias.add_indexes(spark, lake, ASKED, sidecar=apart)
     assert set(statuses(again).values()) == {"skipped"}
     assert contents(apart) == written
+    asked = {"where": "key = 17"}
+    assert "index key:lookup" in ias.explain(spark, lake, sidecar=apart, **asked).text
+    assert "index key:lookup" not in ias.explain(spark, lake, **asked).text
+    load = spark.read.format("intarsia").option("where", WHERE).option("sidecar", str(apart))
+    for found in (
+        ids(spark, lake, sidecar=apart),
+        [row.id for row in load.load(str(lake)).collect()],
+    ):
+        assert sorted(found) == ids(spark, lake)
+    with pytest.raises(ia.PathError, match="no such folder of sidecars"):
+        ias.read(spark, lake, sidecar=tmp_path / "elsewhere")
 
     ias.add_indexes(spark, lake, ASKED, sidecar=True)
     beside = contents(lake)

@@ -433,6 +433,12 @@ def test_a_stated_schema_has_columns_of_later_files(spark, grown, way, schema, w
     assert sorted(found.collect(), key=str) == sorted(expected, key=str)
 
 
+def test_all_columns_that_any_file_has(spark, grown):
+    merged = spark.read.option("mergeSchema", "true").parquet(str(grown)).schema
+    found = ias.read(spark, grown, schema=merged, where="id IN (1, 4)", columns=["extra", "s", "k"])
+    assert sorted(found.collect(), key=str) == [("b", (3, "q"), 8), (None, (1, None), 7)]
+
+
 def test_columns_of_a_stated_schema(spark, grown):
     found = ias.read(spark, grown, schema=STATED, columns=["extra"], where="extra = 'b'")
     assert found.collect() == [("b",)]

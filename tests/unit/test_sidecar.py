@@ -239,6 +239,12 @@ def test_a_failure_while_writing_leaves_the_old_sidecar(file, monkeypatch):
     assert used(ia.dataset(file))
 
 
+def test_a_folder_that_is_not_there_is_said(tmp_path, file):
+    for read in (ia.dataset, ia.ParquetFile, ia.list_indexes, ia.verify):
+        with pytest.raises(ia.PathError, match="no such folder of sidecars"):
+            read(file, sidecar=tmp_path / "nowhere")
+
+
 def test_files_on_fsspec_have_sidecars_and_long_names_too(tmp_path, file):
     memory = fsspec.filesystem("memory")
     name = f"/beside/day=1/{'n' * 230}.parquet"

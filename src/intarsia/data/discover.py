@@ -22,7 +22,7 @@ from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.read.sidecars import places_of
 from intarsia.storage import FileSource, PathLike, list_files, resolve
 
 
@@ -117,9 +117,9 @@ def _located(
     """
     if not isinstance(source, str | os.PathLike):
         found, files = list_files(source, filesystem)
-        return found, files, None, FileCache.of(found, form, places=Sidecars(found, sidecar))
+        return found, files, None, FileCache.of(found, form, places=places_of(found, sidecar))
     found, at = resolve(source, filesystem)
-    places = Sidecars(found, sidecar)
+    places = places_of(found, sidecar)
     cache = FileCache.of(found, form, places=places)
     if isinstance(found, pafs.LocalFileSystem):
         return found, visible_under(found, at, None, seen), folder_of(source), cache

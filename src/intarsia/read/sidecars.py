@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from intarsia.errors import PathError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, resolve
@@ -66,6 +67,11 @@ class Sidecars:
         self._listings: dict[str, Future[Listing]] = {}
         self._local: dict[str, tuple[int, Listing]] = {}
         self.folder = None if folder is None else os.fspath(folder)
+
+    def check(self) -> None:
+        """Raise ``PathError`` where the folder is local, and not there."""
+        if self._folder and self._is_local and not os.path.isdir(self._folder):
+            raise PathError(f"{self._folder}: there is no such folder of sidecars")
 
     def folder_of(self, path: str) -> str:
         """The folder that the sidecar of the file at ``path`` is in."""
@@ -191,5 +197,12 @@ class Beside:
 
 
 def places_of(filesystem: Any, sidecar: PathLike | Sidecars | None) -> Sidecars:
-    """Where sidecars are: given, or told by a folder."""
-    return sidecar if isinstance(sidecar, Sidecars) else Sidecars(filesystem, sidecar)
+    """Where sidecars are that there may be: given, or told by a folder.
+
+    Raises ``PathError`` for a local folder that is not there.
+    """
+    if isinstance(sidecar, Sidecars):
+        return sidecar
+    places = Sidecars(filesystem, sidecar)
+    places.check()
+    return places

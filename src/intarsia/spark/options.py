@@ -59,7 +59,7 @@ def check_writes(options: Options) -> None:
 
 def check_reads(options: Options, *, streams: bool) -> None:
     """Raise ``ValueError`` for options that reading does not have."""
-    _check(options, (*_READS, *_STREAMS) if streams else (*_READS, "catalog"), "reads")
+    _check(options, (*_READS, *_STREAMS) if streams else (*_READS, "catalog", "sidecar"), "reads")
 
 
 def _check(options: Options, known: Sequence[str], does: str) -> None:

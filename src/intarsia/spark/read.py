@@ -33,6 +33,7 @@ from intarsia.read.file import open_file
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
+from intarsia.read.sidecars import places_of
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.names import Act
@@ -83,16 +84,17 @@ def read(
     schema: StructType | str | None = None,
     reader: str = "auto",
     filesystem: Any = None,
+    sidecar: PathLike | None = None,
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
     page_size_limit: int | None = None,
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``;
-    executors warn of what is skipped. ``where`` is an Expression or a SQL condition, read as DuckDB
-    reads it (a backslash in LIKE is just that). ``schema`` names columns and their types, also such
-    as only later files have; without it they are the first file's.
+    ``path``, ``sidecar``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for
+    ``intarsia.dataset``; executors warn of what is skipped. ``where`` is an Expression or a SQL
+    condition, read as DuckDB reads it (a backslash in LIKE is just that). ``schema`` names columns
+    and their types, also such as only later files have; without it they are the first file's.
 
     Planning, by statistics, indexes and the catalog, happens now and on the driver, which also
     reads what is left where that is little (4 MB in few files): the DataFrame then holds the rows
@@ -109,11 +111,12 @@ def read(
         first = opened(path, filesystem).schema.names[:1]
         options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt, "schema": schema}
         options |= {"reader": reader, "filesystem": filesystem, "page_size_limit": page_size_limit}
+        options["sidecar"] = sidecar
         return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     stated = None if schema is None else stated_schema(schema)
-    found = opened(path, filesystem, catalog, stated)
+    found = opened(path, filesystem, catalog, stated, sidecar)
     found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     query = query_of(found, columns, where, stated)
     query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
@@ -143,6 +146,7 @@ def explain(
     schema: StructType | str | None = None,
     reader: str = "auto",
     filesystem: Any = None,
+    sidecar: PathLike | None = None,
     catalog: bool | Literal["auto"] = "auto",
 ) -> ReadExplanation:
     """What ``read`` would do with these arguments: which reader, why, and what is left to read.
@@ -151,7 +155,7 @@ def explain(
     """
     require_pyspark()
     stated = None if schema is None else stated_schema(schema)
-    source = Source(opened(path, filesystem, catalog, stated), folder_of(path))
+    source = Source(opened(path, filesystem, catalog, stated, sidecar), folder_of(path))
     query = query_of(source.data, columns, where, stated)
     way = choose(source, query, reader)
     explained = source.data.explain(query.columns, query.where)
@@ -174,6 +178,7 @@ def opened(
     filesystem: Any = None,
     catalog: bool | Literal["auto"] = "auto",
     stated: pa.Schema | None = None,
+    sidecar: PathLike | None = None,
 ) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates.
 
@@ -185,12 +190,15 @@ def opened(
     if stated is not None:
         check_folders(stated, files, base)
     folders = hive_partitioning(files, base, as_spark=True, stated=stated)
+    places = places_of(found, sidecar)
     made = open_dataset(found, files, base, folders)
+    made._cache.places = places
     plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
     if stated is not None:
         plain = as_stated(plain, stated)
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
+        made._cache.places = places
     root = root_of(found, path, files)
     made._cache.catalog = catalog_of(found, root, made._cache.options, seen, catalog)
     return made

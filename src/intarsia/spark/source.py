@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from intarsia.data.dataset import Dataset
 from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
 class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
     """Data sets of Parquet files with indexes.
 
-    Options of reading are ``where``, ``columns`` and ``parallelism``, and ``catalog``, or of
-    streams ``maxFilesPerTrigger`` and ``maxFileAge``; of writing ``indexes``, ``partition_by``,
-    ``cluster_by``, ``sort_within``, ``rows_per_page``, ``target_file_size``,
-    ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode`` and ``timeZone``.
+    Options of reading are ``where``, ``columns`` and ``parallelism``, ``catalog`` and ``sidecar``,
+    of streams ``maxFilesPerTrigger`` and ``maxFileAge`` instead of these two; of writing
+    ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``, ``rows_per_page``,
+    ``target_file_size``, ``checkpoint_row_groups``, ``keep_unfinished``,
+    ``partitionOverwriteMode`` and ``timeZone``.
     Lists have commas between their parts.
     """
 
@@ -97,8 +99,12 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
 
 def _query(options: opts.Options) -> Query:
     columns = opts.names(options.get("columns", "")) or None
-    found = opened(opts.path_of(options), catalog=opts.catalog_of(options))
-    return query_of(found, columns, options.get("where"))
+    return query_of(_opened(options), columns, options.get("where"))
+
+
+def _opened(options: opts.Options, stated: pa.Schema | None = None) -> Dataset:
+    path, catalog = opts.path_of(options), opts.catalog_of(options)
+    return opened(path, catalog=catalog, stated=stated, sidecar=options.get("sidecar"))
 
 
 def _job(options: opts.Options, schema: StructType) -> Job:
@@ -145,8 +151,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
         stated = stated_schema(schema)
-        catalog = opts.catalog_of(options)
-        source = Source(opened(opts.path_of(options), catalog=catalog, stated=stated), None)
+        source = Source(_opened(options, stated), None)
         query = self._query = query_of(source.data, None, options.get("where"), stated)
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
         files = query.plan(source.data).files

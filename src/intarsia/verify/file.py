@@ -16,7 +16,7 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.storage import PathLike, list_files
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
@@ -51,7 +51,7 @@ def verify(
     is raised where there is no file.
     """
     found, files = list_files(path, filesystem)
-    places = Sidecars(found, sidecar)
+    places = places_of(found, sidecar)
     names: dict[str, frozenset[str]] = {}
     findings: list[Finding] = []
     for done, file in enumerate(files):

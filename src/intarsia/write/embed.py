@@ -29,7 +29,7 @@ from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, list_files
@@ -159,7 +159,7 @@ def list_indexes(
     Raises as ``add_indexes`` does.
     """
     found, files = list_files(path, filesystem)
-    places = Sidecars(found, sidecar)
+    places = places_of(found, sidecar)
     return [report_of(open_file(file, found, sidecar=places)) for file in files]
 
 
