@@ -138,6 +138,9 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
         assert sum(calls) <= FILES
     assert data.count_rows(pc.field("n") >= 0) == FILES * ROWS
     assert len(calls) <= 10, "statistics tell that all rows match"
+    calls.clear()
+    assert len(data.plan_of_left(["n"], pc.field("n") >= 0).files) == FILES
+    assert not calls, "nothing is read to plan"
     some = pc.field("id") < 1 << 39
     expected = pads.dataset(folder).count_rows(filter=some)
     assert data.count_rows(some) == expected > 0, "what was sifted is counted"

@@ -56,7 +56,7 @@ def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, g
         roots = roots_to_read(opened, request, constants)
         return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
 
-    left = files_left(cache, files, request)
+    left = files_left(cache, files, replace(request, columns=()))  # none is read now
     plans = each_of(cache, (partial(planned, kept) for kept in left))
     return Plan.of(plan for plan in plans if plan is not None)
 

@@ -61,8 +61,8 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
     """Those of ``files`` that might hold matching rows, in their order.
 
     Files of folders that cannot match are not opened; few files are not worth a survey, nor are
-    those whose statistics may be damaged. A file that
-    cannot be opened is kept: the error comes when its turn does.
+    those whose statistics may be damaged. A file that cannot be opened is kept: the error comes
+    when its turn does.
     """
     wanted = in_folders(files, request.pruning)
     if request.filter is None or len(files) < LEAST_FILES or cache.options.looks_for_damage:
@@ -160,8 +160,8 @@ def _verdicts(
 ) -> tuple[BoolArray, dict[int, RowRanges]]:
     """By footers, then by values: of small files that might hold rows that match.
 
-    Of those whose values were looked at, by position, the rows that match. A count does not look
-    into files that hold no others.
+    Of those whose values were looked at, by position, the rows that match. Files that hold no
+    others are looked into only where columns are asked for: the rows are then read together.
     """
     survey = _Survey(files, constants, request.schema)
     might = survey.might_match(request.pruning)
