@@ -136,6 +136,7 @@ class InvertedSection(Section):
         missing = np.array([page for page in numbers if page not in held], dtype=np.int64)
         if len(missing):
             known, stored = self._stored(missing)
+            self._existing(stored)  # a step is no greater than the granule it leads to
             stops = np.cumsum(self.rows_per_page[missing]).tolist()
             new, start = {}, 0
             for page, stop in zip(missing.tolist(), stops, strict=True):
