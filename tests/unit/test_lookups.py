@@ -208,6 +208,17 @@ def test_nothing_is_asked_where_the_sift_has_told(tmp_path, monkeypatch):
     assert not asked
 
 
+def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch):
+    for number in range(FILES):
+        table = pa.table({"k": [7] * ROWS})
+        path = tmp_path / f"{number:02}.parquet"  # too large for the sift, by its bloom filter
+        ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
+    asked = []
+    monkeypatch.setattr(survey, "hold_keys", lambda *args: asked.append(args))
+    assert ia.dataset(tmp_path).to_table(filter=pc.field("k") == 7).num_rows == FILES * ROWS
+    assert not asked
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

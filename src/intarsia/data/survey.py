@@ -167,15 +167,15 @@ def _verdicts(
     might = survey.might_match(request.pruning)
     if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
         return might, {}
-    asked = might if request.columns else might & survey.might_match(request.filter.escapes)
-    unsure = np.flatnonzero(asked).tolist()
-    if len(unsure) < LEAST_FILES:
+    unsure = might & survey.might_match(request.filter.escapes)
+    asked = np.flatnonzero(might if request.columns else unsure).tolist()
+    if len(asked) < LEAST_FILES:
         return might, {}
-    chosen, folders = [files[i] for i in unsure], [constants[i] for i in unsure]
+    chosen, folders = [files[i] for i in asked], [constants[i] for i in asked]
     sifted = matching_rows(chosen, folders, request.schema, request.filter)
-    matching = {unsure[i]: rows for i, rows in sifted.items()}
+    matching = {asked[i]: rows for i, rows in sifted.items()}
     might[list(matching)] = [bool(rows) for rows in matching.values()]
-    large = [i for i in unsure if i not in matching]
+    large = [i for i in np.flatnonzero(unsure).tolist() if i not in matching]
     if len(large) >= LEAST_FILES:
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
         might[large] = hold_keys(chosen, folders, request.schema, request.pruning)
