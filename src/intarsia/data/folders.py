@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ def hive_partitioning(
     the types of ``stated`` where they are in it.
     """
     values = _values(files, base)
-    types = hive_types(files, base, as_spark=as_spark)
+    types = _types(values, as_spark)
     if stated is not None:
         types = pa.schema([stated.field(f.name) if f.name in stated.names else f for f in types])
         return pads.partitioning(types, flavor="hive")
@@ -50,8 +50,13 @@ def hive_partitioning(
 
 def hive_types(files: Sequence[str], base: str | None, *, as_spark: bool = False) -> pa.Schema:
     """The keys of ``hive_partitioning`` and their types."""
-    found = _values(files, base).items()
-    return pa.schema([(key, _inferred(values - {NULL_FOLDER}, as_spark)) for key, values in found])
+    return _types(_values(files, base), as_spark)
+
+
+def _types(found: Mapping[str, set[str]], as_spark: bool) -> pa.Schema:
+    return pa.schema(
+        [(key, _inferred(values - {NULL_FOLDER}, as_spark)) for key, values in found.items()]
+    )
 
 
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:

@@ -45,6 +45,7 @@ _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""
 _HELD_SUMMARIES = 1024 * 1024
 """Summaries that take more bytes are read again for each test."""
+_ONE_PAGE = np.zeros(1, dtype=np.int64)
 _FEW_PAGES = 32
 """A probe of so many may be asked for again; their entries are held."""
 
@@ -130,42 +131,32 @@ class InvertedSection(Section):
         """The entries of ``keys``, distinct and sorted; of few pages one by one."""
         pages = self._pages_of(keys)
         if len(pages) > _FEW_PAGES:
-            return [self._entries_with(pages, keys)]
+            stored = self._sorted(*self._stored(pages))
+            return [self._chosen(stored, keys, self.starts_of(pages))]
         numbers = pages.tolist()
         held = HELD_PAGES.get(self._held_as, numbers)
         missing = np.array([page for page in numbers if page not in held], dtype=np.int64)
         if len(missing):
-            known, stored = self._stored(missing)
-            self._existing(stored)  # a step is no greater than the granule it leads to
+            known, granules = self._stored(missing)
             stops = np.cumsum(self.rows_per_page[missing]).tolist()
             new, start = {}, 0
             for page, stop in zip(missing.tolist(), stops, strict=True):
                 own = slice(start, stop)
-                new[page] = self._sorted(known[own].copy(), stored[own].copy())
+                new[page] = self._sorted(known[own].copy(), granules[own].copy())
                 start = stop
             HELD_PAGES.put(self._held_as, new)
             held.update(new)
         return [self._chosen(held[page], keys) for page in numbers]
 
-    def _chosen(self, page: Entries, keys: FingerprintArray) -> Entries:
-        """The entries of ``keys`` on a page: of the others, steps are not added up."""
-        at = _places_of(page.keys, keys)
-        known, numbers = page.keys[at], page.granules[at]
+    def _chosen(
+        self, stored: Entries, keys: FingerprintArray, page_starts: Int64Array = _ONE_PAGE
+    ) -> Entries:
+        """The entries of ``keys``, of those of pages: of the others, steps are not added up."""
+        at = _places_of(stored.keys, keys)
+        known, numbers = stored.keys[at], stored.granules[at]
         if not self._has_steps:
-            return Entries(known, self._existing(numbers))
-        no_more_pages = np.empty(0, dtype=np.int64)
-        return Entries(known, self._existing(granules_of_steps(known, numbers, no_more_pages)))
-
-    def _entries_with(self, pages: Int64Array, keys: FingerprintArray) -> Entries:
-        """The entries of ``keys`` on ``pages``: of the others, steps are not added up."""
-        known, numbers = self._stored(pages)
-        if (known[1:] < known[:-1]).any():
-            raise FormatError("the keys are not sorted")
-        at = _places_of(known, keys)
-        known, numbers = known[at], numbers[at]
-        if not self._has_steps:
-            return Entries(known, self._existing(numbers))
-        starts = np.flatnonzero(np.isin(at, self.starts_of(pages)))
+            return Entries(known, numbers)
+        starts = np.flatnonzero(np.isin(at, page_starts))
         return Entries(known, self._existing(granules_of_steps(known, numbers, starts)))
 
     def _sorted(self, keys: FingerprintArray, granules: Granules) -> Entries:
@@ -223,26 +214,22 @@ class InvertedSection(Section):
     def _entries(self, pages: Int64Array) -> tuple[FingerprintArray, Granules]:
         known, numbers = self._stored(pages)
         if not self._has_steps:
-            return known, self._existing(numbers)
+            return known, numbers
         return known, self._existing(granules_of_steps(known, numbers, self.starts_of(pages)))
 
     def _stored(self, pages: Int64Array) -> tuple[FingerprintArray, NDArray[np.uint32]]:
-        """Keys as they are stored, and granules or steps."""
+        """Keys as they are stored, and granules or steps, which are no greater than these."""
         if not len(pages):
             return np.empty(0, np.uint32), np.empty(0, np.uint32)
         keys, granules = self.read(tuple(self.columns), pages)
         if keys.type != pa.uint32() or keys.null_count:
             raise FormatError("a section's keys are no fingerprints")
-        return keys.to_numpy(), self._numbers(granules)
+        return keys.to_numpy(), self._checked(granules)
 
     def _checked(self, granules: pa.ChunkedArray) -> Granules:
-        return self._existing(self._numbers(granules))
-
-    def _numbers(self, granules: pa.ChunkedArray) -> Granules:
         if granules.type != pa.uint32() or granules.null_count:
             raise FormatError("a section's granules are no numbers")
-        found: Granules = granules.to_numpy()
-        return found
+        return self._existing(granules.to_numpy())
 
     def _existing(self, granules: NDArray[np.uint32] | UInt64Array) -> Granules:
         if len(granules) and granules.max() >= self.num_granules:

@@ -18,7 +18,6 @@ from intarsia.read.request import Filter, Request
 from intarsia.read.scan import Part, scan
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import OPENING_BYTES, SPLIT_BYTES
-from intarsia.spark.types import as_spark_has
 
 if TYPE_CHECKING:
     from intarsia.spark.read import Query
@@ -51,7 +50,7 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
         for table in scan(
             (_part(source, file) for file in plan.files), request, is_far=source.is_far
         ):
-            found.append(as_spark_has(table, query.output))
+            found.append(table.cast(query.output, safe=False))
             num_bytes += table.nbytes
             if num_bytes > MOST_FOUND:
                 return None

@@ -22,6 +22,7 @@ _WRITES = (
     "keep_unfinished",
 )
 _READS = ("where", "columns", "parallelism")
+_TABLES = ("catalog", "sidecar")
 _STREAMS = ("max_files_per_trigger", "max_file_age")
 _SPARKS = {
     "partitionoverwritemode": "partition_overwrite",
@@ -59,7 +60,7 @@ def check_writes(options: Options) -> None:
 
 def check_reads(options: Options, *, streams: bool) -> None:
     """Raise ``ValueError`` for options that reading does not have."""
-    _check(options, (*_READS, *_STREAMS) if streams else (*_READS, "catalog", "sidecar"), "reads")
+    _check(options, (*_READS, *(_STREAMS if streams else _TABLES)), "reads")
 
 
 def _check(options: Options, known: Sequence[str], does: str) -> None:

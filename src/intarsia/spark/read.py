@@ -39,9 +39,9 @@ from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.names import Act
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
-from intarsia.spark.stated import as_stated, check_folders, stated_schema
+from intarsia.spark.stated import as_stated, check_keys, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
-from intarsia.spark.types import arrow_schema, as_spark_has, nullable, spark_schema
+from intarsia.spark.types import arrow_schema, nullable, spark_schema
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -107,20 +107,16 @@ def read(
     ``UnsupportedError`` where ``reader`` is ``"spark"`` and its rows might differ.
     """
     require_pyspark()
-    if columns is not None and not columns:  # rows without columns get lost on the way to Spark
-        first = opened(path, filesystem).schema.names[:1]
-        options: dict[str, Any] = {"catalog": catalog, "on_corrupt": on_corrupt, "schema": schema}
-        options |= {"reader": reader, "filesystem": filesystem, "page_size_limit": page_size_limit}
-        options["sidecar"] = sidecar
-        return read(spark, path, columns=first, where=where, **options).select()
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     stated = None if schema is None else stated_schema(schema)
     found = opened(path, filesystem, catalog, stated, sidecar)
     found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    query = query_of(found, columns, where, stated)
+    is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
+    query = query_of(found, found.schema.names[:1] if is_bare else columns, where, stated)
     query = replace(query, on_corrupt=on_corrupt, page_size_limit=page_size_limit)
-    return frame_of(spark, Source(found, folder_of(path)), query, reader)
+    frame = frame_of(spark, Source(found, folder_of(path)), query, reader)
+    return frame.select() if is_bare else frame
 
 
 def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "auto") -> DataFrame:
@@ -187,20 +183,20 @@ def opened(
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen)
     base = folder_of(path)
-    if stated is not None:
-        check_folders(stated, files, base)
     folders = hive_partitioning(files, base, as_spark=True, stated=stated)
-    places = places_of(found, sidecar)
+    if stated is not None:
+        check_keys(folders.schema)
     made = open_dataset(found, files, base, folders)
-    made._cache.places = places
+    cache = made._cache
+    cache.places = places_of(found, sidecar)
     plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
     if stated is not None:
         plain = as_stated(plain, stated)
     if plain != made.schema:
         made = open_dataset(found, files, base, folders, plain)
-        made._cache.places = places
+        made._cache = cache
     root = root_of(found, path, files)
-    made._cache.catalog = catalog_of(found, root, made._cache.options, seen, catalog)
+    cache.catalog = catalog_of(found, root, cache.options, seen, catalog)
     return made
 
 
@@ -276,7 +272,5 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     request = Request(query.schema, query.columns, wanted)
     rows = RowRanges.of(piece.within)
     for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
-        try:
-            yield from as_spark_has(table, query.output).to_batches()
-        except FormatError as error:
-            raise error.at(Where(piece.path)) from error
+        # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
+        yield from table.cast(query.output, safe=False).to_batches()

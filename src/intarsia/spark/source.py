@@ -70,10 +70,7 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         """A writer of one job."""
         job = _job(self.options, schema)
-        is_dynamic = _is_dynamic(self.options, job, overwrite)
-        check_place(job.place)
-        if is_dynamic or not overwrite:
-            check_folders(job)
+        is_dynamic = _checked(self.options, job, overwrite)
         settle(job.place)
         return Writer(job, overwrite, is_dynamic, tuple(make_job_folder(job)))
 
@@ -90,11 +87,7 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
                 "a stream runs a batch that failed again: checkpoint_row_groups and "
                 "keep_unfinished are not for streams"
             )
-        is_dynamic = _is_dynamic(self.options, job, overwrite)
-        check_place(job.place)
-        if is_dynamic or not overwrite:
-            check_folders(job)
-        return StreamWriter(job, overwrite, is_dynamic)
+        return StreamWriter(job, overwrite, _checked(self.options, job, overwrite))
 
 
 def _query(options: opts.Options) -> Query:
@@ -122,6 +115,15 @@ def _job(options: opts.Options, schema: StructType) -> Job:
                 "option 'timeZone' says in which"
             )
     return replace(job, sorts=True)
+
+
+def _checked(options: opts.Options, job: Job, overwrite: bool) -> bool:
+    """Are only files in folders that get new rows replaced? Raises where none can be written."""
+    is_dynamic = _is_dynamic(options, job, overwrite)
+    check_place(job.place)
+    if is_dynamic or not overwrite:
+        check_folders(job)
+    return is_dynamic
 
 
 def _is_dynamic(options: opts.Options, job: Job, overwrite: bool) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.data.folders import hive_types
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.spark.types import arrow_schema, nullable, spark_schema
 
@@ -48,11 +46,11 @@ def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
     return schema
 
 
-def check_folders(stated: pa.Schema, files: Sequence[str], base: str | None) -> None:
-    """Raise ``UnsupportedError`` for a key of the folders that is stated as moments."""
-    moments = {field.name for field in stated if getattr(field.type, "tz", None)}
-    for key in moments.intersection(hive_types(files, base).names) if moments else ():
-        raise UnsupportedError(
-            "names of folders are in some time zone: timestamp_ntz or string reads them",
-            Where(column=key),
-        )
+def check_keys(folders: pa.Schema) -> None:
+    """Raise ``UnsupportedError`` for a key of folders that is to be read as moments."""
+    for key in folders:
+        if getattr(key.type, "tz", None):
+            raise UnsupportedError(
+                "names of folders are in some time zone: timestamp_ntz or string reads them",
+                Where(column=key.name),
+            )

@@ -33,7 +33,6 @@ from intarsia.spark import options as opts
 from intarsia.spark.place import Place
 from intarsia.spark.read import opened
 from intarsia.spark.stated import stated_schema
-from intarsia.spark.types import as_spark_has
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -130,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         source = open_dataset(found, paths, root, folders, self._schema)
         for batch in source.to_batches(self._columns, filter=self._where):
             table = pa.Table.from_batches([batch])
-            yield from as_spark_has(table, self._output).to_batches()
+            yield from table.cast(self._output, safe=False).to_batches()
 
     def _listing(self) -> dict[str, list[int]]:
         """All files that readers see: their sizes in bytes, and times of change in ms."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.errors import UnsupportedError, Where
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -75,29 +75,6 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = pa.list_(kind.value_field)
     return _rebuilt(kind, lambda field: field.with_type(_nearest(field.type)))
-
-
-def as_spark_has(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` in the types of ``schema``; of times, what is finer than microseconds is cut off.
-
-    Raises ``FormatError`` for a number that a column of ``schema`` cannot hold.
-    """
-    columns = []
-    for values, field in zip(table.columns, schema, strict=True):
-        try:
-            if values.type != field.type:
-                values = values.cast(field.type, safe=_is_number(values.type))
-        except pa.ArrowInvalid as error:
-            message = f"{values.type} cannot be read as {field.type}: {error}"
-            raise FormatError(message, Where(column=field.name)) from error
-        columns.append(values)
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 def nullable(field: pa.Field) -> pa.Field:

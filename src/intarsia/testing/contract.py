@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import IntarsiaWarning
+from intarsia.index.points import TEXT_SEARCHES
 from intarsia.index.registry import EmbeddedIndex, make
-from intarsia.predicate.leaves import How
 from intarsia.read.file import ParquetFile
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
@@ -24,13 +24,6 @@ from intarsia.write.compose import compose
 from intarsia.write.spill import Workspace
 
 _COLUMN = "value"
-_SEARCHES = {
-    How.LIKE: "match_like",
-    How.SUBSTRING: "match_substring",
-    How.REGEX: "match_substring_regex",
-    How.STARTS_WITH: "starts_with",
-    How.ENDS_WITH: "ends_with",
-}
 
 
 def check_index_kind(
@@ -69,7 +62,8 @@ def check_index_kind(
 def _served(index: EmbeddedIndex, type_: pa.DataType) -> list[str]:
     """The searches in texts that an index serves."""
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-    return [name for how, name in _SEARCHES.items() if is_text and how in index.serves]
+    served = (how for how in TEXT_SEARCHES if is_text and how in index.serves)
+    return [TEXT_SEARCHES[how].__name__ for how in served]
 
 
 def _check(

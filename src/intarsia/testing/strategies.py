@@ -5,24 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
+from intarsia.index.points import TEXT_SEARCHES
+
 TEXTS = ["", "a", "A", "ab", "K", "ſ", "İ", "日本 語", "\U0001f600", "a%b_c", "z" * 100]
-SEARCHES: dict[str, Callable[..., pc.Expression]] = {
-    name: getattr(pc, name)
-    for name in (
-        "match_like",
-        "match_substring",
-        "match_substring_regex",
-        "starts_with",
-        "ends_with",
-    )
-}
+SEARCHES = {search.__name__: search for search in TEXT_SEARCHES.values()}
 _COMPARISONS = (
     pc.equal,
     pc.not_equal,
