@@ -113,7 +113,7 @@ class Floor:
             wanted = pages_at(file, column, planned if name in asked.filtered else matching)
             template = templates.logical(root)
             for groups in _portions([_read(path, file, column, pages) for pages in wanted]):
-                self._spliced.append(pa.py_buffer(splice(template, groups)))
+                self._spliced.append(splice(template, groups))
             self.matching_bytes += sum(p.num_bytes for p in pages_at(file, column, matching))
         self.most_bytes = None
         """What a warm query of an index may read."""

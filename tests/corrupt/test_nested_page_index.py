@@ -156,7 +156,7 @@ def with_split_rows():
     )
     chunk = ChunkBytes(metadata, None, [memoryview(page) for page in pages], 36)
     template = templates.logical(read_schema(elements).roots[0])
-    file = ia.ParquetFile(BufferSource(splice(template, [RowGroupBytes(12, [chunk])])))
+    file = ia.ParquetFile(BufferSource(memoryview(splice(template, [RowGroupBytes(12, [chunk])]))))
     sizes = np.array([len(page) for page in pages])
     rows = np.cumsum([0, *(levels[at : at + 8].count(0) for at in range(0, 32, 8))])
     index = OffsetIndex(4 + np.cumsum(sizes) - sizes, sizes, rows)

@@ -289,10 +289,12 @@ def leaf_values(values: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(parts)
 
 
-def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:
+def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer:
     """The bytes of a Parquet file of one root that holds just ``groups``.
 
-    Their chunks are those of the template's leaves.
+    Their chunks are those of the template's leaves. The memory is Arrow's: its threads may be the
+    last to let go of it, and one that needs the interpreter for that while this exits ends the
+    process.
     """
     parts: list[bytes | memoryview] = [MAGIC]
     at = len(MAGIC)
@@ -309,7 +311,16 @@ def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> bytes:
         encoded.append(_row_group(chunks, group.num_rows))
     rows = sum(group.num_rows for group in groups)
     footer = replace_fields(template.fields, [Span(3, _I64, zigzag(rows)), list_span(4, encoded)])
-    return b"".join([*parts, framed(footer)])
+    return _joined([*parts, framed(footer)])
+
+
+def _joined(parts: Sequence[bytes | memoryview]) -> pa.Buffer:
+    joined = pa.allocate_buffer(sum(map(len, parts)))
+    room, at = memoryview(joined).cast("B"), 0
+    for part in parts:
+        room[at : at + len(part)] = memoryview(part).cast("B")
+        at += len(part)
+    return joined
 
 
 def _row_group(chunks: Sequence[ColumnChunk], num_rows: int) -> bytes:
@@ -352,7 +363,7 @@ def _absent(num_rows: int) -> ColumnChunk:
 
 
 def _open(
-    data: bytes, verify_checksums: bool = False, as_dictionaries: Sequence[str] = ()
+    data: bytes | pa.Buffer, verify_checksums: bool = False, as_dictionaries: Sequence[str] = ()
 ) -> pq.ParquetFile:
     return pq.ParquetFile(
         pa.BufferReader(data),
