@@ -173,6 +173,7 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
     "scanner projected_schema": lambda ds: ds.scanner(["k"], FILTER).projected_schema,
     "scanner dataset_schema": lambda ds: ds.scanner(["k"]).dataset_schema.field("k"),
     "scanner projection": lambda ds: ds.scanner(PROJECTION, OTHER).to_table(),
+    "scanner columns twice": lambda ds: ds.scanner(["k", "word", "k"], FILTER).to_table(),
     "scanner nothing": lambda ds: ds.scanner(filter=NOWHERE).to_reader().read_all(),
     "scanner twice": lambda ds: twice(ds.scanner(["k"], FILTER)),
     "scanner left unused": lambda ds: isinstance(ds.scanner(filter=FILTER), pads.Scanner),

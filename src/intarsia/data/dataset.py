@@ -219,8 +219,15 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if scan is None:
             return super().scanner(columns, filter, batch_size, **options)
         schema, tables = scan
+        names = None
+        if columns is not None and len(set(columns)) < len(columns):
+            # pyarrow finds a stream's columns by their names: what is named twice is there once.
+            names, wanted = schema.names, list(columns)
+            once = [wanted.index(column) for column in dict.fromkeys(wanted)]
+            schema = pa.schema([schema.field(i) for i in once], schema.metadata)
+            tables = (table.select(once) for table in tables)
         reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
-        return pads.Scanner.from_batches(reader, batch_size=batch_size)
+        return pads.Scanner.from_batches(reader, columns=names, batch_size=batch_size)
 
     def to_table(
         self,
