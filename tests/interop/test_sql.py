@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import duckdb
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
@@ -34,6 +35,8 @@ i NOT BETWEEN 1 AND 3
 i IS DISTINCT FROM 2
 i IS NOT DISTINCT FROM 2
 i IS NOT DISTINCT FROM NULL
+i IS NOT DISTINCT FROM (NULL)
+i IS DISTINCT FROM (NULL)
 NOT (i IS NOT DISTINCT FROM 2)
 i / 2 = 1
 i // 2 = 1
@@ -902,6 +905,40 @@ SHAPES_OF_TWO = st.sampled_from(
 @given(SHAPES_OF_TWO, st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), OF_TWO)
 def test_any_condition_on_two_tables_gives_duckdbs_answer(data, memory, shape, join, where):
     agrees(data, memory, shape.format(join=join, where=where))
+
+
+# --- LIKE ---------------------------------------------------------------------------------------
+
+SIGNS = "aB\\%_!\n"
+EVERY_TEXT = ["".join(signs) for n in range(4) for signs in itertools.product(SIGNS, repeat=n)]
+
+
+@pytest.fixture(scope="module")
+def every_text(tmp_path_factory):
+    table = pa.table({"s": EVERY_TEXT})
+    path = tmp_path_factory.mktemp("like") / "a.parquet"
+    ia.write_table(table, path, max_rows_per_page=50, write_batch_size=50)
+    ia.add_indexes(path, [ia.NGram("s"), ia.Distinct("s")])
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        yield ia.dataset(path), connection
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(SIGNS, max_size=5),
+    st.sampled_from(["LIKE", "NOT LIKE", "ILIKE"]),
+    st.sampled_from(
+        ["", " ESCAPE '!'", " ESCAPE '\\'", " ESCAPE 'a'", " ESCAPE 'B'", " ESCAPE ''"]
+    ),
+)
+@example("%\\%", "LIKE", "")
+@example("%a!!%", "LIKE", " ESCAPE '!'")
+@example("!a%", "LIKE", " ESCAPE '!'")
+@example("aBB", "ILIKE", " ESCAPE 'B'")
+def test_any_pattern_matches_as_in_duckdb(every_text, pattern, like, escape):
+    data, memory = every_text
+    agrees(data, memory, f"SELECT s FROM t WHERE s {like} '{pattern}'{escape}")
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -22,7 +22,13 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.membership import Membership, held_type
-from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted, like_pattern
+from intarsia.predicate.sql import (
+    Translator,
+    is_constant,
+    is_plainly_wanted,
+    like_pattern,
+    matches_like,
+)
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -134,7 +140,7 @@ class _Exact(Translator):
     def _same(self, node: exp.Expr) -> pc.Expression:
         """IS NOT DISTINCT FROM a constant other than NULL."""
         left, right = node.args["this"], node.args["expression"]
-        if is_constant(left) or not is_constant(right) or isinstance(right, exp.Null):
+        if is_constant(left) or not is_constant(right) or isinstance(_bare(right), exp.Null):
             raise _refusal(node)
         return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
 
@@ -144,10 +150,11 @@ class _Exact(Translator):
         escaped = like_pattern(pattern, escape.name if escape else self._like_escape)
         if isinstance(node, exp.ILike):
             # pyarrow's own ignore_case folds more than ASCII's letters: ſ is an s to it.
-            if not pattern.isascii():
+            # DuckDB looks for what escapes when the pattern is in lower case already.
+            if not pattern.isascii() or (escape and escape.name.isalpha()):
                 raise _refusal(node)
             value, escaped = pc.utf8_lower(value), escaped.lower()
-        found = pc.match_like(value, escaped)
+        found = matches_like(value, escaped)
         return ~found if node.args.get("negate") else found
 
     def _holds_several(self, subject: exp.Expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -184,7 +185,7 @@ class Translator:
             raise PredicateError(f"{_text(node)!r}: LIKE needs a text constant as its pattern")
         literal = like_pattern(pattern.this, escape.name if escape else "")
         value = self._text_value(node.this)
-        found = pc.match_like(value, literal, ignore_case=isinstance(node, exp.ILike))
+        found = matches_like(value, literal, ignore_case=isinstance(node, exp.ILike))
         return ~found if node.args.get("negate") else found
 
     def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
@@ -359,8 +360,20 @@ def like_pattern(pattern: str, escape: str) -> str:
     """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names."""
     out, characters = "", iter(pattern)
     for character in characters:
-        if character == escape:
-            out += "\\" + next(characters, escape)
-        else:
-            out += "\\\\" if character == "\\" else character
+        is_escape = character == escape
+        literal = next(characters, escape) if is_escape else character
+        out += "\\" + literal if literal == "\\" or (is_escape and literal in "%_") else literal
     return out
+
+
+def matches_like(value: pc.Expression, pattern: str, *, ignore_case: bool = False) -> pc.Expression:
+    r"""Is ``value`` as a pattern of ``like_pattern`` says?
+
+    ``match_like`` takes the two backslashes of ``%\\%``, which stand for one, for two: such a
+    pattern becomes a regular expression.
+    """
+    if "\\\\" not in pattern:
+        return pc.match_like(value, pattern, ignore_case=ignore_case)
+    tokens = re.findall(r"\\.|[^\\]", pattern, re.DOTALL)
+    regex = "".join({"%": ".*", "_": "."}.get(token) or re.escape(token[-1]) for token in tokens)
+    return pc.match_substring_regex(value, rf"(?s)\A{regex}\z", ignore_case=ignore_case)
