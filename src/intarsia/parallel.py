@@ -70,7 +70,7 @@ def in_order(
                 own = weigh(due)
                 if len(pending) > pa.cpu_count() and weight + own > _HEAVY:
                     break
-                pending.append((due if is_little(due) else pool.submit(due), own))
+                pending.append((due if is_little(due) else _submitted(pool, due), own))
                 weight += own
                 due = left.next(few) if len(pending) <= ahead else None
             first, own = pending.popleft()
@@ -144,7 +144,17 @@ def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
 
 def begin(task: Task[T]) -> Future[T]:
     """Start a task that waits for storage."""
-    return _pool(_WAIT).submit(task)
+    return _submitted(_pool(_WAIT), task)
+
+
+def _submitted(pool: ThreadPoolExecutor, task: Task[T]) -> Future[T]:
+    """``task``, done in the pool; at once where the interpreter exits and its threads are gone."""
+    try:
+        return pool.submit(task)
+    except RuntimeError:
+        done: Future[T] = Future()
+        done.set_result(task())
+        return done
 
 
 def _is_in(name: str) -> bool:

@@ -39,6 +39,10 @@ class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while tha
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: the file was replaced while it was read")
+        self._path = path
+
+    def __reduce__(self) -> tuple[type[FileReplaced], tuple[str]]:
+        return type(self), (self._path,)
 
 
 @dataclass(slots=True)
@@ -223,8 +227,9 @@ def list_files(
             files += _expand(on, at, sidecars, seen)
         except PathError:
             raise
-        except OSError as error:
-            raise PathError(f"{path}: cannot be looked at: {error}") from error
+        except (OSError, UnicodeError) as error:  # pyarrow takes names in UTF-8 only
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            raise PathError(f"{shown}: cannot be looked at: {error}") from error
     assert found_on is not None
     return found_on, files
 

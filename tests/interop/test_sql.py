@@ -493,6 +493,10 @@ SELECT "t"."i" FROM "t" /* t */ WHERE "t"."i" = 2 -- FROM t
 SELECT 'FROM t' AS é, i FROM t WHERE s = 'Éſİß'
 SELECT row FROM tt: t WHERE tt.i = 2
 SELECT row FROM memory.t WHERE i = 2
+SELECT row FROM t WHERE main.t.i = 2 AND t.b
+SELECT t.row FROM t JOIN t AS o ON main.t.i = o.row
+TABLE t
+FROM (table  t) AS o WHERE o.i = 2
 SELECT row FROM t WHERE random() < 2 AND i = 2
 SELECT 1
 SELECT sum(i8) FILTER (WHERE i > 1) FROM t WHERE b
@@ -929,13 +933,22 @@ def every_text(tmp_path_factory):
     st.text(SIGNS, max_size=5),
     st.sampled_from(["LIKE", "NOT LIKE", "ILIKE"]),
     st.sampled_from(
-        ["", " ESCAPE '!'", " ESCAPE '\\'", " ESCAPE 'a'", " ESCAPE 'B'", " ESCAPE ''"]
+        [
+            "",
+            " ESCAPE '!'",
+            " ESCAPE '\\'",
+            " ESCAPE 'a'",
+            " ESCAPE 'B'",
+            " ESCAPE ''",
+            " ESCAPE '!!'",
+        ]
     ),
 )
 @example("%\\%", "LIKE", "")
 @example("%a!!%", "LIKE", " ESCAPE '!'")
 @example("!a%", "LIKE", " ESCAPE '!'")
 @example("aBB", "ILIKE", " ESCAPE 'B'")
+@example("a", "LIKE", " ESCAPE '!!'")
 def test_any_pattern_matches_as_in_duckdb(every_text, pattern, like, escape):
     data, memory = every_text
     agrees(data, memory, f"SELECT s FROM t WHERE s {like} '{pattern}'{escape}")

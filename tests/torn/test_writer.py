@@ -146,3 +146,16 @@ def test_a_writer_that_is_misused_says_so(tmp_path):
         writer.write_table(TABLE)
     assert os.listdir(tmp_path) == ["t.parquet"]
     assert pq.read_table(path).equals(TABLE)
+
+
+@pytest.mark.parametrize("settings", [{}, {"checkpoint_row_groups": 1}])
+def test_rows_without_columns_are_refused_not_lost(tmp_path, settings):
+    rows = TABLE.select([])
+    with pytest.raises(ValueError, match="rows without a column"):
+        ia.write_table(rows, tmp_path / "t.parquet", **settings)
+    with (
+        ia.ParquetWriter(tmp_path / "t.parquet", rows.schema, **settings) as writer,
+        pytest.raises(ValueError, match="rows without a column"),
+    ):
+        writer.write_table(rows)
+    assert pq.read_metadata(tmp_path / "t.parquet").num_rows == 0

@@ -128,6 +128,19 @@ def test_answers_are_those_without_it(lake):
     assert dataset.schema.equals(ia.dataset(lake, catalog=False).schema, check_metadata=True)
 
 
+def test_the_folder_may_be_a_uri_below_folders_that_tell_something(tmp_path):
+    lake = fill(tmp_path / "year=2020" / "a b" / "lake")
+    ia.build_catalog(lake.as_uri())
+    wanted = ia.dataset(lake, catalog=True)
+    for uri in (lake.as_uri(), f"{lake.as_uri()}/", lake.as_uri().replace("file://", "file:")):
+        found = ia.dataset(uri, catalog=True)
+        assert found.schema.equals(wanted.schema)
+        assert "year" not in found.schema.names
+        assert found.count_rows(filter=conditions()["ids"]) == wanted.count_rows(
+            filter=conditions()["ids"]
+        )
+
+
 def test_a_point_query_opens_one_of_three_hundred_files(tmp_path, opened):
     lake = fill(tmp_path / "lake", 300)
     ia.build_catalog(lake)

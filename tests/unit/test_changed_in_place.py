@@ -1,6 +1,7 @@
 """A file that is written over where it is, between plan and read, is noticed and not misread."""
 
 import os
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -97,3 +98,8 @@ def test_a_file_replaced_by_another_is_read_on_as_it_was(path, tmp_path):
     write(tmp_path / "other.parquet", 10**6)
     os.replace(tmp_path / "other.parquet", path)
     assert file.read(filter=FILTER).equals(table(0))
+
+
+def test_the_error_says_the_same_of_another_process():
+    error = FileReplaced("a.parquet")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -689,3 +690,26 @@ def test_catalog(say, tmp_path: Path) -> None:
     missing = say("catalog", "show", tmp_path)
     assert missing.code == 1
     assert "no catalog" in missing.err
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"COLUMNS": "0"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}],
+)
+def test_an_odd_terminal_is_told_all_the_same(environment, file) -> None:
+    program = "from intarsia.cli.main import run; run()"
+    command = [sys.executable, "-c", program, "inspect", str(file)]
+    given = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
+    done = subprocess.run(command, capture_output=True, env=given, check=False, timeout=60)
+    assert (done.stderr, done.returncode) == (b"", 0)
+    assert b"60 rows" in done.stdout
+
+
+def test_a_name_that_is_not_utf8_is_said(say, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/b\xff.parquet")
+    said = say("scan", tmp_path)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(f"intarsia: {tmp_path}: cannot be looked at: 'utf-8' codec")
+    with pytest.raises(ia.PathError, match=r"b\\xff.parquet: cannot be looked at"):
+        ia.dataset(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.parquet"))

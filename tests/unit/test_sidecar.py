@@ -174,6 +174,19 @@ def test_a_data_set_that_is_open_sees_what_is_put_beside_its_files(file):
     assert not used(source)
 
 
+@pytest.mark.parametrize("change", [ia.add_indexes, ia.drop_indexes])
+def test_a_file_that_another_writer_changes_meanwhile_gets_no_sidecar_of_the_old_one(file, change):
+    ia.add_indexes(file, ["n:minmax"])
+
+    def other_writer(_, done, most):
+        if done == 1:
+            change(file, ["n:lookup"] if change is ia.add_indexes else ["n:minmax"])
+
+    with pytest.raises(ia.PathError, match="another writer changed the file"):
+        ia.add_indexes(file, ["k:lookup"], sidecar=True, progress=other_writer)
+    assert sidecars(file.parent) == []
+
+
 def test_another_folder_is_used_by_whoever_is_told(tmp_path, file):
     lake = tmp_path / "lake"
     for day in (1, 2):

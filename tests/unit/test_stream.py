@@ -62,3 +62,20 @@ def test_closing_waits_for_the_pull_under_way():
     closer.join(10)
     puller.join(10)
     assert not closer.is_alive()
+
+
+AT_EXIT = """
+import atexit, sys
+import pyarrow.compute as pc
+import intarsia as ia
+
+data = ia.dataset(sys.argv[1])
+atexit.register(lambda: print(data.to_table(filter=pc.field("n") >= 200_000).num_rows))
+"""
+
+
+def test_a_scan_at_exit_does_without_threads(tmp_path):
+    ia.write_table(pa.table({"n": range(400_000)}), tmp_path / "t.parquet", row_group_size=50_000)
+    command = [sys.executable, "-c", AT_EXIT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("200000\n", "", 0)

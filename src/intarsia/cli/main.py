@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 import warnings
@@ -47,6 +48,9 @@ _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 def run() -> None:
     """Run the command line: errors are one sentence, with exit code 1, or 2 for wrong usage."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any further arguments
+    for out in (sys.stdout, sys.stderr):
+        if isinstance(out, io.TextIOWrapper):
+            out.reconfigure(errors="replace")  # what its encoding lacks
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:

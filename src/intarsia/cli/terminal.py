@@ -16,6 +16,9 @@ from rich.progress import Progress
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True)
+for _made in (console, errors):
+    if not _made.width:  # COLUMNS=0: not known
+        _made.width = 80
 NONE = "-"
 """A cell that has nothing to say."""
 _GAP = 2

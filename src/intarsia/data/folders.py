@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from intarsia.storage import resolve
+
 _NUMBER = re.compile(r"[+-]?(\d{1,18}|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 """Integers of more digits are no doubles: some would be lost."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -20,8 +22,11 @@ def folder_of(source: Any) -> str | None:
     """The local folder that ``source`` is; None where it is something else."""
     if not isinstance(source, str | os.PathLike):
         return None
-    path = os.path.expanduser(os.fspath(source))
-    return os.path.abspath(path) if "://" not in path and os.path.isdir(path) else None
+    path = os.fspath(source)
+    if "://" in path and not path.startswith("file:"):
+        return None
+    path = os.path.abspath(resolve(path)[1])
+    return path if os.path.isdir(path) else None
 
 
 def hive_partitioning(

@@ -147,6 +147,8 @@ class _Exact(Translator):
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = self._pattern(node.expression, node.this)
         value = self._text_value(node.this)
+        if escape and len(escape.name) != 1:
+            raise _refusal(node)
         escaped = like_pattern(pattern, escape.name if escape else self._like_escape)
         if isinstance(node, exp.ILike):
             # pyarrow's own ignore_case folds more than ASCII's letters: ſ is an s to it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.pushdown import columns_used, conditions_of
 
 _LIKE_ESCAPE = {"spark": "\\"}
+_TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
+"""``TABLE t`` takes no alias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
 def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[exp.Table]:
     """Mentions of the tables in ``known`` that can be renamed, as they follow in the text."""
     shadowed = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    # ``main.t.i`` is no column of anything that is only called t.
+    shadowed |= {column.table.lower() for column in tree.find_all(exp.Column) if column.db}
     found = [
         table
         for table in tree.find_all(exp.Table)
@@ -118,6 +123,7 @@ def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[e
         and isinstance(table.this, exp.Identifier)
         and not _names_a_column(table)
         and _text_of(table, query).strip('"`').lower() == table.name.lower()
+        and not _TABLE.search(query[: _place(table)[0]])
     ]
     return sorted(found, key=lambda table: _place(table)[0])
 

@@ -357,11 +357,16 @@ def _cast_type(target: exp.DataType) -> pa.DataType:
 
 
 def like_pattern(pattern: str, escape: str) -> str:
-    """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names."""
+    """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names.
+
+    Raises ``PredicateError`` for one that ends where something should be escaped.
+    """
     out, characters = "", iter(pattern)
     for character in characters:
         is_escape = character == escape
-        literal = next(characters, escape) if is_escape else character
+        literal = next(characters, "") if is_escape else character
+        if not literal:
+            raise PredicateError(f"{pattern!r} ends with {escape!r}, which escapes nothing there")
         out += "\\" + literal if literal == "\\" or (is_escape and literal in "%_") else literal
     return out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -46,13 +46,14 @@ def write_sidecar(
     add: Sequence[EmbeddedIndex],
     drop: Collection[str],
     places: Sidecars,
+    check: Callable[[], None],
     told: Told | None = None,
     builder: Builder | None = None,
 ) -> None:
     """Have a sidecar of ``file`` hold ``add`` and what it holds already, less names in ``drop``.
 
     A stale or damaged one is replaced; one that would hold nothing is removed. Raises ``PathError``
-    where its folder cannot be written to.
+    where its folder cannot be written to; ``check`` does where another file is at the path by now.
     """
     assert file.beside is not None
     old, before = file.sections.beside, file.beside.paths
@@ -62,7 +63,7 @@ def write_sidecar(
     file_id = builder.file_id or new_file_id() if old is None else old.directory.file_id
     with Workspace() as work:
         built = builder.sections(file, add, file_id, work, told)
-        _replace(file, before, old, kept, built, file_id, places)
+        _replace(file, before, old, kept, built, file_id, places, check)
 
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
@@ -82,6 +83,7 @@ def _replace(
     built: Sequence[Built],
     file_id: str,
     places: Sidecars,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Put a sidecar of ``file`` in the place of those ``before``: of what is kept and what is new.
 
@@ -99,6 +101,7 @@ def _replace(
         entries.append(one.entry(at))
         at += len(one.section.data)
     with _alone(file.name, before, places):
+        check()
         if entries:
             binding = binding_of(file.metadata)
             directory = Directory(file_id, binding, file.source.size, tuple(entries))

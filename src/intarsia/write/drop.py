@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from intarsia.errors import IndexSpecError
@@ -16,6 +17,7 @@ from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
 from intarsia.write.embed import IndexReport, Progress, report_of, rewrite, warn_of_names
+from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
 
@@ -86,7 +88,8 @@ def drop_from(
 ) -> None:
     """Take indexes off one file of that ``version``, or its sidecar, if told of ``places``."""
     if places is not None:
-        write_sidecar(file, (), names, places)
+        check = partial(check_unchanged, file.name, filesystem, version)
+        write_sidecar(file, (), names, places, check)
         return
     with Workspace() as work:
         rewrite(file, compose(file, (), names, work), filesystem, version)

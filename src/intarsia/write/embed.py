@@ -15,6 +15,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -36,7 +37,13 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
-from intarsia.write.replace import copied_by_system, copy_into, replacing, write_into
+from intarsia.write.replace import (
+    check_unchanged,
+    copied_by_system,
+    copy_into,
+    replacing,
+    write_into,
+)
 from intarsia.write.s3 import replaced_by_store
 from intarsia.write.spill import Workspace
 
@@ -142,7 +149,8 @@ def add_to(
 ) -> None:
     """Add ``indexes`` to one file of that ``version``, or to its sidecar, if told of ``places``."""
     if places is not None:
-        write_sidecar(file, only_embedded(indexes), (), places, told, builder)
+        check = partial(check_unchanged, file.name, filesystem, version)
+        write_sidecar(file, only_embedded(indexes), (), places, check, told, builder)
         return
     with Workspace() as work:
         rewrite(file, compose(file, indexes, (), work, told, builder), filesystem, version)

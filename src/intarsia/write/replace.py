@@ -44,10 +44,7 @@ def replacing(
     local = partial(_replacing_local, keep_unfinished=keep_unfinished)
     place = local if is_local else _replacing_remote
 
-    def check() -> None:
-        if unless_changed_since not in (None, version_of(path, filesystem)):
-            raise PathError(f"{path}: another writer changed the file; it was left as it is")
-
+    check = partial(check_unchanged, path, filesystem, unless_changed_since)
     try:
         with place(path, filesystem, check) as create:
             yield create
@@ -55,6 +52,12 @@ def replacing(
         raise
     except OSError as error:
         raise PathError(f"{path}: cannot be written: {error}") from error
+
+
+def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
+    """Raise ``PathError`` where the file at ``path`` is another one than ``since``, if known."""
+    if since not in (None, version_of(path, filesystem)):
+        raise PathError(f"{path}: another writer changed the file; it was left as it is")
 
 
 @contextlib.contextmanager

@@ -59,8 +59,10 @@ def write_table(
     ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
     indexes, checksums and at most 8,192 rows, and zstd compresses them. The file appears at once,
     whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its temporary name until
-    then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that cannot be built.
+    then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that cannot be built,
+    ``ValueError`` for rows without columns, which no file can hold.
     """
+    _check_columns(table)
     row_group_size = options.pop("row_group_size", None)
     with open_writer(
         table.schema,
@@ -121,10 +123,12 @@ class ParquetWriter:
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write ``table`` in row groups of at most ``row_group_size`` rows, 1,048,576 by default.
 
-        Raises ``ValueError`` for a table of another schema, and once the writer is closed.
+        Raises ``ValueError`` for a table of another schema, for rows without columns, which no file
+        can hold, and once the writer is closed.
         """
         if not table.schema.equals(self.schema, check_metadata=False):
             raise ValueError(f"a table of another schema: {table.schema}, not {self.schema}")
+        _check_columns(table)
         with self._or_closed():
             self._writer.write_table(table, row_group_size)
 
@@ -218,6 +222,11 @@ def open_writer(
                 for part in compose(open_file(temporary, found), kinds, (), work).parts:
                     assert not isinstance(part, tuple), "there was nothing to replace"
                     append.write(part)
+
+
+def _check_columns(table: pa.Table) -> None:
+    if table.num_rows and not table.num_columns:
+        raise ValueError(f"{table.num_rows:,} rows without a column cannot be written")
 
 
 @contextlib.contextmanager
