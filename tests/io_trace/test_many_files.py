@@ -328,15 +328,15 @@ def test_few_files_stay_open(folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux does")
-def test_few_files_stay_open_when_they_are_asked_again(tmp_path):
+def test_few_files_stay_open_of_all_data_sets_when_they_are_asked_again(tmp_path):
     for number in range(300):  # longer than what is read of each file's end
         texts = [np.random.default_rng(number + i).bytes(100).hex() for i in range(100)]
         pq.write_table(
             table_of(number, 100).append_column("s", [texts]), tmp_path / f"{number:03}.parquet"
         )
-    data, some = ia.dataset(tmp_path), FILTERS["every other row"]
+    data_sets, some = [ia.dataset(tmp_path) for _ in range(3)], FILTERS["every other row"]
     before = open_files()
-    for _ in range(3):
+    for data in data_sets * 2:
         assert data.to_table(filter=some).num_rows == data.count_rows(some) == 15_000
         assert open_files() - before <= 130
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -31,7 +32,7 @@ KEPT_BYTES = 256 * 1024 * 1024
 _OPEN = 128
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class _Kept:
     path: str
     version: Version
@@ -41,11 +42,43 @@ class _Kept:
     """What it was last estimated to take."""
 
 
+class _OpenFiles:
+    """Those of all caches of a process, which may have some thousand handles in all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last_used: OrderedDict[int, weakref.ref[_Kept]] = OrderedDict()
+
+    def use(self, kept: _Kept) -> list[_Kept]:
+        """Count ``kept`` among them; those that have been used least lately, and are too many."""
+        too_many = []
+        with self._lock:
+            self._last_used[id(kept)] = weakref.ref(kept)
+            self._last_used.move_to_end(id(kept))
+            while len(self._last_used) > _OPEN:
+                _, found = self._last_used.popitem(last=False)
+                too_many.append(found())
+        return [other for other in too_many if other is not None]
+
+
+_open_files = _OpenFiles()
+
+
+def _forget_open_files() -> None:
+    """The lock may have been held by a thread that a forked process does not have."""
+    global _open_files
+    _open_files = _OpenFiles()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_open_files)
+
+
 class FileCache:
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    The last 128 of them keep their handles and tails; the others are opened again where more than
-    their footers is needed. ``gap`` is that of ``FileSource``.
+    The last 128 files of all caches keep their handles and tails; the others are opened again where
+    more than their footers is needed. ``gap`` is that of ``FileSource``.
     """
 
     def __init__(
@@ -68,7 +101,6 @@ class FileCache:
         """What is known of the files without opening them."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._open_ones: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
@@ -139,10 +171,7 @@ class FileCache:
 
     def _touch(self, kept: _Kept) -> None:
         """Estimate its size anew, and let go of what is too much."""
-        self._open_ones[kept.path] = kept
-        self._open_ones.move_to_end(kept.path)
-        while len(self._open_ones) > _OPEN:
-            _, rested = self._open_ones.popitem(last=False)
+        for rested in _open_files.use(kept):
             rested.source.rest()
             rested.file.release_tail()
             self._weigh(rested)
@@ -159,8 +188,6 @@ class FileCache:
         if self._kept.get(kept.path) is kept:
             del self._kept[kept.path]
             self._num_bytes -= kept.num_bytes
-            if self._open_ones.get(kept.path) is kept:
-                del self._open_ones[kept.path]
 
     def open_unshared(
         self, path: str, profile: Unwatched = UNWATCHED
