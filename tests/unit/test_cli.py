@@ -705,6 +705,22 @@ def test_an_odd_terminal_is_told_all_the_same(environment, file) -> None:
     assert b"60 rows" in done.stdout
 
 
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_rows_are_whole_whatever_the_encoding(form, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": ["é€", "😀", "\\u20ac"]}), path)
+    program = "from intarsia.cli.main import run; run()"
+    command = [sys.executable, "-c", program, "scan", str(path), "--format", form]
+    given = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=given, check=True, timeout=60)
+    if form == "csv":
+        rows = list(csv.reader(done.stdout.decode().splitlines()))
+        assert rows == [["t"], ["é€"], ["😀"], ["\\u20ac"]]
+    else:
+        found = [json.loads(line)["t"] for line in done.stdout.decode("latin-1").splitlines()]
+        assert found == ["é€", "😀", "\\u20ac"]
+
+
 def test_a_name_that_is_not_utf8_is_said(say, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/b\xff.parquet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import io
 import json
@@ -48,9 +49,10 @@ _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 def run() -> None:
     """Run the command line: errors are one sentence, with exit code 1, or 2 for wrong usage."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any further arguments
+    codecs.register_error("as-json", _as_json)
     for out in (sys.stdout, sys.stderr):
         if isinstance(out, io.TextIOWrapper):
-            out.reconfigure(errors="replace")  # what its encoding lacks
+            out.reconfigure(errors="as-json")
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
@@ -67,6 +69,13 @@ def run() -> None:
     except (OSError, pa.ArrowException) as error:
         click.echo(f"intarsia: {' '.join(str(error).split())}", err=True)
         sys.exit(1)
+
+
+def _as_json(error: UnicodeError) -> tuple[str, int]:
+    """What the terminal's encoding lacks, as JSON writes it in ASCII."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
