@@ -18,6 +18,7 @@ from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
 from intarsia.read import choice
 from intarsia.source import BufferSource
+from intarsia.write import embed
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -185,6 +186,23 @@ def test_a_file_that_another_writer_changes_meanwhile_gets_no_sidecar_of_the_old
     with pytest.raises(ia.PathError, match="another writer changed the file"):
         ia.add_indexes(file, ["k:lookup"], sidecar=True, progress=other_writer)
     assert sidecars(file.parent) == []
+
+
+def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file, monkeypatch):
+    copy = embed.copy_into
+
+    def other_writer(source, out):
+        ia.add_indexes(file, ["k:lookup"], sidecar=True)
+        copy(source, out)
+
+    monkeypatch.setattr(embed, "copy_into", other_writer)
+    (report,) = ia.add_indexes(file, ["n:lookup"])
+    assert [entry.name for entry in report.indexes] == ["n:lookup"]
+    assert [entry.name for entry in report.sidecar] == ["k:lookup"]
+    assert report.problems == ()
+    assert len(sidecars(file.parent)) == 1
+    assert used(ia.dataset(file))
+    assert ia.verify(file) == []
 
 
 def test_another_folder_is_used_by_whoever_is_told(tmp_path, file):

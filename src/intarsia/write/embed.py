@@ -236,10 +236,9 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     """
     if what.is_all_of(file):
         return
-    has_sidecar = file.sections.beside is not None
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)
-    if has_sidecar:
+    if file.sections.beside is not None:  # or has one by now, of another writer
         carry_sidecar(file, open_file(file.name, filesystem), Sidecars(filesystem))
 
 
