@@ -191,13 +191,19 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
         if not isinstance(filesystem, pafs.FileSystem):
             filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
         return filesystem, text
-    if "://" in text or text.startswith("file:"):
+    if is_uri(text):
         try:
             found, at = pafs.FileSystem.from_uri(text)
             return found, at
         except (pa.ArrowInvalid, OSError) as error:
             raise PathError(f"{text}: cannot be resolved: {error}") from error
     return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(text))
+
+
+def is_uri(path: PathLike) -> bool:
+    """Does ``resolve`` take ``path`` for a URI, where no file system is given?"""
+    text = os.fspath(path)
+    return "://" in text or text.startswith("file:")
 
 
 def list_files(

@@ -19,7 +19,7 @@ import pytest
 import intarsia as ia
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
-from intarsia.data.catalog import read_pointer
+from intarsia.data.catalog import read_pointer, root_of
 from intarsia.write import catalog, catalog_segment
 
 FILES, ROWS = 40, 30
@@ -139,6 +139,7 @@ def test_the_folder_may_be_a_uri_below_folders_that_tell_something(tmp_path):
         assert found.count_rows(filter=conditions()["ids"]) == wanted.count_rows(
             filter=conditions()["ids"]
         )
+        assert root_of(pafs.LocalFileSystem(), uri, found.files) == str(lake)
 
 
 def test_a_point_query_opens_one_of_three_hundred_files(tmp_path, opened):

@@ -149,6 +149,8 @@ s NOT ILIKE 'a%'
 s LIKE 'a!_b' ESCAPE '!'
 s NOT LIKE 'a!%' ESCAPE '!'
 s LIKE '10!%' ESCAPE '!'
+s LIKE '%\\%'
+s LIKE '%!!' ESCAPE '!'
 ls LIKE 'x%'
 di LIKE 'x%'
 lower(s) LIKE 'a%b'
@@ -236,6 +238,8 @@ i =
 (i = 1
 i = 1)
 i = 1; DROP TABLE t
+s LIKE 'a!' ESCAPE '!'
+s LIKE 'a' ESCAPE '!!'
 SELECT 1
 nosuch = 1
 st.nosuch = 1

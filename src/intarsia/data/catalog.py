@@ -30,7 +30,7 @@ from intarsia.read.options import ReadOptions
 from intarsia.read.planner import Constants
 from intarsia.read.request import Request
 from intarsia.source import BufferSource, EndSource, Source
-from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, resolve
+from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, is_uri, resolve
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]
@@ -320,7 +320,7 @@ def root_of(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str
     """The folder at ``path``, as ``resolve`` takes it, if ``files`` are all in it."""
     if not isinstance(path, str | os.PathLike):
         return None
-    root = resolve(path, filesystem if "://" not in os.fspath(path) else None)[1].rstrip("/")
+    root = resolve(path, None if is_uri(path) else filesystem)[1].rstrip("/")
     # What lies between two texts that begin alike does so as well.
     return root if all(one.startswith(f"{root}/") for one in (min(files), max(files))) else None
 

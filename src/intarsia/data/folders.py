@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.storage import resolve
+from intarsia.storage import is_uri, resolve
 
 _NUMBER = re.compile(r"[+-]?(\d{1,18}|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 """Integers of more digits are no doubles: some would be lost."""
@@ -22,10 +22,9 @@ def folder_of(source: Any) -> str | None:
     """The local folder that ``source`` is; None where it is something else."""
     if not isinstance(source, str | os.PathLike):
         return None
-    path = os.fspath(source)
-    if "://" in path and not path.startswith("file:"):
+    if is_uri(source) and not os.fspath(source).startswith("file:"):
         return None
-    path = os.path.abspath(resolve(path)[1])
+    path = os.path.abspath(resolve(source)[1])
     return path if os.path.isdir(path) else None
 
 

@@ -22,13 +22,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.membership import Membership, held_type
-from intarsia.predicate.sql import (
-    Translator,
-    is_constant,
-    is_plainly_wanted,
-    like_pattern,
-    matches_like,
-)
+from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted, matches_like
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -147,16 +141,14 @@ class _Exact(Translator):
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = self._pattern(node.expression, node.this)
         value = self._text_value(node.this)
-        if escape and len(escape.name) != 1:
-            raise _refusal(node)
-        escaped = like_pattern(pattern, escape.name if escape else self._like_escape)
+        escaping = escape.name if escape else self._like_escape
         if isinstance(node, exp.ILike):
             # pyarrow's own ignore_case folds more than ASCII's letters: ſ is an s to it.
             # DuckDB looks for what escapes when the pattern is in lower case already.
             if not pattern.isascii() or (escape and escape.name.isalpha()):
                 raise _refusal(node)
-            value, escaped = pc.utf8_lower(value), escaped.lower()
-        found = matches_like(value, escaped)
+            value, pattern = pc.utf8_lower(value), pattern.lower()
+        found = matches_like(value, pattern, escaping)
         return ~found if node.args.get("negate") else found
 
     def _holds_several(self, subject: exp.Expr) -> bool:

@@ -183,9 +183,9 @@ class Translator:
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise PredicateError(f"{_text(node)!r}: LIKE needs a text constant as its pattern")
-        literal = like_pattern(pattern.this, escape.name if escape else "")
-        value = self._text_value(node.this)
-        found = matches_like(value, literal, ignore_case=isinstance(node, exp.ILike))
+        value, escaping = self._text_value(node.this), escape.name if escape else ""
+        ignore_case = isinstance(node, exp.ILike)
+        found = matches_like(value, pattern.this, escaping, ignore_case=ignore_case)
         return ~found if node.args.get("negate") else found
 
     def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
@@ -356,29 +356,26 @@ def _cast_type(target: exp.DataType) -> pa.DataType:
     return kind
 
 
-def like_pattern(pattern: str, escape: str) -> str:
-    """A LIKE pattern as pyarrow takes it, where a backslash escapes; in SQL, what ESCAPE names.
+def matches_like(
+    value: pc.Expression, pattern: str, escape: str, *, ignore_case: bool = False
+) -> pc.Expression:
+    r"""Is ``value`` as a LIKE pattern says, in which ``escape``, if any, is what ESCAPE names?
 
-    Raises ``PredicateError`` for one that ends where something should be escaped.
+    In pyarrow's patterns a backslash escapes. Where two stand for one, as in ``%\\%``, it takes
+    them for two: such a pattern becomes a regular expression. Raises ``PredicateError`` for an
+    escape of several characters, and a pattern that ends where something should be escaped.
     """
-    out, characters = "", iter(pattern)
+    if len(escape) > 1:
+        raise PredicateError(f"ESCAPE names one character, not {escape!r}")
+    tokens, characters = [], iter(pattern)
     for character in characters:
         is_escape = character == escape
         literal = next(characters, "") if is_escape else character
         if not literal:
             raise PredicateError(f"{pattern!r} ends with {escape!r}, which escapes nothing there")
-        out += "\\" + literal if literal == "\\" or (is_escape and literal in "%_") else literal
-    return out
-
-
-def matches_like(value: pc.Expression, pattern: str, *, ignore_case: bool = False) -> pc.Expression:
-    r"""Is ``value`` as a pattern of ``like_pattern`` says?
-
-    ``match_like`` takes the two backslashes of ``%\\%``, which stand for one, for two: such a
-    pattern becomes a regular expression.
-    """
-    if "\\\\" not in pattern:
-        return pc.match_like(value, pattern, ignore_case=ignore_case)
-    tokens = re.findall(r"\\.|[^\\]", pattern, re.DOTALL)
+        is_special = literal == "\\" or (is_escape and literal in "%_")
+        tokens.append("\\" + literal if is_special else literal)
+    if "\\\\" not in tokens:
+        return pc.match_like(value, "".join(tokens), ignore_case=ignore_case)
     regex = "".join({"%": ".*", "_": "."}.get(token) or re.escape(token[-1]) for token in tokens)
     return pc.match_substring_regex(value, rf"(?s)\A{regex}\z", ignore_case=ignore_case)

@@ -26,7 +26,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import PathError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, resolve
+from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{8}\.intarsia", re.DOTALL)
 _LONGEST = 200
@@ -57,9 +57,8 @@ class Sidecars:
     def __init__(self, filesystem: pafs.FileSystem, folder: PathLike | None = None) -> None:
         self.filesystem, self._folder = filesystem, None
         if folder is not None:
-            text = os.fspath(folder)
-            is_uri = "://" in text or text.startswith("file:")
-            on = None if is_uri or isinstance(filesystem, pafs.LocalFileSystem) else filesystem
+            is_local = isinstance(filesystem, pafs.LocalFileSystem)
+            on = None if is_uri(folder) or is_local else filesystem
             self.filesystem, at = resolve(folder, on)
             self._folder = at.rstrip("/")
         self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)

@@ -56,7 +56,7 @@ from intarsia.spark.job import bytes_of
 from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
-from intarsia.storage import PathLike
+from intarsia.storage import PathLike, is_uri
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
 from intarsia.write.embed import check_fit, quiet
@@ -201,8 +201,8 @@ def _wanted(
     found, files = visible(path, filesystem)
     if not isinstance(sidecar, bool):
         sidecar = os.fspath(sidecar)
-        is_uri = "://" in sidecar or sidecar.startswith("file:")
-        if not is_uri and isinstance(found, pafs.LocalFileSystem):  # tasks run in other folders
+        if not is_uri(sidecar) and isinstance(found, pafs.LocalFileSystem):
+            # Tasks run in other folders.
             sidecar = os.path.abspath(os.path.expanduser(sidecar))
     return list(dict.fromkeys(files)), Wanted(found, tuple(indexes), sidecar, anew)
 
@@ -217,7 +217,7 @@ def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) ->
     """The one folder that was given; None where it is something else."""
     if not isinstance(path, str | os.PathLike):
         return None
-    root = Place.of(path, None if "://" in os.fspath(path) else filesystem).root
+    root = Place.of(path, None if is_uri(path) else filesystem).root
     is_folder = filesystem.get_file_info(root).type == pafs.FileType.Directory
     return root if is_folder else None
 
