@@ -792,6 +792,18 @@ def test_sql_that_is_not_one_query_runs_as_it_is(data):
     assert ia.sql("").num_columns == 0
 
 
+@pytest.mark.parametrize("explain", ["EXPLAIN ", "explain analyze\n", "EXPLAIN (FORMAT json) "])
+def test_a_query_is_explained_as_it_runs(data, explain, capfd):
+    plain = "SELECT row FROM t WHERE i = 2 AND s LIKE '%a%'"
+    as_it_runs, explained = (scans_of(q, {"t": data.schema}) for q in (plain, explain + plain))
+    assert str(explained.scans) == str(as_it_runs.scans)
+    assert explained.sql == explain + as_it_runs.sql
+    assert "intarsia_scan_0" in explained.sql
+    (plan,) = ia.sql(explain + plain, t=data)["explain_value"].to_pylist()
+    assert "ARROW_SCAN" in plan
+    assert capfd.readouterr().err == ""
+
+
 def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
     found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
     assert found.to_pydict() == {"row": [1]}

@@ -12,7 +12,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from intarsia.predicate.pushdown import columns_used, conditions_of
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
+_EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,12 @@ def scans_of(
     ``dialect`` is sqlglot's name of the engine's SQL. Text beside a time zone is UTC, so the engine
     has to see it so. Occurrences that are more than a name and an alias (PIVOT, TABLESAMPLE), and
     all of a query that sqlglot cannot parse, keep the table's own name. Conditions of which
-    ``seen`` gives none stay with the engine. Raises ``PredicateError`` for tables whose names
-    differ by case only.
+    ``seen`` gives none stay with the engine. What is behind EXPLAIN is rewritten as it would be
+    without. Raises ``PredicateError`` for tables whose names differ by case only.
     """
+    if explain := _EXPLAIN.match(query):
+        explained = scans_of(query[explain.end() :], schemas, dialect, seen)
+        return replace(explained, sql=explain.group() + explained.sql)
     known = {name.lower(): name for name in schemas}
     if len(known) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
