@@ -33,7 +33,7 @@ from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.fragment import PlannedFragment
 from intarsia.data.numbered import parts_at
-from intarsia.data.stream import Stream
+from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
@@ -218,16 +218,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options)
         if scan is None:
             return super().scanner(columns, filter, batch_size, **options)
-        schema, tables = scan
-        names = None
-        if columns is not None and len(set(columns)) < len(columns):
-            # pyarrow finds a stream's columns by their names: what is named twice is there once.
-            names, wanted = schema.names, list(columns)
-            once = [wanted.index(column) for column in dict.fromkeys(wanted)]
-            schema = pa.schema([schema.field(i) for i in once], schema.metadata)
-            tables = (table.select(once) for table in tables)
-        reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
-        return pads.Scanner.from_batches(reader, columns=names, batch_size=batch_size)
+        names = None if columns is None else list(columns)
+        return scanner_of(*scan, names, batch_size)
 
     def to_table(
         self,

@@ -11,9 +11,12 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.dataset as pads
+
+from intarsia.data.batches import batches_of
 
 _DRAIN_SECONDS = 0.2
 _live: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -55,6 +58,27 @@ class Stream:
         """Give Arrow until ``deadline`` to find the end, if it pulls at all."""
         if self._started.is_set():
             self._ended.wait(max(deadline - time.monotonic(), 0))
+
+
+def scanner_of(
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    columns: Sequence[str] | None,
+    batch_size: int,
+) -> pads.Scanner:
+    """What scans ``tables`` of that schema, whose ``columns`` were asked for by these names.
+
+    It can be consumed once.
+    """
+    names = None
+    if columns is not None and len(set(columns)) < len(columns):
+        # pyarrow finds a stream's columns by their names: what is named twice is there once.
+        names = schema.names
+        once = [columns.index(column) for column in dict.fromkeys(columns)]
+        schema = pa.schema([schema.field(i) for i in once], schema.metadata)
+        tables = (table.select(once) for table in tables)
+    reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
+    return pads.Scanner.from_batches(reader, columns=names, batch_size=batch_size)
 
 
 @atexit.register
