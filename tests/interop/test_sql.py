@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.query import scans_of
+from intarsia.predicate.query import Query, scans_of
 
 CONDITIONS = """
 i = 2
@@ -487,6 +487,11 @@ PIVOT t ON b USING count(*) GROUP BY i8
 SELECT * FROM t PIVOT (sum(i8) FOR b IN (true, false) GROUP BY row)
 UNPIVOT (SELECT row, i8, i FROM t) ON i8::BIGINT, i
 SELECT count(*) FROM t TABLESAMPLE 100% WHERE i > 1
+WITH c AS (SELECT row, i8, b FROM t) SELECT * FROM c PIVOT (sum(row) FOR b IN (true AS y, false AS i8)) WHERE i8 > 0
+WITH c AS (SELECT row, i8, b FROM t) SELECT * FROM c PIVOT (sum(i8) FOR b IN (true AS y, false AS row)) WHERE row > 0
+WITH c AS (SELECT row, i, i + 1 AS j FROM t) SELECT * FROM c UNPIVOT (i FOR n IN (i, j)) WHERE i = 2
+WITH c AS (SELECT * FROM t) SELECT count(*) FROM c TABLESAMPLE 10 ROWS WHERE i = 2
+WITH c AS (SELECT * FROM t) SELECT a.row FROM c AS a, c TABLESAMPLE 100% WHERE a.i = 2 AND c.row = 1
 SUMMARIZE SELECT i FROM t
 DESCRIBE t
 SELECT "t"."i" FROM "t" /* t */ WHERE "t"."i" = 2 -- FROM t
@@ -790,6 +795,36 @@ def test_sql_that_is_not_one_query_runs_as_it_is(data):
         "n"
     ].to_pylist() == [8]
     assert ia.sql("").num_columns == 0
+
+
+def test_what_stands_on_a_common_table_is_asked_of_all_its_rows():
+    schemas = {"t": pa.schema({"id": pa.int64(), "x": pa.int64()})}
+    common = "WITH c AS (SELECT id, x FROM t) SELECT * FROM c"
+    (plain,) = scans_of(f"{common} WHERE x = 3", schemas).scans
+    assert plain.filter is not None
+    for on_top in (
+        "TABLESAMPLE 10 ROWS",
+        "UNPIVOT (x FOR n IN (x, id))",
+        "PIVOT (sum(id) FOR id IN (1 AS x))",
+    ):
+        (scan,) = scans_of(f"{common} {on_top} WHERE x = 3", schemas).scans
+        assert scan.filter is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM t |> LIMIT 5 |> WHERE id = 150",
+        "SELECT id FROM t UNION ALL (FROM t |> LIMIT 3 |> WHERE id = 3 |> SELECT id)",
+        "SELECT id FROM t WHERE id = 3 |> LIMIT 1",
+        "FROM t |> AS q |> WHERE q.id = 3",
+    ],
+)
+def test_pipes_are_left_to_the_engine(query):
+    schemas = {"t": pa.schema({"id": pa.int64()})}
+    assert scans_of(query, schemas, "spark") == Query(query, (), ("t",))
+    quoted = "SELECT id FROM t WHERE id = 3 AND '|>' = '|>'"
+    assert scans_of(quoted, schemas, "spark").scans[0].filter is not None
 
 
 @pytest.mark.parametrize("explain", ["EXPLAIN ", "explain analyze\n", "EXPLAIN (FORMAT json) "])

@@ -10,6 +10,7 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.predicate.expression import shown
 from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.tree import tests_of
 from intarsia.read.conjuncts import stages
@@ -26,7 +27,7 @@ def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccoun
     """What is to be told of a file that has been planned."""
     has_several = request.filter is not None and request.filter.conjuncts
     found = stages(file, request, plan.rows) if has_several and plan.rows else []
-    order = tuple(Stage(str(stage.condition.expression), stage.columns) for stage in found)
+    order = tuple(Stage(shown(stage.condition.expression), stage.columns) for stage in found)
     return FileAccount(plan, order, tuple(_remarks(file, request, plan)))
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, unknown_column
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.expression import field_paths, read_expression, shown
 from intarsia.predicate.views import schema_without_views
 from intarsia.read.projection import pruned_to_fields
 from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
@@ -111,6 +111,8 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
     if isinstance(columns, str):
         raise TypeError("columns is a list of names, not one name")
     for name in () if isinstance(columns, dict) else columns or ():
+        if not isinstance(name, str):
+            raise TypeError(f"columns are named by texts, not by {name!r}")
         known = name in schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
         if not known and len(path_of(schema, name)) == 1:
             raise unknown_column(name, schema.names)
@@ -133,7 +135,7 @@ def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None, *, limite
         raise PredicateError(f"page_size_limit does not go with {', '.join(_SPECIAL)}")
     for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
         if needs_evaluation(expression):
-            raise PredicateError(f"{expression} does not go with {', '.join(_SPECIAL)}")
+            raise PredicateError(f"{shown(expression)} does not go with {', '.join(_SPECIAL)}")
 
 
 def expressions_of(columns: Columns) -> list[pc.Expression]:

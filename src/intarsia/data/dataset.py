@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.fragment import PlannedFragment
-from intarsia.data.numbered import parts_at
+from intarsia.data.numbered import check_within, parts_at, row_numbers
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
 from intarsia.plan.explain import Explanation
@@ -60,6 +61,7 @@ _SCAN_OPTIONS = {
     "memory_pool",
 }
 _BATCH_ROWS = 131_072
+_NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
 
 
@@ -215,7 +217,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         Further ``options`` are pyarrow's; those about threads and read-ahead apply to scans without
         a filter.
         """
-        scan = self._scan(columns, filter, options)
+        scan = self._scan(columns, filter, {"batch_size": batch_size, **options})
         if scan is None:
             return super().scanner(columns, filter, batch_size, **options)
         names = None if columns is None else list(columns)
@@ -254,7 +256,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found."""
-        scan = self._scan(columns, filter, options, limit=num_rows)
+        scan = self._scan(columns, filter, options, limit=int(num_rows))
         if scan is None:
             return super().head(num_rows, columns, filter, **options)
         return _as_one(*scan)
@@ -270,14 +272,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         Without a filter, only pages that hold one of them are read, and rows count as they do in
         the files: those of damaged pages, where these are skipped, are left out. Raises
-        ``IndexError`` for an index that is not there.
+        ``IndexError`` for an index that is not there; otherwise as ``row_numbers`` does.
         """
+        wanted = row_numbers(indices)
         if self._wanted(filter, options) is not None or is_special(columns):
-            return self.to_table(columns, filter, **options).take(indices)
-        wanted = pa.array(indices, pa.int64()).to_numpy()
+            found = self.to_table(columns, filter, **options)
+            check_within(wanted, found.num_rows)
+            return taken(found, pa.array(wanted))
         distinct, places = np.unique(wanted, return_inverse=True)
-        if len(distinct) and distinct[0] < 0:
-            raise IndexError(f"row {distinct[0]}: rows are counted from 0")
         rows = RowRanges.from_rows(distinct)
         if self._cache.options.skips_corrupt:
             return self._take_what_is_left(wanted, rows, columns, options)
@@ -331,12 +333,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return found
 
     def _wanted(
-        self, filter_: pc.Expression | None, options: Iterable[str] = ()
+        self, filter_: pc.Expression | None, options: Mapping[str, Any] = _NO_OPTIONS
     ) -> pc.Expression | None:
-        """A scan's filter and the data set's own. Raises ``TypeError`` for wrong options."""
+        """A scan's filter and the data set's own.
+
+        Raises ``TypeError`` for wrong options, ``ValueError`` for batches of no rows.
+        """
         unknown = set(options) - _SCAN_OPTIONS
         if unknown:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        if operator.index(options.get("batch_size", _BATCH_ROWS)) < 1:
+            raise ValueError(f"batch_size is 1 at least, not {options['batch_size']}")
         check_is_expression(filter_)
         wanted: pc.Expression | None = self._scanner_options({"filter": filter_})["filter"]
         return wanted

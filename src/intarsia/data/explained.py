@@ -12,6 +12,7 @@ from intarsia.data.survey import File, Kept, each_of, files_left, in_folders
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.predicate.expression import shown
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
@@ -79,7 +80,7 @@ def explain_files(
         else _account(cache, file, request, gap, analyze)
         for file in files
     )
-    text = "none" if request.filter is None else str(request.filter.condition.expression)
+    text = "none" if request.filter is None else shown(request.filter.condition.expression)
     return Explanation(accounts, text, request.all_columns, analyze)
 
 

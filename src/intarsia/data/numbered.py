@@ -5,11 +5,36 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
 
 from intarsia.data.cache import FileCache
 from intarsia.data.survey import File, each_of
-from intarsia.ranges import RowRanges
+from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.scan import Part
+
+
+def row_numbers(indices: Any) -> Int64Array:
+    """Indices of rows, as ``take`` is given them; shape ``(n,)``.
+
+    Raises ``ValueError`` for NULL and for what is no whole number, ``IndexError`` for one below 0.
+    """
+    is_array = isinstance(indices, pa.Array | pa.ChunkedArray)
+    given = indices if is_array else pa.array(indices)
+    if given.null_count:
+        raise ValueError("rows are taken by their numbers, and one of these is NULL")
+    found: Int64Array = given.cast(pa.int64()).to_numpy()
+    if len(found) and found.min() < 0:
+        raise IndexError(f"row {found.min()}: rows are counted from 0")
+    return found
+
+
+def check_within(numbers: Int64Array, num_rows: int) -> None:
+    """Raise ``IndexError`` where one of ``numbers`` is beyond so many rows."""
+    last = int(numbers.max(initial=-1))
+    if last >= num_rows:
+        raise IndexError(f"row {last:,} of {num_rows:,}")
 
 
 def parts_at(
@@ -32,4 +57,4 @@ def parts_at(
             start = stop
             if start >= rows.stops[-1]:
                 return
-    raise IndexError(f"row {int(rows.stops[-1]) - 1:,} of {start:,}")
+    check_within(rows.stops - 1, start)

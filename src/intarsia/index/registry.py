@@ -145,13 +145,18 @@ def kinds_of(indexes: Any) -> list[IndexSpec]:
         asked = [indexes] if hasattr(indexes, "kind") else list(indexes)
     found = [parse(index) if isinstance(index, str) else index for index in asked]
     for index in found:
-        if not hasattr(index, "kind") or not (hasattr(index, "on") or isinstance(index, PageIndex)):
-            raise IndexSpecError(f"{index!r} is not an index; Lookup('column') is one")
+        check_is_index(index)
     names = [spec_name(index) for index in found]
     for name in names:
         if names.count(name) > 1:
             raise IndexSpecError(f"index {name} is asked for twice")
     return found
+
+
+def check_is_index(index: object) -> None:
+    """Raise ``IndexSpecError`` for what is none."""
+    if not hasattr(index, "kind") or not (hasattr(index, "on") or isinstance(index, PageIndex)):
+        raise IndexSpecError(f"{index!r} is not an index; Lookup('column') is one")
 
 
 def parse(text: str) -> IndexSpec:

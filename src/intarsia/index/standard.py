@@ -36,7 +36,9 @@ class PageIndex:
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             object.__setattr__(self, "columns", (self.columns,))
-        if not isinstance(self.truncate_length, int) or self.truncate_length < 1:
+        elif not _are_names(self.columns):
+            raise IndexSpecError(f"columns are named by a list of texts, not {self.columns!r}")
+        if not _is_count(self.truncate_length):
             raise IndexSpecError(f"truncate_length must be 1 or more, not {self.truncate_length!r}")
 
 
@@ -60,8 +62,19 @@ class Bloom:
             raise IndexSpecError("a bloom filter needs the name of a column")
         if not isinstance(self.fpp, int | float) or not 0 < self.fpp < 1:
             raise IndexSpecError(f"fpp must be between 0 and 1, not {self.fpp!r}")
-        if self.ndv is not None and (not isinstance(self.ndv, int) or self.ndv < 1):
+        if self.ndv is not None and not _is_count(self.ndv):
             raise IndexSpecError(f"ndv must be 1 or more, not {self.ndv!r}")
+
+
+def _are_names(columns: object) -> bool:
+    if columns is None:
+        return True
+    return isinstance(columns, Sequence) and all(isinstance(name, str) for name in columns)
+
+
+def _is_count(value: object) -> bool:
+    """Is it a number, 1 or more?"""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def bloom_hashes_for(test: Test, order: ValueOrder) -> UInt64Array | None:

@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.parallel import may_divide
-from intarsia.predicate.expression import FieldRef, Literal, calls_replaced, read_expression
+from intarsia.predicate.expression import (
+    FieldRef,
+    Literal,
+    calls_replaced,
+    read_expression,
+    shown,
+)
 from intarsia.predicate.functions import FUNCTIONS
 
 _CALL = "__intarsia_call_"
@@ -30,7 +36,7 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
         rest, extended = _computed(expression, table, error)
         return evaluate(rest, extended).select(range(table.num_columns))
     except _REFUSALS as error:
-        raise PredicateError(f"cannot evaluate {expression}: {error}") from error
+        raise PredicateError(f"cannot evaluate {shown(expression)}: {error}") from error
 
 
 def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
@@ -87,7 +93,7 @@ def _computed(
         prefix += "_"
     rest, calls = calls_replaced(expression, FUNCTIONS, prefix)
     if not calls:
-        raise PredicateError(f"cannot evaluate {expression}: {reason}") from reason
+        raise PredicateError(f"cannot evaluate {shown(expression)}: {reason}") from reason
     extended = table
     for name, (function, arguments) in calls.items():
         extended = extended.append_column(name, _value(function, arguments, table))

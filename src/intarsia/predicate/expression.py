@@ -76,6 +76,14 @@ def read_expression(expression: pc.Expression) -> Node:
         raise PredicateError(f"cannot read the structure of {expression}") from error
 
 
+def shown(expression: pc.Expression) -> str:
+    """An Expression as pyarrow writes it; its tree, where that is not UTF-8."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError:
+        return str(read_expression(expression))
+
+
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     """The operands of the ANDs at the top of an Expression: it is true where all of them are."""
     serialized = _serialized(expression)

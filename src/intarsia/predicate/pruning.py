@@ -266,9 +266,7 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     values = members.values
     has_null = values.null_count > 0
     behavior = options["null_matching_behavior"].as_py()
-    kept = values.drop_null()
-    if pa.types.is_dictionary(kept.type):
-        kept = kept.dictionary_decode()
+    kept = plain_values(values).drop_null()
     has_nan = _has_nan(kept)
     # A NULL value is in the set, outside it, or neither, by the behaviour asked for.
     null_is_in = has_null and behavior == _MATCH_NULLS

@@ -22,10 +22,21 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.pushdown import columns_used, conditions_of
+from intarsia.predicate.scope import PLAIN_TABLE
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
+_PIPE = "|>"
+_ODD = (
+    sqlglot.errors.SqlglotError,
+    RecursionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What sqlglot raises where it cannot parse a query: its own errors, and others by mistake."""
 _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 
 
@@ -105,12 +116,22 @@ def scans_of(
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
-    """The query's tree; None for whatever is no single query that sqlglot understands."""
+    """The query's tree; None for whatever is no single query that sqlglot understands.
+
+    Nor for one in pipes, of which sqlglot forgets the order.
+    """
     try:
+        if _PIPE in query and _is_piped(query, dialect):
+            return None
         tree = sqlglot.parse_one(query, dialect=dialect)
-    except (sqlglot.errors.SqlglotError, RecursionError):
+    except _ODD:
         return None
     return tree if isinstance(tree, exp.Query) else None
+
+
+def _is_piped(query: str, dialect: str) -> bool:
+    tokens = sqlglot.tokenize(query, read=dialect)
+    return any(token.token_type is sqlglot.TokenType.PIPE_GT for token in tokens)
 
 
 def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[exp.Table]:
@@ -135,7 +156,7 @@ def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[e
 def _may_have(table: exp.Table) -> tuple[str, ...]:
     """What a table may come with: a name, an alias, and in a query that begins with FROM, joins."""
     is_first = isinstance(table.parent, exp.From)
-    return ("this", "alias", "joins") if is_first else ("this", "alias")
+    return PLAIN_TABLE if is_first else PLAIN_TABLE[:2]
 
 
 def _names_a_column(table: exp.Table) -> bool:

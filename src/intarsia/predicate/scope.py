@@ -14,6 +14,8 @@ _KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
 _METHODS = {"", "NATURAL"}
 # Clauses after which FROM and WHERE no longer say which rows there are.
 UNUSUAL = ("laterals", "pivots", "match", "connect", "prewhere", "sample", "into")
+PLAIN_TABLE = ("this", "alias", "joins")
+"""What a table comes with that gives all of its rows as they are; joins, where FROM is first."""
 Sources = Mapping[str, "Source"]
 
 
@@ -64,6 +66,8 @@ class Scopes:
         """The SELECT or set operation that a source, or an operand, stands for."""
         common = self.common_table(node)
         if common is not None:
+            if any(value for name, value in node.args.items() if name not in PLAIN_TABLE):
+                return None
             node = common.body
         while isinstance(node, exp.Subquery):
             if any(value for name, value in node.args.items() if name not in ("this", "alias")):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.plan.account import Activity, Filtered
 from intarsia.plan.plan import Amount
+from intarsia.predicate.expression import shown
 from intarsia.source import ByteRange, Source
 
 _UNTIMED = nullcontext()
@@ -64,8 +65,8 @@ class Profile(Unwatched):
         return before
 
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
-        known = self._filtered.get(str(condition), Amount())
-        self._filtered[str(condition)] = known + Amount(passed, tested)
+        text = shown(condition)
+        self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
 
     def watched(self, source: Source) -> Source:
         return _TimedSource(source, self)

@@ -82,7 +82,8 @@ def scan(
         yield from _scan(parts, request, False, use_threads, is_far)
         return
     for table in _scan(parts, request, True, use_threads, is_far) if limit > 0 else ():
-        found = table.slice(0, limit)
+        # A slice of a table without columns has as many rows as it was asked for.
+        found = table if table.num_rows <= limit else table.slice(0, limit)
         limit -= found.num_rows
         yield found
         if limit <= 0:

@@ -19,6 +19,7 @@ from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
+from intarsia.predicate.expression import shown
 from intarsia.predicate.sql import parse_where
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
@@ -126,7 +127,7 @@ def advise(
         total = adviser.totals[number]
         told.append(
             FilterAdvice(
-                str(condition),
+                condition if isinstance(condition, str) else shown(condition),
                 round(total * share),
                 round(now * share),
                 round(then * share),

@@ -8,7 +8,7 @@ from typing import Any
 
 from intarsia.errors import IndexSpecError
 from intarsia.handle import Version, version_of
-from intarsia.index.registry import IndexSpec, parse, spec_name
+from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
@@ -73,10 +73,14 @@ def drop_indexes(
 def asked_of(
     indexes: Sequence[IndexSpec | str] | IndexSpec | str,
 ) -> list[IndexSpec | str]:
-    """One index or several, as several."""
+    """One index or several, as several. Raises ``IndexSpecError`` for what is none."""
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
     asked: Any = [indexes] if single else indexes
-    return list(asked)
+    found = list(asked)
+    for index in found:
+        if not isinstance(index, str):
+            check_is_index(index)
+    return found
 
 
 def drop_from(

@@ -104,7 +104,8 @@ def add_indexes(
     bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
     makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
     downloaded and uploaded. An index of the same name is replaced, and its space returned. Every
-    file is checked before the first one is changed.
+    file's footer is checked before the first file is changed; where values turn out to be such that
+    an index cannot be built, files before theirs keep what they were given.
 
     With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
     ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
@@ -130,7 +131,7 @@ def add_indexes(
         if places is None:
             warn_of_names(file, found)
         version = version_of(file, found)
-        with quiet():
+        with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
             add_to(opened, indexes, found, version, places, told)
         reports.append(report_of(open_file(file, found, sidecar=places)))
@@ -197,6 +198,17 @@ class _Steps:
         """All files are done."""
         if self._progress:
             self._progress(self._files[-1], self._before[-1], self._before[-1])
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """A context whose ``IndexSpecError`` says which file it is of."""
+    try:
+        yield
+    except IndexSpecError as error:
+        if str(error).startswith(f"{path}: "):
+            raise
+        raise IndexSpecError(f"{path}: {error}") from error
 
 
 @contextlib.contextmanager

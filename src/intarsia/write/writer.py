@@ -126,9 +126,9 @@ class ParquetWriter:
         Raises ``ValueError`` for a table of another schema, for rows without columns, which no file
         can hold, and once the writer is closed.
         """
+        _check_columns(table)
         if not table.schema.equals(self.schema, check_metadata=False):
             raise ValueError(f"a table of another schema: {table.schema}, not {self.schema}")
-        _check_columns(table)
         with self._or_closed():
             self._writer.write_table(table, row_group_size)
 
@@ -225,6 +225,8 @@ def open_writer(
 
 
 def _check_columns(table: pa.Table) -> None:
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise TypeError(f"what is written is a table of pyarrow, not {type(table).__name__}")
     if table.num_rows and not table.num_columns:
         raise ValueError(f"{table.num_rows:,} rows without a column cannot be written")
 
