@@ -6,6 +6,7 @@ Everything above asks for a ``FileSource``, everything below is given one.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import os
 import threading
@@ -252,11 +253,22 @@ def _expand(
     if info.type == pafs.FileType.Directory:
         return _files_under(filesystem, path, sidecars, seen)
     if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
-        matches = sorted(glob.glob(path, recursive=True))
+        matches = [m for m in sorted(glob.glob(path, recursive=True)) if not _is_hidden(m, path)]
         if matches:
             return [file for match in matches for file in _expand(filesystem, match, sidecars)]
         raise PathError(f"{path}: there is no such file or folder: nothing matches")
     raise PathError(f"{path}: there is no such file or folder")
+
+
+def _is_hidden(match: str, pattern: str) -> bool:
+    """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
+    parts = pattern.split("/")
+    first = next(at for at, part in enumerate(parts) if set("*?[") & set(part))
+    asked = [part for part in parts if part.startswith(_HIDDEN)]
+    return any(
+        part.startswith(_HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
+        for part in match.split("/")[first:]
+    )
 
 
 def _files_under(

@@ -351,3 +351,18 @@ def test_two_thousand_files_keep_few_open_and_take_seconds(tmp_path: Path) -> No
             return
         time.sleep(0.05)
     pytest.fail("files are left open")
+
+
+@pytest.mark.parametrize("count", [1, 20], ids=["one_by_one", "together"])
+def test_json_of_two_forms(count: int, tmp_path: Path) -> None:
+    texts = pa.array(["{}", None, "[1]"])
+    large = pa.ExtensionArray.from_storage(pa.json_(pa.large_string()), texts.cast("large_string"))
+    small = pa.ExtensionArray.from_storage(pa.json_(), texts)
+    for i in range(count):
+        first, second = (tmp_path / f"{i:02}{which}.parquet" for which in "ab")
+        pq.write_table(pa.table({"x": large, "n": range(3)}), first)
+        pq.write_table(pa.table({"x": small, "n": range(3)}), second, store_schema=False)
+    condition = pads.field("n") >= 1
+    found = ia.dataset(tmp_path).to_table(filter=condition)
+    assert found.equals(pads.dataset(tmp_path).to_table(filter=condition))
+    assert found["x"].type == pa.json_(pa.large_string())

@@ -90,3 +90,31 @@ def test_patterns_may_be_bytes(function: str, kind: pa.DataType, tmp_path: Path)
         expected = pads.dataset(path).to_table(filter=wanted)
         assert ia.dataset(path).to_table(filter=wanted).equals(expected)
         assert ia.dataset(path).count_rows(filter=wanted) == expected.num_rows > 0
+
+
+def test_bytes_that_are_no_text_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "b.parquet"
+    pq.write_table(pa.table({"b": pa.array([b"\xff", b"a"]), "f": pa.array([b"\xff", b"a"])}), path)
+    ds = ia.dataset(path)
+    for condition in (
+        pc.starts_with(pc.field("b"), b"\xff"),
+        pc.match_substring(pc.field("b"), b"\xff") & (pc.field("f") == b"\xff"),
+    ):
+        assert ds.to_table(filter=condition).num_rows == 1
+        for analyze in (False, True):
+            assert "xff" in str(ds.explain(filter=condition, analyze=analyze))
+        assert "xff" in str(ia.advise(path, condition))
+    fixed = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"f": pa.array([b"\xff\xff"], pa.binary(2))}), fixed)
+    with pytest.raises(ia.PredicateError, match="no kernel"):
+        ia.dataset(fixed).to_table(filter=pc.starts_with(pc.field("f"), b"\xff"))
+
+
+@pytest.mark.parametrize("kind", [pa.binary_view(), pa.string_view()], ids=str)
+def test_sets_of_views_may_hold_a_null(kind: pa.DataType, tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"v": pa.array([b"a", None, b"b"])}), path)
+    condition = pc.is_in(pc.field("v"), value_set=pa.array([b"a", None]).cast(kind))
+    found = ia.dataset(path).to_table(filter=condition)
+    assert found.equals(pads.dataset(path).to_table(filter=condition))
+    assert found.num_rows == 2

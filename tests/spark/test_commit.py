@@ -21,7 +21,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.data import journal
-from intarsia.data.journal import StreamBatch, visible
+from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
 from intarsia.spark.commit import journals, keep_job, publish, publish_batch, recover
 from intarsia.spark.failure import told
 from intarsia.spark.place import LocalPlace, Place
@@ -152,6 +152,31 @@ def test_a_file_that_cannot_be_moved_leaves_the_old_rows(tmp_path):
         publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
     assert values(tmp_path / "day=1") == [2]
     assert not list(tmp_path.glob("_commit*"))
+
+
+def test_an_append_whose_files_an_overwrite_took_away_fails_whole(tmp_path):
+    put(tmp_path, {"old.parquet": 1})
+    put(tmp_path / "_temporary-a", {"a1.parquet": 3, "a2.parquet": 4})
+    put(tmp_path / "_temporary-b", {"b1.parquet": 5, "b2.parquet": 6})
+
+    def overwrite():  # all files of the append are in place, and do not count yet
+        place = Place.of(tmp_path)
+        publish(place, "b", ["b1.parquet", "b2.parquet"], ["old.parquet", "a1.parquet"])
+
+    with pytest.raises(ia.PathError, match=r"another write removed a1\.parquet .*nothing was"):
+        publish(Place.of(tmp_path), "a", ["a1.parquet", "a2.parquet"], check=overwrite)
+    assert values(tmp_path) == [5, 6]
+    assert journals(Place.of(tmp_path)) == []
+
+
+def test_a_folder_of_which_nothing_counts_is_no_data_set(tmp_path):
+    put(tmp_path, {"k=1/a.parquet": 1, "k=2/b.parquet": 2})
+    commit = Journal("job", PUBLISHED, (), ("k=1/a.parquet",))
+    (tmp_path / commit.name).write_text(commit.encode())
+    assert by_dataset(tmp_path) == [2]
+    for path in (tmp_path / "k=1", f"{tmp_path}/k=1/*.parquet"):
+        with pytest.raises(ia.PathError, match="does not count while a commit is under way"):
+            ia.dataset(path)
 
 
 def test_one_file_is_published_by_its_rename_alone(tmp_path):

@@ -365,6 +365,29 @@ def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["auto", "intarsia"])
+def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
+    frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
+    frame.write.partitionBy("p").parquet(str(tmp_path))
+    found, native = ias.read(spark, tmp_path), spark.read.parquet(str(tmp_path))
+    assert found.dtypes == native.dtypes
+    assert sorted(found.collect()) == sorted(native.collect())
+    asked = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=tmp_path)
+    assert asked.collect() == [(1,)]
+
+
+def test_globs_pass_over_what_is_hidden(spark, tmp_path):
+    ias.write(spark.range(4).selectExpr("id", "id % 2 AS p"), tmp_path, partition_by=["p"])
+    for hidden in ("_temporary-1/p=0", ".hidden", "_intarsia"):
+        folder = tmp_path / hidden
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [9]}), folder / "x.parquet")
+    for pattern in ("**/*.parquet", "*/*.parquet", "*"):
+        found = ias.read(spark, f"{tmp_path}/{pattern}", columns=["id"])
+        assert sorted(row.id for row in found.collect()) == [0, 1, 2, 3]
+    named = ias.read(spark, f"{tmp_path}/_temporary-*/*/*.parquet", columns=["id"])
+    assert [row.id for row in named.collect()] == [9]
+
+
 def test_columns_that_were_never_null_are_null_in_files_that_lack_them(spark, tmp_path, reader):
     fields = [pa.field("id", pa.int64(), False), pa.field("extra", pa.int64(), False)]
     both = pa.table([[1, 2], [3, 4]], schema=pa.schema(fields))

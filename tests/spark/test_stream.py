@@ -61,6 +61,15 @@ def test_files_are_read_once_as_they_are_published(spark, paths):
     assert left == {"part", "_SUCCESS", "_stream"}
 
 
+def test_files_without_a_time_are_read(spark, paths):
+    source, sink, _ = paths
+    publish(spark, source, 0, 10)
+    for name in os.listdir(source):
+        os.utime(os.path.join(source, name), (0, 0))
+    assert run(spark, *paths) == [10]
+    assert ids(spark, sink) == list(range(10))
+
+
 def test_folders_conditions_and_columns(spark, paths):
     publish(spark, paths[0], 0, 100, partition_by="p")
     run(spark, *paths, where="p = 1 AND t <> '7'", columns="id, t")

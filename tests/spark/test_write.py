@@ -264,6 +264,32 @@ def test_a_folder_of_great_numbers_is_called_as_by_spark(value, spark, tmp_path)
     assert rows(ias.read(spark, tmp_path)) == rows(data)
 
 
+@pytest.mark.parametrize("value", ["0", "0.0000000001", "-12.5"])
+def test_a_folder_of_decimals_is_called_as_by_spark(value, spark, tmp_path):
+    frame = spark.sql(f"SELECT 1 AS id, CAST({value} AS DECIMAL(28, 10)) AS p")
+    frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
+    ias.write(frame, tmp_path / "intarsia", partition_by=["p"])
+    (theirs,), (ours,) = (
+        [path.name for path in (tmp_path / name).glob("p=*")] for name in ("spark", "intarsia")
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-03:30", "GMT+5"])
+def test_a_zone_may_be_an_offset(zone, spark, tmp_path):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.sql("SELECT 1 AS id, timestamp'2020-01-01 05:00:00' AS p")
+        frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
+        ias.write(frame, tmp_path / "intarsia", partition_by=["p"])
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert [path.name for path in (tmp_path / "intarsia").glob("p=*")] == [
+        path.name for path in (tmp_path / "spark").glob("p=*")
+    ]
+
+
 def test_columns_of_any_name_are_written(spark, tmp_path):
     names = ["a.b", "c`d", "*", "e f", "é", "select", "0"]
     data = spark.createDataFrame([[i] * len(names) for i in range(20)], names)
@@ -408,6 +434,8 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
         ({"mode": "replace"}, ValueError, "mode must be one of"),
         ({"rows_per_page": 0}, ValueError, "rows_per_page"),
         ({"partition_by": ["part", "part"]}, ia.PredicateError, "part"),
+        ({"partition_by": ["_h"], "select": "*, 1 AS _h"}, ia.PredicateError, "'_h' cannot be in"),
+        ({"select": "*, 1 AS id"}, ia.PredicateError, "two columns are called 'id'"),
     ],
     ids=[
         "unknown_cluster_column",
@@ -419,12 +447,16 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
         "unknown_mode",
         "no_rows_per_page",
         "folder_column_twice",
+        "folder_column_that_hides",
+        "column_twice",
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_written(
     options, error, message, spark, tmp_path, monkeypatch
 ):
     data = spark.range(0, 10).selectExpr("id", "'x' AS part")
+    data = data.selectExpr(*options.get("select", "*").split(", "))
+    options = {name: value for name, value in options.items() if name != "select"}
 
     def start(*_: object) -> None:
         raise AssertionError("a job was started")

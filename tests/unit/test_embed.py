@@ -226,6 +226,58 @@ def test_an_index_on_a_column_with_a_dot_in_its_name_is_no_index_on_a_nested_one
     assert source.count_rows(pc.field("a.b") == 1) == 1
 
 
+@pytest.mark.parametrize("kind", [ia.Lookup, ia.Distinct, ia.MinMax])
+def test_a_name_that_is_a_column_and_a_field_of_a_struct_is_refused(kind, tmp_path):
+    path = tmp_path / "t.parquet"
+    struct = pa.array([{"b": str(i)} for i in range(20)])
+    pq.write_table(pa.table({"a.b": range(20), "a": struct}), path)
+    before = path.read_bytes()
+    for on in ("a.b", pc.field("a", "b"), pc.field("a.b")):
+        with pytest.raises(ia.IndexSpecError, match="a column and a field of a struct are both"):
+            ia.add_indexes(path, [kind(on)])
+    assert path.read_bytes() == before
+
+
+def test_what_values_forbid_is_said_with_the_file(tmp_path):
+    paths = [tmp_path / f"{name}.parquet" for name in "ab"]
+    for path, first in zip(paths, ("a", "a\nb"), strict=True):
+        pq.write_table(pa.table({"s": [first, "b"]}), path)
+    with pytest.raises(ia.IndexSpecError, match=r"^\S+/b\.parquet: no index .*line feed"):
+        ia.add_indexes(paths, ["s:distinct_idx1"])
+    assert [len(ia.ParquetFile(path).indexes) for path in paths] == [1, 0]
+
+
+def test_what_is_no_index_is_not_dropped(file):
+    with pytest.raises(ia.IndexSpecError, match="5 is not an index"):
+        ia.drop_indexes(file, [5])
+
+
+def test_what_is_no_table_is_not_written(tmp_path):
+    with pytest.raises(TypeError, match="a table of pyarrow, not int"):
+        ia.write_table(5, tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ia.Bloom("k", ndv=True),
+        lambda: ia.PageIndex(truncate_length=True),
+        lambda: ia.PageIndex(columns=5),
+        lambda: ia.PageIndex(columns=[5]),
+    ],
+)
+def test_settings_of_the_wrong_type_are_refused(make):
+    with pytest.raises(ia.IndexSpecError, match=r"not True|list of texts, not"):
+        make()
+
+
+def test_durations_are_refused_as_no_condition_asks_for_them(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"d": pa.array([1, 2], pa.duration("us"))}), path)
+    with pytest.raises(ia.IndexSpecError, match="no condition on durations asks an index"):
+        ia.add_indexes(path, ["d:lookup"])
+
+
 def test_half_floats_are_refused_as_they_have_two_zeros(tmp_path):
     table = pa.table({"h": pa.array([0.0, -0.0], pa.float16())})
     with pytest.raises(ia.IndexSpecError, match="half floats"):

@@ -115,7 +115,11 @@ class FileCache:
         columns = tuple(sorted(form.read_options.dictionary_columns))
         is_told = scan.cache_options != pa.CacheOptions()
         gap = scan.cache_options.hole_size_limit if is_told else None
-        options = ReadOptions(scan.page_checksum_verification, columns)
+        options = ReadOptions(
+            scan.page_checksum_verification,
+            columns,
+            coerce_int96_timestamp_unit=form.read_options.coerce_int96_timestamp_unit,
+        )
         return cls(filesystem, options, gap, places=places)
 
     def anew(self, options: ReadOptions | None = None) -> FileCache:

@@ -14,6 +14,8 @@ from intarsia.storage import is_uri, resolve
 
 _NUMBER = re.compile(r"[+-]?(\d{1,18}|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 """Integers of more digits are no doubles: some would be lost."""
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
+"""pyarrow takes hexadecimal digits as well, which Spark does not."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""
 
@@ -46,8 +48,8 @@ def hive_partitioning(
     if stated is not None:
         types = pa.schema([stated.field(f.name) if f.name in stated.names else f for f in types])
         return pads.partitioning(types, flavor="hive")
-    unusual = set(types.types) - {pa.int32(), pa.string()}
-    if not unusual and all(found != {NULL_FOLDER} for found in values.values()):
+    is_inferred = not as_spark or types == _types(values, as_spark=False)
+    if is_inferred and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
     return pads.partitioning(types, flavor="hive")
 
@@ -78,14 +80,16 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
 def _inferred(values: set[str], as_spark: bool) -> pa.DataType:
     """As pyarrow infers it: 32-bit integers where all values are, else text; or as Spark does."""
     for kind in (pa.int32(), pa.int64(), pa.float64(), pa.date32()) if as_spark else (pa.int32(),):
-        if values and _all_are(kind, values):
+        if values and _all_are(kind, values, as_spark):
             return kind
     return pa.string()
 
 
-def _all_are(kind: pa.DataType, values: set[str]) -> bool:
+def _all_are(kind: pa.DataType, values: set[str], as_spark: bool) -> bool:
     if pa.types.is_floating(kind):
         return all(map(_NUMBER.fullmatch, values))
+    if pa.types.is_integer(kind) and as_spark and not all(map(_INTEGER.fullmatch, values)):
+        return False
     try:
         pa.array(sorted(values)).cast(kind)
     except pa.ArrowInvalid:

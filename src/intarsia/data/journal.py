@@ -143,7 +143,10 @@ def visible_under(
 
 
 def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]) -> list[str]:
-    """The files of a listing between whose beginning and end no commit went on, that count."""
+    """The files of a listing between whose beginning and end no commit went on, that count.
+
+    Raises ``PathError`` where there are none.
+    """
     for _ in range(_LOOKS):
         before = [_state(on, root) for root, on in roots.items()]
         files = listing()
@@ -157,7 +160,12 @@ def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]
         for journal in under_way
         for file in journal.hidden
     }
-    return [file for file in files if file.lstrip("/") not in hidden] if hidden else files
+    if not hidden:
+        return files
+    counting = [file for file in files if file.lstrip("/") not in hidden]
+    if files and not counting:
+        raise PathError(f"{files[0]}: it does not count while a commit is under way, nor do others")
+    return counting
 
 
 def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Root
+from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.units import decoded_bytes
@@ -115,6 +116,5 @@ def as_in_data_set(
         elif name not in table.column_names:
             columns[name] = pa.chunked_array([pa.nulls(table.num_rows, kind)])
         else:
-            found = table.column(name)
-            columns[name] = found if found.type == kind else found.cast(kind)
+            columns[name] = as_type(table.column(name), kind)
     return columns

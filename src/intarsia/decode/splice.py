@@ -86,6 +86,8 @@ class RootTemplate:
     num_roots: int = 1
     as_dictionaries: tuple[str, ...] = ()
     """Columns of text to be read as Arrow dictionaries, by their dotted paths."""
+    int96_unit: str | None = None
+    """The unit of INT96; nanoseconds without one."""
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
         """The same root, of which just ``leaves`` are read."""
@@ -96,10 +98,14 @@ class SchemaTemplates:
     """Templates for the roots of one file, cut from the bytes of its footer."""
 
     def __init__(
-        self, metadata: FileMetaData, footer: bytes, read_dictionary: Iterable[str] = ()
+        self,
+        metadata: FileMetaData,
+        footer: bytes,
+        read_dictionary: Iterable[str] = (),
+        int96_unit: str | None = None,
     ) -> None:
         """``footer`` is the encoded ``metadata``; ``read_dictionary`` are leaves of it."""
-        self._as_dictionaries = tuple(read_dictionary)
+        self._as_dictionaries, self._int96_unit = tuple(read_dictionary), int96_unit
         self._version = Span(1, _I32, zigzag(metadata.version))
         # Schema elements may carry fields this version does not know: their bytes are kept.
         self._elements = list_elements(field_value(footer, 2) or b"")
@@ -119,7 +125,7 @@ class SchemaTemplates:
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
-        file = _open(MAGIC + framed(footer), as_dictionaries=self._as_dictionaries)
+        file = _open(MAGIC + framed(footer), False, self._as_dictionaries, self._int96_unit)
         return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:
@@ -164,7 +170,7 @@ class SchemaTemplates:
         head = self._head(elements, schema, orders)
         starts = tuple(f"{root.name}." for root in roots)
         texts = tuple(path for path in self._as_dictionaries if f"{path}.".startswith(starts))
-        return RootTemplate(head, num_leaves, tuple(wanted), len(roots), texts)
+        return RootTemplate(head, num_leaves, tuple(wanted), len(roots), texts, self._int96_unit)
 
     def _stored_field(self, root: Root, storage: bool) -> list[pa.Field]:
         """The field of the stored Arrow schema, if there is one."""
@@ -238,7 +244,7 @@ def decode_roots(
     order = _largest_first(groups) if use_threads and are_flat else []
     try:
         data = splice(template, groups)
-        file = _open(data, verify_checksums, template.as_dictionaries)
+        file = _open(data, verify_checksums, template.as_dictionaries, template.int96_unit)
         # By number: names that hold dots would stand for other leaves as well.
         columns = list(template.leaves) if some else order or None
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
@@ -363,12 +369,16 @@ def _absent(num_rows: int) -> ColumnChunk:
 
 
 def _open(
-    data: bytes | pa.Buffer, verify_checksums: bool = False, as_dictionaries: Sequence[str] = ()
+    data: bytes | pa.Buffer,
+    verify_checksums: bool,
+    as_dictionaries: Sequence[str],
+    int96_unit: str | None,
 ) -> pq.ParquetFile:
     return pq.ParquetFile(
         pa.BufferReader(data),
         read_dictionary=list(as_dictionaries) or None,
         page_checksum_verification=verify_checksums,
+        coerce_int96_timestamp_unit=int96_unit,
         pre_buffer=False,
     )
 

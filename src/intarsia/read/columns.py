@@ -114,11 +114,23 @@ def _typed(
         return pa.chunked_array([pa.repeat(constant, count)])
     if values is None:
         return pa.chunked_array([pa.nulls(count, field.type)])
-    if values.type == field.type:
-        return values
     try:
-        return values.cast(field.type)
+        return as_type(values, field.type)
     except pa.ArrowException as error:
         where = Where(file.name, column=field.name)
         message = f"{values.type} cannot be read as {field.type}: {error}"
         raise FormatError(message, where) from error
+
+
+def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """``values`` cast to a type. Raises ``pa.ArrowException`` where that cannot be done."""
+    if values.type == kind:
+        return values
+    if _is_json(kind) and _is_json(values.type):  # of which pyarrow casts no form to another
+        parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
+        return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
+    return values.cast(kind)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"

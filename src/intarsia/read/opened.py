@@ -27,8 +27,14 @@ from intarsia.errors import (
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, ColumnOrder, FileMetaData
-from intarsia.format.order import ValueOrder
+from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    ColumnOrder,
+    FileMetaData,
+    Type,
+)
+from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
 from intarsia.index.directory import (
@@ -168,17 +174,18 @@ class OpenedFile:
 
     @functools.cached_property
     def templates(self) -> SchemaTemplates:
-        return self.shape.kept(("templates", self.options.read_dictionary), self._new_templates)
+        return self.shape.kept(("templates", self.options.of_types), self._new_templates)
 
     def _new_templates(self) -> SchemaTemplates:
         leaves = {leaf.name for leaf in self.schema.leaves}
         read_dictionary = [path for path in self.options.read_dictionary if path in leaves]
-        return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary)
+        unit = self.options.coerce_int96_timestamp_unit
+        return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary, unit)
 
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it."""
-        return self.shape.kept(("arrow", self.options.read_dictionary), self._new_schema_arrow)
+        return self.shape.kept(("arrow", self.options.of_types), self._new_schema_arrow)
 
     def _new_schema_arrow(self) -> pa.Schema:
         try:
@@ -267,8 +274,10 @@ class OpenedFile:
 
     def order(self, leaf: int) -> ValueOrder:
         """How a column's values compare."""
+        element = self.schema.leaves[leaf].element
+        if element.type == Type.INT96 and self.options.coerce_int96_timestamp_unit is not None:
+            return ValueOrder(Domain.UNDEFINED)  # values are cut off, and bounds are not
         if leaf not in self._orders:
-            element = self.schema.leaves[leaf].element
             self._orders[leaf] = order_of(element, self._column_order(leaf))
         return self._orders[leaf]
 

@@ -17,6 +17,8 @@ class ReadOptions:
     ``distinct_index_column`` is the column that lists of other writers are of. ``on_corrupt``
     checks pages as far as they can be, and says what becomes of damaged ones. ``page_size_limit``
     are the most bytes that one page may hold, where there is a limit.
+    ``coerce_int96_timestamp_unit`` is that of INT96, of which nanoseconds, the default, hold 1677
+    to 2262 only.
     """
 
     page_checksum_verification: bool = False
@@ -24,12 +26,18 @@ class ReadOptions:
     distinct_index_column: str | None = None
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
+    coerce_int96_timestamp_unit: str | None = None
 
     def changed(self, **changes: Any) -> ReadOptions:
         """These, but for ``changes``; checksums are compared where damage is looked for."""
         made = replace(self, **changes)
         is_checked = made.page_checksum_verification or made.looks_for_damage
         return replace(made, page_checksum_verification=is_checked)
+
+    @property
+    def of_types(self) -> tuple[object, ...]:
+        """Those that decide the types in which columns come."""
+        return self.read_dictionary, self.coerce_int96_timestamp_unit
 
     @property
     def looks_for_damage(self) -> bool:

@@ -212,7 +212,7 @@ class Sections:
         file = self._file
         known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
         if not entry.meaning:
-            known = file.shape.kept(("indexes", file.options.read_dictionary), dict)
+            known = file.shape.kept(("indexes", file.options.of_types), dict)
         key = known_kind(entry.kind), entry.on, repr(entry.params)
         found = known.get(key)
         if found is None:

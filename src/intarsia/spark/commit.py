@@ -70,6 +70,7 @@ def publish(
         if check is not None:
             check()
         if not is_simple:
+            _check_moved(place, files)
             journal = replace(journal, phase=PUBLISHED)
             place.write_text(journal.name, journal.encode())
     except BaseException as error:
@@ -84,6 +85,17 @@ def publish(
             f"{place.root}: the new files are published, but what comes after failed; "
             f"recover() finishes it: {error}"
         ) from error
+
+
+def _check_moved(place: Place, files: Sequence[str]) -> None:
+    """Raise ``PathError`` where another writer, who replaces what there is, took a file away."""
+    infos = place.filesystem.get_file_info([place.path(file) for file in files])
+    for file, info in zip(files, infos, strict=True):
+        if info.type != pafs.FileType.File:
+            raise PathError(
+                f"{place.root}: another write removed {file} before all files were in place; "
+                "nothing was written"
+            )
 
 
 def _described(place: Place, error: BaseException) -> BaseException:

@@ -16,6 +16,7 @@ from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
 from intarsia.spark.curve import check_curve
 from intarsia.spark.place import Place
+from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema, nullable
 from intarsia.write.writer import PAGE_ROWS, check_fit
 
@@ -86,6 +87,15 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
     within = names_of(layout.sort_within)
     known = schema.names
+    for column in known:
+        if known.count(column) > 1:
+            raise PredicateError(f"two columns are called {column!r}")
+    for column in folders:
+        if column.startswith(("_", ".")) and column != FOLDER:
+            raise PredicateError(
+                f"column {column!r} cannot be in partition_by: folders that begin with "
+                f"{column[0]!r} are passed over by readers"
+            )
     for column in (*folders, *clusters, *within):
         if column not in known:
             raise unknown_column(column, known)

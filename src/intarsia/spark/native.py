@@ -25,6 +25,7 @@ from intarsia.format.schema import Leaf
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.condition import spark_column, spark_condition
+from intarsia.spark.footers import has_old_dates
 from intarsia.spark.sources import Source
 from intarsia.spark.types import spark_schema
 
@@ -83,9 +84,6 @@ _SIGNED = {
 }
 _MOST_DIGITS, _DECIMAL_BYTES = 38, 16
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
-_LEGACY_DATES = "org.apache.spark.legacyDateTime"
-_VERSION = "org.apache.spark.version"
-_FIRST_CORRECT = 3
 
 
 class _RefusedError(Exception):
@@ -242,7 +240,7 @@ def _check_files(
         if leaves is None:
             leaves = tuple(_leaf(file, path, name, kind) for name, kind in wanted.items())
             known[id(file.schema)] = file.schema, leaves
-        if has_moments and _is_legacy(file):
+        if has_moments and has_old_dates(file):
             raise _RefusedError(f"{path}: dates of an old Spark, which it shifts")
         _check_chunks(file, path, leaves)
 
@@ -258,14 +256,6 @@ def _leaf(file: OpenedFile, path: str, name: str, wanted: str) -> Leaf:
         stored = found or Type(leaf.element.type or 0).name
         raise _RefusedError(f"{path}: column {name!r} is {stored}, and read as {wanted}")
     return leaf
-
-
-def _is_legacy(file: OpenedFile) -> bool:
-    version = file.metadata.key_value(_VERSION)
-    if file.metadata.key_value(_LEGACY_DATES) is not None:
-        return True
-    major = (version or "").partition(".")[0]
-    return version is not None and not (major.isdigit() and int(major) >= _FIRST_CORRECT)
 
 
 def _check_chunks(file: OpenedFile, path: str, leaves: Sequence[Leaf]) -> None:

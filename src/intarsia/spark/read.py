@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.data.catalog import catalog_of, root_of
@@ -26,6 +27,7 @@ from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.format.metadata import Type
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
+from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
@@ -36,18 +38,22 @@ from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import places_of
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
+from intarsia.spark.footers import check_meaning
 from intarsia.spark.names import Act
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
 from intarsia.spark.stated import as_stated, check_keys, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
-from intarsia.spark.types import arrow_schema, nullable, spark_schema
+from intarsia.spark.types import arrow_schema, leaves, nullable, spark_schema, with_leaves
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+INT96_UNIT = "us"
+"""Spark's own: nanoseconds, as pyarrow has them otherwise, hold no years before 1677."""
+_TIME, _INSTANT = pa.timestamp(INT96_UNIT), pa.timestamp(INT96_UNIT, "UTC")
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
 
@@ -186,14 +192,15 @@ def opened(
     folders = hive_partitioning(files, base, as_spark=True, stated=stated)
     if stated is not None:
         check_keys(folders.schema)
-    made = open_dataset(found, files, base, folders)
+    form = pads.ParquetFileFormat(coerce_int96_timestamp_unit=INT96_UNIT)
+    made = open_dataset(found, files, base, folders, form=form)
     cache = made._cache
     cache.places = places_of(found, sidecar)
     plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
     if stated is not None:
         plain = as_stated(plain, stated)
     if plain != made.schema:
-        made = open_dataset(found, files, base, folders, plain)
+        made = open_dataset(found, files, base, folders, plain, form)
         made._cache = cache
     root = root_of(found, path, files)
     cache.catalog = catalog_of(found, root, cache.options, seen, catalog)
@@ -205,11 +212,13 @@ def _as_in_spark(source: Dataset, field: pa.Field) -> pa.DataType:
 
     What is within it may be NULL: a struct of another file may have fewer fields.
     """
-    if field.type == pa.timestamp("ns") and source.files:
+    without_zone = leaves(field.type).count(_TIME)
+    if without_zone and source.files:
         file = source._cache.as_opened(source.files[0])
         root = file.schema.root(field.name)
-        if root is not None and file.schema.leaves[root.leaves[0]].element.type == Type.INT96:
-            return pa.timestamp("ns", "UTC")
+        own = [] if root is None else [file.schema.leaves[i].element for i in root.leaves]
+        if without_zone == sum(element.type == Type.INT96 for element in own):
+            field = with_leaves(field, _TIME, _INSTANT)
     return _VIEWS.get(field.type, nullable(field).type)
 
 
@@ -236,6 +245,11 @@ def query_of(
             raise unknown_column(name, source.schema.names)
     if isinstance(where, str):
         where = parse_where(where, source.schema)
+    filtered = field_paths(read_expression(where)) if where is not None else ()
+    needed = known.names if filtered is None else [*names, *sorted(p[0] for p in filtered)]
+    if source.files:
+        first = source._cache.as_opened(source.files[0])
+        check_meaning(first, source.schema, dict.fromkeys(needed))
     output = arrow_schema(spark_schema(_found(source.schema, names)))
     return Query(source.schema, names, where, output, source.filesystem)
 
@@ -264,6 +278,7 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
         query.on_corrupt is not None,
         on_corrupt=query.on_corrupt,
         page_size_limit=query.page_size_limit,
+        coerce_int96_timestamp_unit=INT96_UNIT,
     )
     file = open_file(piece.path, query.filesystem, options)
     if binding_of(file.metadata) != piece.binding:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from intarsia.data.folders import hive_types
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
-from intarsia.format.metadata import CompressionCodec, Type
+from intarsia.format.metadata import CompressionCodec, FileMetaData, Type
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.idx1 import KEY
@@ -31,8 +31,9 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
+from intarsia.spark.footers import calendars, entries_of, has_moments
 from intarsia.spark.place import Place
-from intarsia.spark.types import nullable
+from intarsia.spark.types import leaves, nullable
 from intarsia.storage import FileSource
 from intarsia.write.embed import standard_of
 
@@ -217,6 +218,8 @@ class _FileForm:
     indexes: dict[str, IndexSpec]
     codecs: Mapping[int, int]
     has_int96: bool
+    metadata: FileMetaData
+    calendars: tuple[bool, bool]
 
     @classmethod
     def of(cls, file: OpenedFile, place: Place) -> _FileForm:
@@ -227,7 +230,7 @@ class _FileForm:
                 schema, has_int96 = reader.schema_arrow, True
             if old < sum(map(_num_timestamps, schema.types)):
                 raise UnsupportedError(
-                    "some timestamps are INT96 and some are not; no writer makes both",
+                    "some timestamps are INT96 and some are not, which pyarrow writes all alike",
                     Where(file.name),
                 )
         codecs: Counter[int] = Counter()
@@ -235,8 +238,8 @@ class _FileForm:
             for leaf in file.schema.leaves:
                 chunk = file.chunk(group, leaf.index)
                 codecs[chunk.codec] += chunk.total_compressed_size
-        schema = schema.with_metadata(file.templates.stored_metadata)
-        return cls(file.name, schema, _indexes_of(file), codecs, has_int96)
+        indexes = _indexes_of(file)
+        return cls(file.name, schema, indexes, codecs, has_int96, file.metadata, calendars(file))
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
@@ -255,9 +258,7 @@ def open_reader(place: Place, file: OldFile, form: Form) -> pq.ParquetFile:
 
 
 def _num_timestamps(kind: pa.DataType) -> int:
-    if not pa.types.is_nested(kind):
-        return int(pa.types.is_timestamp(kind))
-    return sum(_num_timestamps(kind.field(i).type) for i in range(kind.num_fields))
+    return sum(pa.types.is_timestamp(leaf) for leaf in leaves(kind))
 
 
 def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
@@ -280,6 +281,14 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
 
 def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
     schema = _united([file.schema for file in files], where)
+    if len({file.calendars for file in files}) > 1 and any(map(has_moments, schema.types)):
+        raise UnsupportedError(
+            "dates and times are of an old Spark's calendar in some files and not in others",
+            Where(where),
+        )
+    kept_entries = entries_of([file.metadata for file in files], files[0].calendars)
+    entries = {key: value for key, value in kept_entries.items() if key not in _OF_ONE_FILE}
+    schema = schema.with_metadata(entries or None)
     if len(set(schema.names)) < len(schema):
         raise UnsupportedError("two columns have one name", Where(where))
     codecs: Counter[int] = Counter()
@@ -300,12 +309,7 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
 
 
 def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
-    """All columns of all files, and what their footers agree on; what is not in all may be NULL."""
-    first = schemas[0]
-    same = set((first.metadata or {}).items())
-    for schema in schemas[1:]:
-        same &= set((schema.metadata or {}).items())
-    metadata = {key: value for key, value in same if key not in _OF_ONE_FILE}
+    """All columns of all files; what is not in all may be NULL."""
     bare = [schema.remove_metadata() for schema in schemas]
     try:
         united = bare[0] if all(s.equals(bare[0]) for s in bare) else pa.unify_schemas(bare)
@@ -313,7 +317,7 @@ def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
         problem = f"files differ in their columns' types: {error}"
         raise UnsupportedError(problem, Where(where)) from error
     fields = [f if all(_has(schema, f) for schema in bare) else nullable(f) for f in united]
-    return pa.schema(fields, metadata or None)
+    return pa.schema(fields)
 
 
 def _has(schema: pa.Schema, wanted: pa.Field) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 import zoneinfo
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +17,7 @@ FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 """Numbers that Java writes without an exponent."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
 
@@ -128,13 +131,25 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
         return ""
     if pa.types.is_floating(value.type):
         return _java_text(value.type.to_pandas_dtype()(value.as_py()))
+    if pa.types.is_decimal(value.type):
+        return format(value.as_py(), "f")
     if not pa.types.is_timestamp(value.type):
         return str(value.cast(pa.string()).as_py())
     moment = value.as_py()
     if value.type.tz is not None:
-        moment = moment.astimezone(zoneinfo.ZoneInfo(time_zone))
+        moment = moment.astimezone(_zone(time_zone))
     text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
     return text.rstrip("0") if moment.microsecond else text
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    """A session's time zone: one of the database's, or an offset such as ``+02:00``."""
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        return zoneinfo.ZoneInfo(name)
+    sign, hours, minutes, seconds = offset.groups(default="0")
+    ahead = datetime.timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds))
+    return datetime.timezone(-ahead if sign == "-" else ahead)
 
 
 def _java_text(value: np.floating) -> str:

@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def initialOffset(self) -> Offset:  # noqa: N802 # Spark's name
         """Nothing has been read."""
-        return {"since": 0, "files": {}}
+        return {"since": -1, "files": {}}  # files may be of 1970
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 # Spark's name
         """``maxFilesPerTrigger``, or all there is."""

@@ -82,6 +82,19 @@ def nullable(field: pa.Field) -> pa.Field:
     return field.with_nullable(True).with_type(_rebuilt(field.type, nullable))
 
 
+def leaves(kind: pa.DataType) -> list[pa.DataType]:
+    """The types that a type is made of in the end; that type alone, where it is not nested."""
+    if not pa.types.is_nested(kind):
+        return [kind]
+    return [leaf for i in range(kind.num_fields) for leaf in leaves(kind.field(i).type)]
+
+
+def with_leaves(field: pa.Field, old: pa.DataType, new: pa.DataType) -> pa.Field:
+    """``field`` with leaves of the type ``new`` where they are of the type ``old``."""
+    kind = _rebuilt(field.type, lambda inner: with_leaves(inner, old, new))
+    return field.with_type(new if field.type == old else kind)
+
+
 def _rebuilt(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
     """A nested type with ``change`` made to its children; any other as it is."""
     if pa.types.is_struct(kind):
