@@ -364,7 +364,6 @@ def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
     assert ias.read(spark, tmp_path, where="k > 9").count() == 1
 
 
-@pytest.mark.parametrize("reader", ["auto", "intarsia"])
 def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
     frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
     frame.write.partitionBy("p").parquet(str(tmp_path))
@@ -388,6 +387,7 @@ def test_globs_pass_over_what_is_hidden(spark, tmp_path):
     assert [row.id for row in named.collect()] == [9]
 
 
+@pytest.mark.parametrize("reader", ["auto", "intarsia"])
 def test_columns_that_were_never_null_are_null_in_files_that_lack_them(spark, tmp_path, reader):
     fields = [pa.field("id", pa.int64(), False), pa.field("extra", pa.int64(), False)]
     both = pa.table([[1, 2], [3, 4]], schema=pa.schema(fields))

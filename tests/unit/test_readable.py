@@ -100,7 +100,8 @@ def test_moments_are_asked_for_without_pandas(tmp_path):
         pq.write_table(table, path, row_group_size=25, write_page_index=True)
         for indexes in ([], ["lookup"], ["distinct"]):
             if indexes:
-                ia.add_indexes(path, [f"{name}:{indexes[0]}" for name in table.column_names])
+                names = set(table.column_names) - ({"span"} if indexes == ["lookup"] else set())
+                ia.add_indexes(path, [f"{name}:{indexes[0]}" for name in sorted(names)])
             data = ia.dataset(path)
             for name, values in zip(table.column_names, table.columns):
                 field = pc.field(name)

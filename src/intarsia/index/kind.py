@@ -81,12 +81,17 @@ class Index:
     negations: ClassVar[bool] = False
     """May it be asked where a match is FALSE?"""
 
+    path: ClassVar[tuple[str, ...]] = ()
+    """Of a field that was given as an Expression, which no column's name is taken for."""
+
     on: str
     granule_rows: int = GRANULE_ROWS
 
     def __post_init__(self) -> None:
         if isinstance(self.on, pc.Expression):
-            object.__setattr__(self, "on", text_of(self.on, self.kind))
+            term = term_for(self.on, self.kind)
+            object.__setattr__(self, "path", term.path)
+            object.__setattr__(self, "on", str(term))
         if not isinstance(self.on, str) or not self.on:
             raise IndexSpecError(f"an index of kind {self.kind} needs the name of a column")
         rows = self.granule_rows
@@ -168,15 +173,15 @@ def fingerprints(values: pa.Array) -> FingerprintArray:
     return (hash_values(values) >> np.uint64(32)).astype(np.uint32)
 
 
-def text_of(expression: pc.Expression, kind: str) -> str:
-    """An Expression as ``on`` has it. Raises ``IndexSpecError`` where it cannot be indexed."""
+def term_for(expression: pc.Expression, kind: str) -> Term:
+    """The term an Expression is. Raises ``IndexSpecError`` where it cannot be indexed."""
     term = term_of(read_expression(expression))
     if term is None:
         raise IndexSpecError(
             f"no index of kind {kind} on {expression}: it is no column, nor a function of columns "
             "that is certain to give the same values again"
         )
-    return str(term)
+    return term
 
 
 def index_name(on: str, kind: str) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.readable import readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,24 @@ def read_expression(expression: pc.Expression) -> Node:
 
 
 def shown(expression: pc.Expression) -> str:
-    """An Expression as pyarrow writes it; its tree, where that is not UTF-8."""
+    """An Expression as pyarrow writes it; where that is not UTF-8, bytes as ``0x`` and digits."""
     try:
         return str(expression)
     except UnicodeDecodeError:
-        return str(read_expression(expression))
+        return _shown(read_expression(expression))
+
+
+def _shown(node: Node) -> str:
+    match node:
+        case FieldRef(path=path):
+            return ".".join(path)
+        case Literal(value=value):
+            return str(readable(value))
+        case Call(function=function, arguments=arguments, options=options):
+            told = [f"{name}={readable(value)}" for name, value in options.items()]
+            return f"{function}({', '.join([*map(_shown, arguments), *told])})"
+        case Opaque(what=what):
+            return what
 
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:

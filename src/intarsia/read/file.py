@@ -15,7 +15,7 @@ from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
-from intarsia.index.kind import text_of
+from intarsia.index.kind import term_for
 from intarsia.predicate.views import giver_of, schema_without_views
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
@@ -128,7 +128,7 @@ class ParquetFile:
         there is no such index, or it is damaged.
         """
         if isinstance(on, pc.Expression):
-            on = text_of(on, "distinct")
+            on = str(term_for(on, "distinct"))
         sections = self._opened.sections
         for entry in sections.entries:
             found = sections.resolved(entry)

@@ -42,8 +42,8 @@ def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = Non
 
 def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Subject:
     on, schema = index.on, file.schema
-    if meaning is None and schema.root(on) is not None and _is_path_of_structs(file, on):
-        raise IndexSpecError("a column and a field of a struct are both called that")
+    if len(index.path) > 1 and schema.root(on) is not None:
+        raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
         if index.reads is Reads.ELEMENTS:
             return _of_elements(file, on)
@@ -70,20 +70,6 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     if meaning and meaning != term.meaning:
         raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
     return Subject(term, decoded(kind), order_of_type(decoded(kind)))
-
-
-def _is_path_of_structs(file: OpenedFile, on: str) -> bool:
-    """Does the text lead, name by name, to a field of a struct?"""
-    first, *rest = on.split(".")
-    root = file.schema.root(first)
-    if not rest or root is None or not root.all_leaves:
-        return False
-    kind = file.arrow_type(root)
-    for name in rest:
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return False
-        kind = kind.field(name).type
-    return True
 
 
 def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
