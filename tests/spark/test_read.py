@@ -366,11 +366,12 @@ def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
 
 def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
     frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
-    frame.write.partitionBy("p").parquet(str(tmp_path))
-    found, native = ias.read(spark, tmp_path), spark.read.parquet(str(tmp_path))
+    lake = tmp_path / "lake"
+    frame.write.partitionBy("p").parquet(str(lake))
+    found, native = ias.read(spark, lake), spark.read.parquet(str(lake))
     assert found.dtypes == native.dtypes
     assert sorted(found.collect()) == sorted(native.collect())
-    asked = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=tmp_path)
+    asked = ias.sql(spark, "SELECT id FROM t WHERE p = '0x10'", t=lake)
     assert asked.collect() == [(1,)]
 
 

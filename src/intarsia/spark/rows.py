@@ -135,9 +135,11 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
         return format(value.as_py(), "f")
     if not pa.types.is_timestamp(value.type):
         return str(value.cast(pa.string()).as_py())
-    moment = value.as_py()
-    if value.type.tz is not None:
-        moment = moment.astimezone(_zone(time_zone))
+    if value.type.tz is None:
+        moment = value.as_py()
+    else:  # Python does not know the names of all zones that Spark has
+        in_utc = value.cast(pa.timestamp(value.type.unit, "UTC")).as_py()
+        moment = in_utc.astimezone(_zone(time_zone))
     text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
     return text.rstrip("0") if moment.microsecond else text
 
