@@ -81,7 +81,7 @@ class Index:
     negations: ClassVar[bool] = False
     """May it be asked where a match is FALSE?"""
 
-    path: ClassVar[tuple[str, ...]] = ()
+    on_path: ClassVar[tuple[str, ...]] = ()
     """Of a field that was given as an Expression, which no column's name is taken for."""
 
     on: str
@@ -90,7 +90,7 @@ class Index:
     def __post_init__(self) -> None:
         if isinstance(self.on, pc.Expression):
             term = term_for(self.on, self.kind)
-            object.__setattr__(self, "path", term.path)
+            object.__setattr__(self, "on_path", term.path)
             object.__setattr__(self, "on", str(term))
         if not isinstance(self.on, str) or not self.on:
             raise IndexSpecError(f"an index of kind {self.kind} needs the name of a column")

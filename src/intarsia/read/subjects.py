@@ -42,7 +42,7 @@ def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = Non
 
 def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Subject:
     on, schema = index.on, file.schema
-    if len(index.path) > 1 and schema.root(on) is not None:
+    if len(index.on_path) > 1 and schema.root(on) is not None:
         raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
         if index.reads is Reads.ELEMENTS:

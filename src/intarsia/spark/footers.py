@@ -60,13 +60,17 @@ def calendars(file: OpenedFile) -> tuple[bool, bool]:
     return has_old_dates(file), _is_old(file.metadata, _OLD_INT96, _CORRECT_INT96)
 
 
-def entries_of(files: Sequence[FileMetaData], old: tuple[bool, bool]) -> dict[bytes, bytes]:
-    """The entries of footers on which all ``files`` agree, of calendars ``old``.
+def entries_of(file: OpenedFile) -> dict[str, str]:
+    """The entries of a footer, by their keys."""
+    return {entry.key: entry.value or "" for entry in file.metadata.key_value_metadata or ()}
+
+
+def entries_of_all(each: Sequence[dict[str, str]], old: tuple[bool, bool]) -> dict[bytes, bytes]:
+    """The entries on which footers agree, of files of the calendars ``old``.
 
     And Spark's version of the first, where all have one: without it Spark's settings decide what
     dates mean.
     """
-    each = [_entries(file) for file in files]
     same = {k: v for k, v in each[0].items() if all(other.get(k) == v for other in each)}
     if all(_VERSION in entries for entries in each):
         same[_VERSION] = each[0][_VERSION]
@@ -94,10 +98,6 @@ def _collations_in(field: dict[str, Any]) -> Iterator[str]:
         for inner in kind.get("fields", ()):
             yield from _collations_in(inner)
         pending += [kind.get(part) for part in ("elementType", "keyType", "valueType")]
-
-
-def _entries(file: FileMetaData) -> dict[str, str]:
-    return {entry.key: entry.value or "" for entry in file.key_value_metadata or ()}
 
 
 def _is_old(file: FileMetaData, key: str, since: tuple[int, int]) -> bool:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from intarsia.data.folders import hive_types
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
-from intarsia.format.metadata import CompressionCodec, FileMetaData, Type
+from intarsia.format.metadata import CompressionCodec, Type
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.idx1 import KEY
@@ -31,7 +31,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.footers import calendars, entries_of, has_moments
+from intarsia.spark.footers import calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
 from intarsia.spark.types import leaves, nullable
 from intarsia.storage import FileSource
@@ -218,7 +218,7 @@ class _FileForm:
     indexes: dict[str, IndexSpec]
     codecs: Mapping[int, int]
     has_int96: bool
-    metadata: FileMetaData
+    entries: dict[str, str]
     calendars: tuple[bool, bool]
 
     @classmethod
@@ -239,7 +239,7 @@ class _FileForm:
                 chunk = file.chunk(group, leaf.index)
                 codecs[chunk.codec] += chunk.total_compressed_size
         indexes = _indexes_of(file)
-        return cls(file.name, schema, indexes, codecs, has_int96, file.metadata, calendars(file))
+        return cls(file.name, schema, indexes, codecs, has_int96, entries_of(file), calendars(file))
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
@@ -286,8 +286,8 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
             "dates and times are of an old Spark's calendar in some files and not in others",
             Where(where),
         )
-    kept_entries = entries_of([file.metadata for file in files], files[0].calendars)
-    entries = {key: value for key, value in kept_entries.items() if key not in _OF_ONE_FILE}
+    shared = entries_of_all([file.entries for file in files], files[0].calendars)
+    entries = {key: value for key, value in shared.items() if key not in _OF_ONE_FILE}
     schema = schema.with_metadata(entries or None)
     if len(set(schema.names)) < len(schema):
         raise UnsupportedError("two columns have one name", Where(where))
