@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaWarning, UnsupportedError, Where
-from intarsia.format.metadata import FileMetaData
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.types import leaves
 
@@ -22,23 +21,34 @@ _COLLATIONS = "__COLLATIONS"
 _CORRECT_DATES, _CORRECT_INT96 = (3, 0), (3, 1)
 
 
-def check_meaning(file: OpenedFile, schema: pa.Schema, columns: Iterable[str]) -> None:
+Entries = Mapping[str, str]
+"""Those of a footer, by their keys."""
+
+
+def entries_of(file: OpenedFile) -> Entries:
+    """The entries of a footer."""
+    return {entry.key: entry.value or "" for entry in file.metadata.key_value_metadata or ()}
+
+
+def check_meaning(file: str, schema: pa.Schema, columns: Iterable[str]) -> None:
     """Raise ``UnsupportedError`` for a column that has a collation; warn of an old calendar.
 
-    ``file`` stands for all of a data set of that ``schema``.
+    ``schema`` is a data set's, with the entries of its first file, which is called ``file``.
     """
-    collated = collations(file)
+    stored = (schema.metadata or {}).items()
+    entries = {key.decode(errors="replace"): v.decode(errors="replace") for key, v in stored}
+    collated = collations(entries)
     asked = [name for name in columns if name in schema.names]
     for name in asked:
         if name in collated:
             raise UnsupportedError(
                 f"its texts have the collation {collated[name]}, by which only Spark's own reader "
                 "compares them: leave the column out, or use spark.read.parquet",
-                Where(file.name, column=name),
+                Where(file, column=name),
             )
-    if any(has_moments(schema.field(name).type) for name in asked) and has_old_dates(file):
+    if has_old_dates(entries) and any(has_moments(schema.field(name).type) for name in asked):
         warnings.warn(
-            f"{file.name}: Spark wrote dates and times in the calendar before 1582's reform; dates "
+            f"{file}: Spark wrote dates and times in the calendar before 1582's reform; dates "
             "before that, and times before 1900, are others here than with Spark's own reader",
             IntarsiaWarning,
             stacklevel=4,
@@ -50,22 +60,17 @@ def has_moments(kind: pa.DataType) -> bool:
     return any(pa.types.is_date(leaf) or pa.types.is_timestamp(leaf) for leaf in leaves(kind))
 
 
-def has_old_dates(file: OpenedFile) -> bool:
+def has_old_dates(entries: Entries) -> bool:
     """Are dates and timestamps in the calendar before 1582's reform, which Spark shifts?"""
-    return _is_old(file.metadata, _OLD_DATES, _CORRECT_DATES)
+    return _is_old(entries, _OLD_DATES, _CORRECT_DATES)
 
 
-def calendars(file: OpenedFile) -> tuple[bool, bool]:
+def calendars(entries: Entries) -> tuple[bool, bool]:
     """Are dates and timestamps those of the old calendar, and are INT96?"""
-    return has_old_dates(file), _is_old(file.metadata, _OLD_INT96, _CORRECT_INT96)
+    return has_old_dates(entries), _is_old(entries, _OLD_INT96, _CORRECT_INT96)
 
 
-def entries_of(file: OpenedFile) -> dict[str, str]:
-    """The entries of a footer, by their keys."""
-    return {entry.key: entry.value or "" for entry in file.metadata.key_value_metadata or ()}
-
-
-def entries_of_all(each: Sequence[dict[str, str]], old: tuple[bool, bool]) -> dict[bytes, bytes]:
+def entries_of_all(each: Sequence[Entries], old: tuple[bool, bool]) -> dict[bytes, bytes]:
     """The entries on which footers agree, of files of the calendars ``old``.
 
     And Spark's version of the first, where all have one: without it Spark's settings decide what
@@ -78,11 +83,10 @@ def entries_of_all(each: Sequence[dict[str, str]], old: tuple[bool, bool]) -> di
     return {key.encode(): value.encode() for key, value in same.items()}
 
 
-def collations(file: OpenedFile) -> dict[str, str]:
+def collations(entries: Entries) -> dict[str, str]:
     """The collations of columns that have one, by the columns' names, fields within them too."""
-    text = file.metadata.key_value(_ROW)
     try:
-        fields = json.loads(text or "{}").get("fields", ())
+        fields = json.loads(entries.get(_ROW, "{}")).get("fields", ())
         return {str(field["name"]): name for field in fields for name in _collations_in(field)}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
@@ -100,10 +104,10 @@ def _collations_in(field: dict[str, Any]) -> Iterator[str]:
         pending += [kind.get(part) for part in ("elementType", "keyType", "valueType")]
 
 
-def _is_old(file: FileMetaData, key: str, since: tuple[int, int]) -> bool:
-    if file.key_value(key) is not None:
+def _is_old(entries: Entries, key: str, since: tuple[int, int]) -> bool:
+    if key in entries:
         return True
-    version = file.key_value(_VERSION)
+    version = entries.get(_VERSION)
     if version is None:
         return False
     numbers = [int(part) if part.isdigit() else 0 for part in version.split(".")[:2]]

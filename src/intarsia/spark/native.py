@@ -25,7 +25,7 @@ from intarsia.format.schema import Leaf
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.condition import spark_column, spark_condition
-from intarsia.spark.footers import has_old_dates
+from intarsia.spark.footers import entries_of, has_old_dates
 from intarsia.spark.sources import Source
 from intarsia.spark.types import spark_schema
 
@@ -240,7 +240,7 @@ def _check_files(
         if leaves is None:
             leaves = tuple(_leaf(file, path, name, kind) for name, kind in wanted.items())
             known[id(file.schema)] = file.schema, leaves
-        if has_moments and has_old_dates(file):
+        if has_moments and has_old_dates(entries_of(file)):
             raise _RefusedError(f"{path}: dates of an old Spark, which it shifts")
         _check_chunks(file, path, leaves)
 

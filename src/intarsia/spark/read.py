@@ -200,6 +200,7 @@ def opened(
     if stated is not None:
         plain = as_stated(plain, stated)
     if plain != made.schema:
+        plain = plain.with_metadata(made.schema.metadata)
         made = open_dataset(found, files, base, folders, plain, form)
         made._cache = cache
     root = root_of(found, path, files)
@@ -248,8 +249,7 @@ def query_of(
     filtered = field_paths(read_expression(where)) if where is not None else ()
     needed = known.names if filtered is None else [*names, *sorted(p[0] for p in filtered)]
     if source.files:
-        first = source._cache.as_opened(source.files[0])
-        check_meaning(first, source.schema, dict.fromkeys(needed))
+        check_meaning(source.files[0], source.schema, dict.fromkeys(needed))
     output = arrow_schema(spark_schema(_found(source.schema, names)))
     return Query(source.schema, names, where, output, source.filesystem)
 

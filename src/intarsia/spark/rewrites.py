@@ -31,7 +31,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.footers import calendars, entries_of, entries_of_all, has_moments
+from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
 from intarsia.spark.types import leaves, nullable
 from intarsia.storage import FileSource
@@ -218,7 +218,7 @@ class _FileForm:
     indexes: dict[str, IndexSpec]
     codecs: Mapping[int, int]
     has_int96: bool
-    entries: dict[str, str]
+    entries: Entries
     calendars: tuple[bool, bool]
 
     @classmethod
@@ -238,8 +238,8 @@ class _FileForm:
             for leaf in file.schema.leaves:
                 chunk = file.chunk(group, leaf.index)
                 codecs[chunk.codec] += chunk.total_compressed_size
-        indexes = _indexes_of(file)
-        return cls(file.name, schema, indexes, codecs, has_int96, entries_of(file), calendars(file))
+        indexes, entries = _indexes_of(file), entries_of(file)
+        return cls(file.name, schema, indexes, codecs, has_int96, entries, calendars(entries))
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
