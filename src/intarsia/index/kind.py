@@ -23,7 +23,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.format.hashing import hash_values
 from intarsia.format.order import ValueOrder
 from intarsia.index.formula import FingerprintArray, Formula, KeyArray
-from intarsia.predicate.expression import read_expression
+from intarsia.predicate.expression import read_expression, shown
 from intarsia.predicate.leaves import How, Op, Predicate
 from intarsia.predicate.term import Term, term_of
 
@@ -178,8 +178,8 @@ def term_for(expression: pc.Expression, kind: str) -> Term:
     term = term_of(read_expression(expression))
     if term is None:
         raise IndexSpecError(
-            f"no index of kind {kind} on {expression}: it is no column, nor a function of columns "
-            "that is certain to give the same values again"
+            f"no index of kind {kind} on {shown(expression)}: it is no column, nor a function of "
+            "columns that is certain to give the same values again"
         )
     return term
 

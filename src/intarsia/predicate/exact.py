@@ -22,6 +22,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.membership import Membership, held_type
+from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted, matches_like
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -172,7 +173,7 @@ class _Exact(Translator):
 
     def _full_match(self, node: exp.Expr) -> pc.Expression:
         """A regular expression that all of a text has to match."""
-        if any(value for name, value in node.args.items() if name not in ("this", "expression")):
+        if not has_only(node, ("this", "expression")):
             raise _refusal(node)
         subject, wanted = node.args["this"], node.args["expression"]
         self._pattern(wanted, subject)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from intarsia.predicate.scope import Sources, own_name, owner_of
+from intarsia.predicate.scope import Sources, has_only, own_name, owner_of
 
 _LIMITS = ("limit", "offset", "windows")
 _SAFE = (
@@ -87,8 +87,7 @@ def passes(
 def group_keys(select: exp.Select, outputs: Sequence[exp.Expr], sources: Sources) -> set[str]:
     """What ``select`` groups by, as ``resolved`` text; nothing where that is not plain."""
     group = select.args.get("group")
-    known = ("expressions", "all")
-    if group is None or any(v for name, v in group.args.items() if name not in known):
+    if group is None or not has_only(group, ("expressions", "all")):
         return set()
     if group.args.get("all"):
         columns = [output.unalias() for output in outputs]

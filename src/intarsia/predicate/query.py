@@ -22,7 +22,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.pushdown import columns_used, conditions_of
-from intarsia.predicate.scope import PLAIN_TABLE
+from intarsia.predicate.scope import PLAIN_TABLE, has_only
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
@@ -144,7 +144,7 @@ def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[e
         for table in tree.find_all(exp.Table)
         if table.name.lower() in known
         and table.name.lower() not in shadowed
-        and all(name in _may_have(table) for name, value in table.args.items() if value)
+        and has_only(table, _may_have(table))
         and isinstance(table.this, exp.Identifier)
         and not _names_a_column(table)
         and _text_of(table, query).strip('"`').lower() == table.name.lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -66,11 +66,11 @@ class Scopes:
         """The SELECT or set operation that a source, or an operand, stands for."""
         common = self.common_table(node)
         if common is not None:
-            if any(value for name, value in node.args.items() if name not in PLAIN_TABLE):
+            if not has_only(node, PLAIN_TABLE):
                 return None
             node = common.body
         while isinstance(node, exp.Subquery):
-            if any(value for name, value in node.args.items() if name not in ("this", "alias")):
+            if not has_only(node, ("this", "alias")):
                 return None
             node = node.this
         return node if isinstance(node, exp.Select | exp.SetOperation) else None
@@ -187,8 +187,12 @@ def _name_of(output: exp.Expr, place: int) -> str:
 
 def is_positional(operation: exp.SetOperation) -> bool:
     """Does a set operation match columns by position, and do nothing else?"""
-    known = ("this", "expression", "distinct", "order", "with_")
-    return all(not value for name, value in operation.args.items() if name not in known)
+    return has_only(operation, ("this", "expression", "distinct", "order", "with_"))
+
+
+def has_only(node: exp.Expr, parts: Collection[str]) -> bool:
+    """Are all parts that a node has among ``parts``, by sqlglot's names of them?"""
+    return all(name in parts for name, value in node.args.items() if value)
 
 
 def _common_tables(tree: exp.Expr) -> dict[str, CommonTable]:

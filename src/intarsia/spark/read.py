@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-INT96_UNIT = "us"
+_INT96_UNIT = "us"
 """Spark's own: nanoseconds, as pyarrow has them otherwise, hold no years before 1677."""
-_TIME, _INSTANT = pa.timestamp(INT96_UNIT), pa.timestamp(INT96_UNIT, "UTC")
+_TIME, _INSTANT = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
 
@@ -192,7 +192,7 @@ def opened(
     folders = hive_partitioning(files, base, as_spark=True, stated=stated)
     if stated is not None:
         check_keys(folders.schema)
-    form = pads.ParquetFileFormat(coerce_int96_timestamp_unit=INT96_UNIT)
+    form = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
     made = open_dataset(found, files, base, folders, form=form)
     cache = made._cache
     cache.places = places_of(found, sidecar)
@@ -278,7 +278,7 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
         query.on_corrupt is not None,
         on_corrupt=query.on_corrupt,
         page_size_limit=query.page_size_limit,
-        coerce_int96_timestamp_unit=INT96_UNIT,
+        coerce_int96_timestamp_unit=_INT96_UNIT,
     )
     file = open_file(piece.path, query.filesystem, options)
     if binding_of(file.metadata) != piece.binding:
