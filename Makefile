@@ -12,6 +12,9 @@ PROCESSES ?= 2
 ROWS ?= 10000000
 RUNS ?= 7
 
+# Tests start hundreds of processes that import the package: it is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test coverage check bench fuzz guided clean
 
 demo: .venv/demo
