@@ -1395,8 +1395,8 @@ def test_a_flipped_byte_of_a_section_is_found(verified, indexed):
     for at in range(meta, entry.offset + entry.length, 101):
         message = "index text:lookup: the metadata does not match its checksum"
         assert verified(flipped(indexed, at)) == [(ERROR, place, message)]
-    sections = OpenedFile(BufferSource(indexed), "t").sections
-    pages = sections.section(sections.resolved(entry)).columns["key"].pages
+    file = OpenedFile(BufferSource(indexed), "t")
+    pages = file.sections.section(file.sections.resolved(entry)).columns["key"].pages
     for page in (pages.sum(axis=1) - 1).tolist():
         ((severity, where, message),) = verified(flipped(indexed, entry.offset + page))
         assert (severity, where) == (ERROR, place)

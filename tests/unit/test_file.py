@@ -1,3 +1,5 @@
+import gc
+
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -9,6 +11,7 @@ import intarsia as ia
 from intarsia.format.footer import framed, read_footer
 from intarsia.format.metadata import FileMetaData, RowGroup
 from intarsia.format.thrift import encode
+from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 
 
@@ -129,3 +132,36 @@ def test_texts_are_read_as_dictionaries_where_asked(tmp_path, page_index):
     if page_index:
         explained = ds.explain(filter=pc.field("word") == "w3", analyze=True)
         assert explained.read.pages.selected < explained.read.pages.total / 5
+
+
+USES = {
+    "file": lambda path, wanted: ia.ParquetFile(path).read(filter=wanted),
+    "table": lambda path, wanted: ia.dataset(path).to_table(filter=wanted),
+    "count": lambda path, wanted: ia.dataset(path).count_rows(wanted),
+    "batch": lambda path, wanted: next(ia.dataset(path).to_batches(filter=wanted)),
+    "rows": lambda path, wanted: ia.dataset(path).take([5]),
+    "explain": lambda path, wanted: ia.dataset(path).explain(filter=wanted, analyze=True),
+    "verify": lambda path, wanted: ia.verify(path),
+    "list": lambda path, wanted: ia.list_indexes(path),
+    "add": lambda path, wanted: ia.add_indexes(path, ["n:minmax"]),
+    "drop": lambda path, wanted: ia.drop_indexes(path, ["s:lookup"]),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_files_do_not_wait_for_the_collector_to_be_let_go_of(use, tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"n": range(100), "s": [f"x{n}" for n in range(100)]})
+    ia.write_table(table, path, indexes=["s:lookup"], row_group_size=10)
+
+    def opened():
+        return [held for held in gc.get_objects() if isinstance(held, OpenedFile)]
+
+    gc.collect()
+    before = len(opened())
+    gc.disable()
+    try:
+        use(path, pc.field("s") == "x7")
+        assert len(opened()) == before
+    finally:
+        gc.enable()

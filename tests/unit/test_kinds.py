@@ -201,10 +201,10 @@ def test_elements_are_indexed_at_the_rows_of_their_lists(
     ia.register_index_kind(Holds)
     ia.add_indexes(file, Holds(column, granule_rows=10))
     assert ia.verify(file) == []
-    sections = ia.ParquetFile(file)._opened.sections
-    (index,) = sections.about(field_term(column))
+    opened = ia.ParquetFile(file)._opened
+    (index,) = opened.sections.about(field_term(column))
     match = Match(field_term(column), how, values=pa.array([sought]))
-    found = sections.rows_of(index, match, RowRanges.all(ROWS))
+    found = opened.sections.rows_of(index, match, RowRanges.all(ROWS))
     assert found == RowRanges.of((row // 10 * 10, row // 10 * 10 + 10))
 
 
@@ -212,7 +212,8 @@ def test_a_negated_match_is_asked_of_no_kind_that_is_not_exact(file, monkeypatch
     monkeypatch.setattr(registry, "_registered", {})
     ia.register_index_kind(Holds)
     ia.add_indexes(file, Holds("tags"))
-    (index,) = ia.ParquetFile(file)._opened.sections.about(field_term("tags"))
+    opened = ia.ParquetFile(file)._opened
+    (index,) = opened.sections.about(field_term("tags"))
     match = Match(field_term("tags"), How.LIST_ANY, values=pa.array(["a"]))
     asked = [match, Match(match.term, match.how, values=match.values, negated=True)]
     asked.append(Match(match.term, match.how, values=match.values, nulls=True))

@@ -6,6 +6,7 @@ then on treated as if it were not there.
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -30,13 +31,13 @@ _OFFSETS, _COLUMNS = "offset_index", "column_index"
 
 
 class PageIndexes:
-    """The offset and column indexes of one file, by row group and leaf."""
+    """The offset and column indexes of one file, by row group and leaf. They need it to be held."""
 
     def __init__(self, file: OpenedFile, checksums: Mapping[tuple[int, int, str], int]) -> None:
         """``checksums`` are those known, by row group, leaf and ``offset_index`` or
         ``column_index``.
         """
-        self._file = file
+        self._file: OpenedFile = weakref.proxy(file)
         self._checksums = checksums
         self._offsets: dict[ChunkId, OffsetIndex | None] = {}
         self._columns: dict[ChunkId, ColumnIndex | None] = {}

@@ -6,6 +6,7 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -89,10 +90,10 @@ class Holder:
 
 
 class Sections:
-    """The embedded indexes of one file, and those of its sidecar."""
+    """The embedded indexes of one file, and those of its sidecar. They need the file to be held."""
 
     def __init__(self, file: OpenedFile) -> None:
-        self._file = file
+        self._file: OpenedFile = weakref.proxy(file)
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.stale: dict[bool, str] = {}
