@@ -279,15 +279,22 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
     slow = spark.range(0, 4 * GROUP, 1, 1).mapInArrow(halting, "id long")
     options = {"mode": "append", "checkpoint_row_groups": 1, "keep_unfinished": True}
 
+    def at_work():
+        return [pid for pid in cluster.executors() if is_writing(pid, folder)]
+
     def harm():
-        for count in range(1, 1 + TRIES):
-            eventually(lambda count=count: len(safe(folder)) == count, "two checkpoints")
-            (task,) = [pid for pid in cluster.executors() if is_writing(pid, folder)]
-            os.kill(task, signal.SIGKILL)
+        try:
+            for count in range(1, 1 + TRIES):
+                eventually(lambda count=count: len(safe(folder)) == count, "two checkpoints")
+                (task,) = eventually(at_work, "the executor")
+                os.kill(task, signal.SIGKILL)
+        finally:
+            gate.touch()
 
     harmed = in_background(harm)
     with pytest.raises(Exception, match="ExecutorLostFailure") as raised:
         ias.write(slow, folder, indexes="id:lookup", **options)
+        harmed()
     harmed()
     (job,) = folder.glob("_temporary-*")
     assert str(job) in "".join(raised.value.__notes__)
@@ -332,7 +339,14 @@ def is_writing(executor, folder):
 
 def opens(pid, folder):
     try:
-        links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        held = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
-    return any(link.startswith(folder) for link in links)
+    return any(points_into(folder, link) for link in held)
+
+
+def points_into(folder, link):
+    try:
+        return os.readlink(link).startswith(folder)
+    except OSError:
+        return False
