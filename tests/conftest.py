@@ -44,10 +44,12 @@ def pytest_collection_modifyitems(items):
 
 
 class _Scheduling(LoadScopeScheduling):
-    """Of several processes that share the tests, one has all of Spark: a session takes its time."""
+    """Of several processes that share the tests, one has all of Spark, whose session takes its
+    time; the others go file by file, since tests of one file share what their fixtures made.
+    """
 
     def _split_scope(self, nodeid):
-        return "spark" if nodeid.startswith("tests/spark/") else nodeid
+        return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::")[0]
 
 
 def pytest_xdist_make_scheduler(config, log):
