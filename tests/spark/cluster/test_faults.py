@@ -291,11 +291,15 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
         finally:
             gate.touch()
 
-    harmed = in_background(harm)
+    def write():
+        harmed = in_background(harm)
+        try:
+            ias.write(slow, folder, indexes="id:lookup", **options)
+        finally:
+            harmed()
+
     with pytest.raises(Exception, match="ExecutorLostFailure") as raised:
-        ias.write(slow, folder, indexes="id:lookup", **options)
-        harmed()
-    harmed()
+        write()
     (job,) = folder.glob("_temporary-*")
     assert str(job) in "".join(raised.value.__notes__)
     assert ids(folder) == list(range(-10, 0))
