@@ -280,13 +280,17 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
     options = {"mode": "append", "checkpoint_row_groups": 1, "keep_unfinished": True}
 
     def at_work():
-        return [pid for pid in cluster.executors() if is_writing(pid, folder)]
+        return [(pid, task) for pid in cluster.executors() for task in writers(pid, folder)]
 
     def harm():
         try:
             for count in range(1, 1 + TRIES):
                 eventually(lambda count=count: len(safe(folder)) == count, "two checkpoints")
-                (task,) = eventually(at_work, "the executor")
+                ((executor, task),) = eventually(at_work, "the task")
+                os.kill(
+                    task, signal.SIGSTOP
+                )  # or it may take the end of its input for the last row
+                os.kill(executor, signal.SIGKILL)
                 os.kill(task, signal.SIGKILL)
         finally:
             gate.touch()
@@ -322,8 +326,8 @@ def safe(folder):
     return [path for path in begun(folder) if path.read_bytes().count(b"PAR1") == 4]
 
 
-def is_writing(executor, folder):
-    """Has a Python process of the executor a file in the folder open?"""
+def writers(executor, folder):
+    """The Python processes of the executor that have a file in the folder open."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -332,13 +336,14 @@ def is_writing(executor, folder):
                 parents[int(entry.name)] = int(stat[1])
             except OSError:
                 continue
+    found = []
     for pid in parents:
         above = pid
         while above in parents and above != executor:
             above = parents[above]
         if above == executor and opens(pid, str(folder)):
-            return True
-    return False
+            found.append(pid)
+    return found
 
 
 def opens(pid, folder):
