@@ -45,11 +45,14 @@ def pytest_collection_modifyitems(items):
 
 class _Scheduling(LoadScopeScheduling):
     """Of several processes that share the tests, one has all of Spark, whose session takes its
-    time; the others go file by file, since tests of one file share what their fixtures made.
+    time, and one the cluster; others go file by file, since tests of a file share what it made.
     """
 
     def _split_scope(self, nodeid):
-        return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::")[0]
+        for folder in ("tests/spark/cluster/", "tests/spark/"):
+            if nodeid.startswith(folder):
+                return folder
+        return nodeid.split("::")[0]
 
 
 def pytest_xdist_make_scheduler(config, log):
