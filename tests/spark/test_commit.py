@@ -12,17 +12,28 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import threading
 import warnings
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.data import journal
 from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
-from intarsia.spark.commit import journals, keep_job, publish, publish_batch, recover
+from intarsia.spark.commit import (
+    journals,
+    keep_job,
+    publish,
+    publish_batch,
+    recover,
+    replaced_in,
+)
 from intarsia.spark.failure import told
 from intarsia.spark.place import LocalPlace, Place
 
@@ -167,6 +178,124 @@ def test_an_append_whose_files_an_overwrite_took_away_fails_whole(tmp_path):
         publish(Place.of(tmp_path), "a", ["a1.parquet", "a2.parquet"], check=overwrite)
     assert values(tmp_path) == [5, 6]
     assert journals(Place.of(tmp_path)) == []
+
+
+# --- an append beside an overwrite ---------------------------------------------------------------
+
+
+class TurnTakingPlace(LocalPlace):
+    """Waits for its turn before each step, and once more when it has listed files."""
+
+    def __init__(self, place, wait):
+        super().__init__(place.filesystem, place.root)
+
+        def patient(step):
+            def take(*arguments):
+                wait()
+                found = getattr(LocalPlace, step)(self, *arguments)
+                if step == "data_files":
+                    wait()
+                return found
+
+            return take
+
+        for step in (*STEPS, "data_files"):
+            object.__setattr__(self, step, patient(step))
+
+
+def taking_turns(runs, writers, look):
+    """Let two writers take turns, so many steps a run, then each to its end; returns what they
+    raised. ``look`` is called between the runs.
+    """
+    ready = [threading.Semaphore(0), threading.Semaphore(0)]
+    turns = [threading.Semaphore(0), threading.Semaphore(0)]
+    ended, raised = [False, False], [None, None]
+
+    def run(one):
+        def wait():
+            ready[one].release()
+            turns[one].acquire()
+
+        try:
+            writers[one](wait)
+        except ia.PathError as error:
+            raised[one] = error
+        finally:
+            ended[one] = True
+            ready[one].release()
+
+    threads = [threading.Thread(target=run, args=[one]) for one in (0, 1)]
+    for one, thread in enumerate(threads):
+        thread.start()
+        ready[one].acquire()
+    for one, steps in zip(itertools.cycle([0, 1]), [*runs, *[100] * 3], strict=False):
+        for _ in range(steps):
+            if not ended[one]:
+                turns[one].release()
+                ready[one].acquire()
+        look()
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def check_append_beside_overwrite(lake, folders, runs):
+    """Of what is appended all is there in the end, or nothing where the overwrite has been."""
+    appended = {"day=2/x.parquet": 3, "day=1/a.parquet": 4, "day=1/b.parquet": 5, "y.parquet": 6}
+    replacing = {"day=1/n.parquet": 7, "day=1/o.parquet": 8}
+    put(lake, OLD)
+    put(lake / "_temporary-append", appended)
+    put(lake / "_temporary-overwrite", replacing)
+    is_dynamic = folders == ["day=1"]
+    kept = {"old.parquet"} if is_dynamic else set()
+    outside = {"day=2/x.parquet", "y.parquet"} if is_dynamic else set()
+    overwritten = [kept | {*replacing}, kept | outside | {*replacing}]
+    after = kept | {*appended} | {*replacing}
+
+    def append(wait):
+        publish(TurnTakingPlace(Place.of(lake), wait), "append", list(appended))
+
+    def overwrite(wait):
+        place = TurnTakingPlace(Place.of(lake), wait)
+        publish(place, "overwrite", list(replacing), replaced_in(place, folders))
+
+    def look():
+        found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
+        assert found in [{*OLD}, {*OLD, *appended}, *overwritten, after]
+
+    failed, overwrite_failed = taking_turns(runs, [append, overwrite], look)
+    assert overwrite_failed is None
+    files = {str(path.relative_to(lake)) for path in lake.rglob("*.parquet")}
+    found = {name for name in files if not name.startswith("_temporary")}
+    assert found in ([overwritten[0]] if failed else [overwritten[1], after])
+    assert journals(Place.of(lake)) == []
+
+
+def test_an_overwrite_takes_all_files_of_an_append_or_none(tmp_path):
+    cut_short = itertools.product(range(14), range(16))
+    whole_in_between = itertools.product(range(14), [100], range(8))
+    for runs in itertools.chain(cut_short, whole_in_between):
+        check_append_beside_overwrite(tmp_path / "-".join(map(str, runs)), [""], runs)
+
+
+@given(runs=st.lists(st.integers(0, 16), max_size=8))
+def test_an_overwrite_of_folders_takes_all_files_in_them_or_none(runs, tmp_path_factory):
+    check_append_beside_overwrite(tmp_path_factory.mktemp("lake"), ["day=1"], runs)
+
+
+def test_what_a_dead_append_left_goes_with_an_overwrite(tmp_path):
+    left = half_published(tmp_path)
+    for file in (left / "_temporary-job").rglob("*.parquet"):
+        file.unlink()  # all were moved
+    place = Place.of(left)
+    put(left / "_temporary-b", {"n.parquet": 9})
+    publish(place, "b", ["n.parquet"], replaced_in(place, [""]))
+    assert values(left) == [9]
+    assert [path.name for path in left.rglob("*.parquet")] == ["n.parquet"]
+    assert journals(place) == []
+
+
+# --- readers --------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_which_nothing_counts_is_no_data_set(tmp_path):

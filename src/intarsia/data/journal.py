@@ -147,16 +147,10 @@ def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]
 
     Raises ``PathError`` where there are none.
     """
-    for _ in range(_LOOKS):
-        before = [_state(on, root) for root, on in roots.items()]
-        files = listing()
-        if before == [_state(on, root) for root, on in roots.items()]:
-            break
-    else:
-        raise PathError(f"{next(iter(roots))}: files are replaced faster than they can be listed")
+    files, states = _settled(roots, listing)
     hidden = {
         f"{root}/{file}".lstrip("/")
-        for root, (under_way, _) in zip(roots, before, strict=True)
+        for root, (under_way, _) in zip(roots, states, strict=True)
         for journal in under_way
         for file in journal.hidden
     }
@@ -166,6 +160,29 @@ def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]
     if files and not counting:
         raise PathError(f"{files[0]}: it does not count while a commit is under way, nor do others")
     return counting
+
+
+def listed_with_commits(
+    filesystem: pafs.FileSystem, root: str, listing: Callable[[], list[str]]
+) -> tuple[list[str], list[Journal]]:
+    """A listing, and the commits that were under way from its beginning to its end.
+
+    Raises ``PathError`` where commits follow each other too closely to get a listing in between.
+    """
+    files, ((under_way, _),) = _settled({root: filesystem}, listing)
+    return files, under_way
+
+
+def _settled(
+    roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]
+) -> tuple[list[str], list[tuple[list[Journal], int]]]:
+    """A listing between whose beginning and end no commit went on, and the roots' states."""
+    for _ in range(_LOOKS):
+        before = [_state(on, root) for root, on in roots.items()]
+        files = listing()
+        if before == [_state(on, root) for root, on in roots.items()]:
+            return files, before
+    raise PathError(f"{next(iter(roots))}: files are replaced faster than they can be listed")
 
 
 def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:

@@ -34,6 +34,7 @@ from intarsia.data.journal import (
     Journal,
     StreamBatch,
     journals_at,
+    listed_with_commits,
     root_at,
 )
 from intarsia.errors import IntarsiaWarning, PathError
@@ -42,6 +43,36 @@ from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
 _KEEP = "_keep"
+
+
+def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
+    """The files in ``folders`` that an overwrite is to remove, in the order in which it has to.
+
+    What another commit is publishing there goes as a whole, the first file first, once that has
+    been moved: the other has then either looked whether all are there, and was first, or misses it
+    when it looks, and publishes none. Before that all of it stays, and comes after the overwrite.
+    """
+
+    def listing() -> list[str]:
+        return [file for folder in folders for file in place.data_files(folder)]
+
+    files, under_way = listed_with_commits(place.filesystem, place.root, listing)
+    theirs, begun = set[str](), list[str]()
+    for journal in under_way:
+        if journal.phase == PUBLISHING:
+            group = [file for file in journal.publish if _is_in(folders, file)]
+            theirs |= set(group)
+            begun += [] if _is_waiting(place, journal, group[:1]) else group
+    return [*begun, *(file for file in files if file not in theirs)]
+
+
+def _is_in(folders: Sequence[str], file: str) -> bool:
+    return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
+
+
+def _is_waiting(place: Place, journal: Journal, files: Sequence[str]) -> bool:
+    """Is one of a commit's files still where it is to be moved from?"""
+    return any(_is_there(place, f"{TEMPORARY}{journal.job}/{file}") for file in files)
 
 
 def publish(
@@ -133,8 +164,9 @@ def _finish(place: Place, journal: Journal) -> None:
     for folder in sorted(folders - {"."}, key=lambda folder: -folder.count("/")):
         place.remove_empty([place.path(folder)])
     for other in journals(place) if journal.remove else ():
-        if other.phase == PUBLISHING and set(other.publish) <= set(journal.remove):
-            place.remove(other.name)  # of a dead writer: none of its files is there any more
+        is_gone = other.phase == PUBLISHING and set(other.publish) <= set(journal.remove)
+        if is_gone and not _is_waiting(place, other, other.publish):
+            place.remove(other.name)  # of a dead writer: it has no file any more
     if journal.stream is not None:
         place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
     # Touched before the journal goes: who looked before that sees that something has happened.

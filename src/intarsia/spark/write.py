@@ -22,7 +22,7 @@ import pyarrow as pa
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
-from intarsia.spark.commit import TEMPORARY, keep_job, publish, settle
+from intarsia.spark.commit import TEMPORARY, keep_job, publish, replaced_in, settle
 from intarsia.spark.failure import told
 from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
 from intarsia.spark.names import Act, map_in_arrow
@@ -168,10 +168,8 @@ def replaced_files(
     """The files there are that ``files`` take the place of."""
     if not overwrites:
         return []
-    if not only_touched:
-        return job.place.data_files()
-    folders = sorted({str(PurePosixPath(file.path).parent) for file in files})
-    return [old for folder in folders for old in job.place.data_files(folder)]
+    folders = {str(PurePosixPath(file.path).parent) for file in files} if only_touched else {""}
+    return replaced_in(job.place, sorted(folders))
 
 
 def empty_file(job: Job) -> list[WrittenFile]:
