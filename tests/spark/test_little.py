@@ -142,3 +142,18 @@ def test_nearest_types_are_those_of_tasks(spark, tmp_path):
             )
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize("where", ["k = 1", "k.a = 1"])
+def test_lists_and_maps_with_nulls_are_read_by_the_driver(where, spark, tmp_path):
+    kind = "id % 3 AS k" if where == "k = 1" else "struct(id % 3 AS a) AS k"
+    lists = ["array(t)", "map('k', t)", "map('k', array(id))", "array(struct(id))"]
+    nested = [f"if(id % 5 = 0, NULL, {one}) AS c{number}" for number, one in enumerate(lists)]
+    moment = "if(id = 3, NULL, timestamp_micros(id)) AS t"
+    data = spark.range(100).selectExpr("id", kind, moment)
+    data.selectExpr("id", "k", *nested).coalesce(1).write.parquet(f"{tmp_path}/lake")
+    columns = ["id", *(f"c{number}" for number in range(len(lists)))]
+    found = ias.read(spark, tmp_path / "lake", columns=columns, where=where)
+    expected = spark.read.parquet(f"{tmp_path}/lake").where(where).select(*columns)
+    assert is_local(found)
+    assert found.sort("id").collect() == expected.sort("id").collect()

@@ -10,6 +10,7 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
@@ -56,7 +57,12 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
                 return None
     except (IntarsiaError, pa.ArrowException, OSError):
         return None
-    return pa.concat_tables(found) if found else query.output.empty_table()
+    return _copied(pa.concat_tables(found)) if found else query.output.empty_table()
+
+
+def _copied(rows: pa.Table) -> pa.Table:
+    """Rows that are no slices: of lists and maps with NULLs, PySpark refuses these."""
+    return rows.take(pa.array(np.arange(rows.num_rows)))
 
 
 def _part(source: Source, file: FilePlan) -> Part:
