@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -49,7 +49,7 @@ class Handle(Protocol):
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     """Open ``path`` for reading. Raises ``PathError`` where that fails."""
     try:
-        if _is_fsspec(filesystem):
+        if is_fsspec(filesystem):
             return _FsspecHandle(filesystem.handler.fs, path)
         if isinstance(filesystem, pafs.LocalFileSystem) and hasattr(os, "pread"):
             return _LocalHandle(path)
@@ -93,10 +93,13 @@ class _LocalHandle:
 
     def __init__(self, path: str) -> None:
         self._number = -1
-        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Of a pipe, opening would wait for one who writes.
+        self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         stat = os.fstat(self._number)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(path)
+        if S_ISFIFO(stat.st_mode):
+            raise OSError("it is a pipe")
         self.size, self.version = stat.st_size, _version(stat)
         self.stamp: Stamp = _changed_at(stat.st_mtime_ns / 1e6)
 
@@ -126,28 +129,25 @@ class _ArrowHandle:
     """A file of a ``pyarrow.fs`` file system."""
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
-        self._filesystem, self._path = filesystem, path
         self._file: pa.NativeFile = filesystem.open_input_file(path)
         self.size = int(self._file.size())
+        known = {name.lower(): value for name, value in self._file.metadata().items()}
+        self._tag = known.get("etag")
+        # Asked for now: once the file is replaced, it would be another's.
+        self._changed = None if self._tag else filesystem.get_file_info(path).mtime_ns
 
     @property
     def version(self) -> Version:
-        """The entity tag that came with opening; size and time of last change elsewhere."""
-        known = {name.lower(): value for name, value in self._file.metadata().items()}
-        if "etag" in known:
-            return self.size, known["etag"]
-        info = self._filesystem.get_file_info(self._path)
-        return (info.size, info.mtime_ns) if info.mtime_ns is not None else None
+        """Size, and the entity tag that came with opening; the time of last change elsewhere."""
+        telling = self._tag or self._changed
+        return None if telling is None else (self.size, telling)
 
     @property
     def stamp(self) -> Stamp:
-        """Asks for the time of the last change where no entity tag came with opening."""
-        known = {name.lower(): value for name, value in self._file.metadata().items()}
-        if "etag" in known:
-            tag = known["etag"]
-            return _tag(tag.decode() if isinstance(tag, bytes) else str(tag))
-        changed = self._filesystem.get_file_info(self._path).mtime_ns
-        return None if changed is None else _changed_at(changed / 1e6)
+        """The entity tag that came with opening; the time of the last change elsewhere."""
+        if self._tag:
+            return _tag(self._tag.decode() if isinstance(self._tag, bytes) else str(self._tag))
+        return None if self._changed is None else _changed_at(self._changed / 1e6)
 
     def read_at(self, length: int, offset: int) -> memoryview:
         return memoryview(self._file.read_at(length, offset))
@@ -219,7 +219,7 @@ def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     None for other file systems, whose listings tell times of change. ``pyarrow.fs`` would not hand
     on what fsspec knows. Raises ``OSError`` where it cannot be listed.
     """
-    if not _is_fsspec(filesystem):
+    if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
     inner.invalidate_cache()  # a listing from before may be kept
@@ -239,7 +239,7 @@ def _changed_at(milliseconds: float) -> Stamp:
     return f"time {round(milliseconds)}"
 
 
-def _is_fsspec(filesystem: pafs.FileSystem) -> bool:
+def is_fsspec(filesystem: pafs.FileSystem) -> bool:
     """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
     return (
         isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) is pafs.FSSpecHandler

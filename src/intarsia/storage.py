@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.handle import Handle, Stamp, Version, open_handle
+from intarsia.handle import Handle, Stamp, Version, is_fsspec, open_handle
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, check_range
@@ -103,6 +103,10 @@ class FileSource:
         groups = coalesce(ranges, self.gap)
         try:
             found = self._fetch([(group.offset, group.length) for group in groups])
+        except PathError:
+            raise
+        except OSError as error:
+            raise PathError(f"{self.path}: cannot be read: {error}") from error
         finally:  # what another file has there, or has not, is neither an answer nor an error
             if groups and self._is_current is not None and not self._is_current():
                 raise FileReplaced(self.path)
@@ -183,7 +187,8 @@ def gap_bytes(filesystem: pafs.FileSystem) -> int:
 def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, str]:
     """The file system and the path on it of a path or URI.
 
-    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system.
+    ``filesystem`` may be a ``pyarrow.fs.FileSystem`` or an fsspec file system; paths on the latter
+    are as its listings call them.
     """
     text = os.fspath(path)
     if not text:
@@ -191,6 +196,10 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     if filesystem is not None:
         if not isinstance(filesystem, pafs.FileSystem):
             filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+        if is_fsspec(filesystem):
+            text = str(filesystem.handler.fs._strip_protocol(text))
+        elif "://" in text and not isinstance(filesystem, pafs.PyFileSystem):
+            raise PathError(f"{text}: with a file system, a path on it is needed, not a URI")
         return filesystem, text
     if is_uri(text):
         try:

@@ -839,6 +839,22 @@ def test_a_query_is_explained_as_it_runs(data, explain, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("second", ["05.0004", "05.0005", "05.0010001"])
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_moments_that_duckdb_rounds_find_what_it_finds(second, unit, tmp_path):
+    scale = {"ms": 1, "us": 1000}[unit]
+    table = pa.table({"t": pa.array([scale * n for n in (4999, 5000, 5001)], pa.timestamp(unit))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for constant in (f"'1970-01-01 00:00:{second}'", f"TIMESTAMP '1970-01-01 00:00:{second}'"):
+        for condition in (f"t <= {constant}", f"t >= {constant}", f"t IN ({constant})"):
+            query = f"SELECT * FROM t WHERE {condition}"
+            found = ia.sql(query, t=tmp_path / "t.parquet")["t"].to_pylist()
+            with duckdb.connect() as connection:
+                connection.register("t", table)
+                expected = connection.execute(query).fetchall()
+            assert [(one,) for one in found] == expected
+
+
 def test_tables_are_paths_or_data_sets_and_answers_outlive_the_connection(data):
     found = ia.sql("SELECT a.row FROM a, b WHERE a.i = 2 AND b.i = 1", a=data.files[0], b=data)
     assert found.to_pydict() == {"row": [1]}

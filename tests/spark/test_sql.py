@@ -257,6 +257,43 @@ def test_moments_are_not_pushed_in_other_time_zones(spark, odd):
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.fixture
+def without_ansi(spark):
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    yield
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+@pytest.mark.parametrize("column", ["t", "ntz"])
+@pytest.mark.parametrize("members", ["'1970-01-02'", "DATE '1970-01-01', '1970-01-02'"])
+def test_without_ansi_moments_are_not_pushed_among_others(
+    column, members, without_ansi, spark, tmp_path
+):
+    moment = "timestamp_seconds(id * 86400)"
+    data = spark.range(5).selectExpr(
+        "id", f"{moment} AS t", f"CAST({moment} AS TIMESTAMP_NTZ) AS ntz"
+    )
+    data.write.parquet(f"{tmp_path}/lake")
+    condition = f"{column} NOT IN ({members})"
+    found = ias.sql(spark, f"SELECT * FROM t WHERE {condition}", t=tmp_path / "lake")
+    own = spark.read.parquet(f"{tmp_path}/lake").where(condition)
+    assert found.sort("id").collect() == own.sort("id").collect()
+
+
+def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, tmp_path):
+    u, v = str(tmp_path / "u"), str(tmp_path / "v")
+    spark.range(10).selectExpr("id AS A", "id AS k").write.parquet(u)
+    spark.range(10).selectExpr("id + 100 AS a", "id AS k").write.parquet(v)
+    query = "SELECT * FROM u WHERE {} (SELECT 1 FROM v WHERE v.k = u.k AND A < 5)"
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for word in ("EXISTS", "NOT EXISTS"):
+            found = ias.sql(spark, query.format(word), u=u, v=v).collect()
+            assert len(found) == 5
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", "false")
+
+
 def test_names_of_tables_differ_by_more_than_case(spark, odd):
     with pytest.raises(ia.PredicateError, match="not told apart by case"):
         ias.sql(spark, "SELECT 1", t=odd, T=odd)

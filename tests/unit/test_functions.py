@@ -11,6 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,6 +271,22 @@ def test_filtered_data_sets_are_joined_and_sorted(data):
     assert asof.count_rows() == 1000
     few = other.filter(pc.field("row") < 4)
     assert few.join(flat, "row", join_type="inner").to_table()["row"].to_pylist() == [3]
+
+
+def test_joins_and_sorting_of_a_filtered_data_set_keep_nan(tmp_path):
+    table = pa.table({"x": [1.0, math.nan, 1.0, None], "row": range(4)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    data = ia.dataset(tmp_path)
+    flat = ds.dataset(pa.table({"row": range(4), "y": range(4)}))
+    for wanted in (pc.field("x") != 1, ~(pc.field("x") == 1), pc.field("x").isin([math.nan])):
+        found = data.filter(wanted)
+        expected = table.filter(wanted)["row"].to_pylist()
+        assert 1 in expected
+        assert found.sort_by("row").to_table()["row"].to_pylist() == expected
+        joined = found.join(flat, "row", join_type="inner").to_table()
+        assert sorted(joined["row"].to_pylist()) == expected
+        asof = found.sort_by("row").join_asof(flat, "row", [], tolerance=0)
+        assert asof.to_table()["row"].to_pylist() == expected
 
 
 def test_computed_columns(data):

@@ -7,6 +7,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
@@ -26,6 +27,12 @@ def memory():
 
 class PlainHandler(pafs.FSSpecHandler):
     """What pyarrow knows as any handler: its files are read through Python objects."""
+
+
+def written(table):
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out)
+    return out.getvalue().to_pybytes()
 
 
 def wrapped(filesystem, handler=pafs.FSSpecHandler):
@@ -113,3 +120,39 @@ def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeyp
     assert data.to_table(filter=pc.field("k") >= 0).column("v").unique().to_pylist() == [2]
     with pytest.raises(ia.PathError, match="replaced while it was read"):
         list(scan)
+
+
+def test_reads_that_fail_name_the_file(memory):
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(memory, name)
+
+        def cat_file(self, path, start, end):
+            raise TimeoutError("no answer")
+
+    source = FileSource(wrapped(Failing()), "/t/numbers")
+    with pytest.raises(ia.PathError, match=r"^/t/numbers: cannot be read: no answer"):
+        source.read([(0, 4)])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_is_no_file_to_wait_for(tmp_path):
+    os.mkfifo(tmp_path / "a.parquet")
+    with pytest.raises(ia.PathError, match=r"a\.parquet: cannot be opened: it is a pipe"):
+        ia.ParquetFile(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("path", ["t", "/t", "memory://t"])
+def test_names_are_those_of_the_file_system(memory, path):
+    table = pa.table({"n": range(10)})
+    memory.pipe("/t/a.parquet", written(table))
+    memory.rm("/t/numbers")
+    assert ia.build_catalog(path, filesystem=memory).files == 1
+    assert ia.dataset(path, filesystem=memory, catalog=True).to_table() == table
+    assert ia.verify(path, filesystem=memory) == []
+
+
+def test_a_uri_on_a_file_system_of_pyarrows_is_refused():
+    filesystem = pafs.S3FileSystem(anonymous=True, region="us-east-1")
+    with pytest.raises(ia.PathError, match="s3://lake/t: with a file system, a path on it"):
+        ia.dataset("s3://lake/t", filesystem=filesystem)

@@ -8,6 +8,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -135,6 +136,16 @@ def test_a_sidecar_goes_on_to_serve_a_file_that_is_given_indexes_or_loses_them(f
         assert ia.verify(file) == []
         assert len(os.listdir(file.parent / "_intarsia")) == 1
         assert ia.dataset(file).plan(filter=WANTED).figures.rows.selected == 100
+
+
+def test_so_it_does_where_nothing_but_a_time_tells_files_apart(file):
+    on = pafs.SubTreeFileSystem(str(file.parent), pafs.LocalFileSystem())
+    ia.add_indexes(file.name, [ia.Lookup("k", granule_rows=100)], sidecar=True, filesystem=on)
+    for change in (ia.add_indexes, ia.drop_indexes):
+        change(file.name, ["n:minmax"], filesystem=on)
+        (report,) = ia.list_indexes(file.name, filesystem=on)
+        assert ([entry.name for entry in report.sidecar], report.problems) == (["k:lookup"], ())
+        assert ia.dataset(file.name, filesystem=on).plan(filter=WANTED).figures.rows.selected == 100
 
 
 def test_more_indexes_join_and_one_of_the_same_name_is_replaced(file):

@@ -1,6 +1,7 @@
 import contextlib
 import datetime
 import decimal
+import operator
 
 import duckdb
 import pyarrow as pa
@@ -337,3 +338,24 @@ def test_a_name_that_is_twice_in_the_schema_is_refused():
 def test_a_long_condition_is_understood_or_refused(condition):
     with contextlib.suppress(PredicateError):
         parse_where(condition, TABLE.schema)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("second", ["5", "5.000000", "5.001", "4.5", "4.5005", "4.000000500"])
+def test_moments_of_more_decimals_than_a_column_compare_as_they_are(unit, zone, second):
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    moments = pa.array([4 * ticks, 4 * ticks + 1, 5 * ticks, None], pa.timestamp(unit, zone))
+    table = pa.table({"t": moments})
+    found = decimal.Decimal(second)
+    sought = f"1970-01-01 00:00:0{second}"
+    exact = [
+        None if n is None else decimal.Decimal(n) / ticks for n in moments.cast("int64").to_pylist()
+    ]
+    for sign, compare in {"<": operator.lt, "=": operator.eq, ">=": operator.ge}.items():
+        kept = evaluate(parse_where(f"t {sign} '{sought}'", table.schema), table)["t"].to_pylist()
+        wanted = [one is not None and compare(one, found) for one in exact]
+        assert kept == table.filter(wanted)["t"].to_pylist()
+    condition = f"t IN ('{sought}', '1970-01-01 00:00:05')"
+    kept = evaluate(parse_where(condition, table.schema), table)["t"].to_pylist()
+    assert kept == table.filter([one in (found, 5) for one in exact])["t"].to_pylist()

@@ -23,7 +23,7 @@ from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table,
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import FormatError, IntarsiaWarning, PathError
-from intarsia.handle import Stamp, stamps_below
+from intarsia.handle import Stamp, is_fsspec, stamps_below
 from intarsia.plan.plan import Amount, Figures
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
@@ -320,7 +320,8 @@ def root_of(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -> str
     """The folder at ``path``, as ``resolve`` takes it, if ``files`` are all in it."""
     if not isinstance(path, str | os.PathLike):
         return None
-    root = resolve(path, None if is_uri(path) else filesystem)[1].rstrip("/")
+    by_uri = is_uri(path) and not is_fsspec(filesystem)
+    root = resolve(path, None if by_uri else filesystem)[1].rstrip("/")
     # What lies between two texts that begin alike does so as well.
     return root if all(one.startswith(f"{root}/") for one in (min(files), max(files))) else None
 

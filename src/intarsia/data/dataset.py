@@ -448,11 +448,12 @@ def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[
 
 
 def _evaluated(data: pads.Dataset) -> pads.Dataset:
-    """``data``, in memory where pyarrow cannot evaluate its filter, or would not check pages."""
+    """``data``, in memory where it has a filter, by which pyarrow's own scan may lose rows with
+    NaN, or where that would not check pages.
+    """
     if not isinstance(data, Dataset):
         return data
-    own = data._scan_options.get("filter")
-    is_ours = data._is_all_ours or (own is not None and needs_evaluation(own))
+    is_ours = data._is_all_ours or "filter" in data._scan_options
     return pads.dataset(data.to_table()) if is_ours else data
 
 

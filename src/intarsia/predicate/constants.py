@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
+
+_UNITS = ("s", "ms", "us", "ns")
 
 
 def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
@@ -26,18 +29,30 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if pa.types.is_timestamp(kind):
             return _timestamp(text, kind)
         if pa.types.is_time(kind):  # which pyarrow reads in no text of its own
-            return pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind)
+            return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
         return pa.scalar(text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise PredicateError(f"{text!r} cannot be read as {kind}") from error
 
 
-def _timestamp(text: str, kind: pa.DataType) -> pa.Scalar:
-    """Text without an offset means UTC beside a field with a time zone."""
+def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
+    """A moment in the unit of ``kind``, or in a finer one where its digits need that.
+
+    Text without an offset means UTC beside a field with a time zone.
+    """
+    for unit in _UNITS[_UNITS.index(kind.unit) :]:
+        for zone in dict.fromkeys((kind.tz, None)):
+            with contextlib.suppress(pa.ArrowInvalid):
+                found = pa.scalar(text).cast(pa.timestamp(unit, zone))
+                return _exact_or_same(found.cast(pa.timestamp(unit, kind.tz)), kind)
+    raise pa.ArrowInvalid(text)
+
+
+def _exact_or_same(found: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     try:
-        return pa.scalar(text).cast(kind)
+        return found.cast(kind)
     except pa.ArrowInvalid:
-        return pa.scalar(text).cast(pa.timestamp(kind.unit)).cast(kind)
+        return found
 
 
 def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:

@@ -33,6 +33,8 @@ _ZONE = "spark.sql.session.timeZone"
 _QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 _COLLATION = "spark.sql.session.collation.default"
 _MOMENT_TYPE = "spark.sql.timestampType"
+_ANSI = "spark.sql.ansi.enabled"
+_CASES = "spark.sql.caseSensitive"
 _MONTHS = {"MONTH": 1, "YEAR": 12}
 _ZONED, _BYTES = "TIMESTAMP_LTZ", "UTF8_BINARY"
 _MOMENT_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
@@ -48,13 +50,15 @@ def seen_by(spark: SparkSession, query: str) -> Seen:
         return str(spark.conf.get(name, None) or default)
 
     has_names_in_quotes = '"' in query and setting(_QUOTES, "false").lower() == "true"
+    has_cases = setting(_CASES, "false").lower() == "true"  # names are resolved without here
+    is_ansi = setting(_ANSI, "true").lower() == "true"
     is_utc = setting(_ZONE, "") in _ZONES and setting(_MOMENT_TYPE, _ZONED) == _ZONED
     has_texts = "\\" not in query and setting(_COLLATION, _BYTES) == _BYTES
 
     def seen(condition: exp.Expr, schema: pa.Schema) -> exp.Expr | None:
         condition = condition.copy().transform(_worked_out, copy=False)
-        is_seen = _Checker(schema, has_texts, is_utc).accepts(condition)
-        return condition if is_seen and not has_names_in_quotes else None
+        is_seen = _Checker(schema, has_texts, is_utc, is_ansi).accepts(condition)
+        return condition if is_seen and not has_names_in_quotes and not has_cases else None
 
     return seen
 
@@ -94,9 +98,9 @@ def _moved(text: str, count: int, unit: str) -> str | None:
 class _Checker(Translator):
     """Knows the types of the columns, by the names that a query calls them."""
 
-    def __init__(self, schema: pa.Schema, has_texts: bool, is_utc: bool) -> None:
+    def __init__(self, schema: pa.Schema, has_texts: bool, is_utc: bool, is_ansi: bool) -> None:
         super().__init__(schema)
-        self._has_texts, self._is_utc = has_texts, is_utc
+        self._has_texts, self._is_utc, self._is_ansi = has_texts, is_utc, is_ansi
 
     def accepts(self, node: exp.Expr) -> bool:
         try:
@@ -122,6 +126,8 @@ class _Checker(Translator):
                 )
             case exp.In(this=subject, expressions=members):
                 kind = self._kind(subject)
+                if not self._is_ansi and kind is not None and pa.types.is_timestamp(kind):
+                    return False  # moments may be compared as texts
                 return bool(members) and all(self._fits(member, kind) for member in members)
             case exp.Is(this=subject, expression=exp.Null()):
                 return self._kind(subject) is not None
