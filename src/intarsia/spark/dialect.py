@@ -50,7 +50,8 @@ def seen_by(spark: SparkSession, query: str) -> Seen:
         return str(spark.conf.get(name, None) or default)
 
     has_names_in_quotes = '"' in query and setting(_QUOTES, "false").lower() == "true"
-    has_cases = setting(_CASES, "false").lower() == "true"  # names are resolved without here
+    # Names are looked up here whatever their case.
+    has_cases = setting(_CASES, "false").lower() == "true"
     is_ansi = setting(_ANSI, "true").lower() == "true"
     is_utc = setting(_ZONE, "") in _ZONES and setting(_MOMENT_TYPE, _ZONED) == _ZONED
     has_texts = "\\" not in query and setting(_COLLATION, _BYTES) == _BYTES
