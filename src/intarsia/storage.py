@@ -27,6 +27,7 @@ from intarsia.source import ByteRange, check_range
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
 _HIDDEN = ("_", ".")
+_WILD = set("*?[")
 
 LOCAL_GAP_BYTES = 16 * 1024
 REMOTE_GAP_BYTES = 1024 * 1024
@@ -261,18 +262,40 @@ def _expand(
         return [path]
     if info.type == pafs.FileType.Directory:
         return _files_under(filesystem, path, sidecars, seen)
-    if any(c in path for c in "*?[") and isinstance(filesystem, pafs.LocalFileSystem):
-        matches = [m for m in sorted(glob.glob(path, recursive=True)) if not _is_hidden(m, path)]
+    if _WILD & set(path):
+        is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        found = glob.glob(path, recursive=True) if is_local else _matching(filesystem, path)
+        matches = [match for match in sorted(found) if not _is_hidden(match, path)]
         if matches:
-            return [file for match in matches for file in _expand(filesystem, match, sidecars)]
+            files = (file for match in matches for file in _expand(filesystem, match, sidecars))
+            return list(dict.fromkeys(files))  # a folder matches, and what is in it
         raise PathError(f"{path}: there is no such file or folder: nothing matches")
     raise PathError(f"{path}: there is no such file or folder")
+
+
+def _matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
+    """The files and folders that a glob means, by one listing below the last folder it names."""
+    parts = pattern.split("/")
+    first = next(at for at, part in enumerate(parts) if _WILD & set(part))
+    base = "/".join(parts[:first])
+    selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
+    paths = [info.path for info in filesystem.get_file_info(selector)]
+    return [path for path in paths if _fits(path.split("/"), parts)]
+
+
+def _fits(parts: list[str], pattern: list[str]) -> bool:
+    """Does a path match a glob? ``**`` stands for any number of folders."""
+    if not pattern or not parts:
+        return not parts and all(one == "**" for one in pattern)
+    if pattern[0] == "**":
+        return _fits(parts, pattern[1:]) or _fits(parts[1:], pattern)
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
 
 
 def _is_hidden(match: str, pattern: str) -> bool:
     """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
     parts = pattern.split("/")
-    first = next(at for at, part in enumerate(parts) if set("*?[") & set(part))
+    first = next(at for at, part in enumerate(parts) if _WILD & set(part))
     asked = [part for part in parts if part.startswith(_HIDDEN)]
     return any(
         part.startswith(_HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
