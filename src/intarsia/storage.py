@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import glob
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -27,7 +28,6 @@ from intarsia.source import ByteRange, check_range
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
 _HIDDEN = ("_", ".")
-_WILD = set("*?[")
 
 LOCAL_GAP_BYTES = 16 * 1024
 REMOTE_GAP_BYTES = 1024 * 1024
@@ -104,10 +104,6 @@ class FileSource:
         groups = coalesce(ranges, self.gap)
         try:
             found = self._fetch([(group.offset, group.length) for group in groups])
-        except PathError:
-            raise
-        except OSError as error:
-            raise PathError(f"{self.path}: cannot be read: {error}") from error
         finally:  # what another file has there, or has not, is neither an answer nor an error
             if groups and self._is_current is not None and not self._is_current():
                 raise FileReplaced(self.path)
@@ -170,7 +166,11 @@ class FileSource:
         return handle
 
     def _read_at(self, offset: int, length: int) -> memoryview:
-        data = self._open().read_at(length, offset)
+        handle = self._open()
+        try:
+            data = handle.read_at(length, offset)
+        except OSError as error:
+            raise PathError(f"{self.path}: cannot be read: {error}") from error
         with self._lock:
             self.count.requests += 1
             self.count.bytes += length
@@ -215,6 +215,11 @@ def is_uri(path: PathLike) -> bool:
     """Does ``resolve`` take ``path`` for a URI, where no file system is given?"""
     text = os.fspath(path)
     return "://" in text or text.startswith("file:")
+
+
+def is_glob(path: str) -> bool:
+    """Has a path, or a name in one, a character that stands for others?"""
+    return not set("*?[").isdisjoint(path)
 
 
 def list_files(
@@ -262,7 +267,7 @@ def _expand(
         return [path]
     if info.type == pafs.FileType.Directory:
         return _files_under(filesystem, path, sidecars, seen)
-    if _WILD & set(path):
+    if is_glob(path):
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
         found = glob.glob(path, recursive=True) if is_local else _matching(filesystem, path)
         matches = [match for match in sorted(found) if not _is_hidden(match, path)]
@@ -276,8 +281,7 @@ def _expand(
 def _matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
     """The files and folders that a glob means, by one listing below the last folder it names."""
     parts = pattern.split("/")
-    first = next(at for at, part in enumerate(parts) if _WILD & set(part))
-    base = "/".join(parts[:first])
+    base = "/".join(itertools.takewhile(lambda part: not is_glob(part), parts))
     selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
     paths = [info.path for info in filesystem.get_file_info(selector)]
     return [path for path in paths if _fits(path.split("/"), parts)]
@@ -295,7 +299,7 @@ def _fits(parts: list[str], pattern: list[str]) -> bool:
 def _is_hidden(match: str, pattern: str) -> bool:
     """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
     parts = pattern.split("/")
-    first = next(at for at, part in enumerate(parts) if _WILD & set(part))
+    first = next(at for at, part in enumerate(parts) if is_glob(part))
     asked = [part for part in parts if part.startswith(_HIDDEN)]
     return any(
         part.startswith(_HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)

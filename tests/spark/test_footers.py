@@ -32,19 +32,6 @@ ODD = """id, CASE id % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'A' ELSE 'b' END COLLATE UT
 Setting = Callable[[str, str], None]
 
 
-@pytest.fixture
-def setting(spark):
-    before: dict[str, str] = {}
-
-    def change(key: str, value: str) -> None:
-        before.setdefault(key, spark.conf.get(key))
-        spark.conf.set(key, value)
-
-    yield change
-    for key, value in before.items():
-        spark.conf.set(key, value)
-
-
 def append(frame: DataFrame, path: Path) -> None:
     frame.coalesce(1).write.mode("append").parquet(str(path))
 

@@ -246,29 +246,20 @@ def test_conditions_mean_what_spark_means(condition, is_pushed, spark, odd):
     assert str(found.to_pylist()) == str(everything.where(condition).toArrow().to_pylist())
 
 
-def test_moments_are_not_pushed_in_other_time_zones(spark, odd):
+def test_moments_are_not_pushed_in_other_time_zones(spark, setting, odd):
     query = "SELECT count(*) AS n FROM t WHERE ts = '2024-01-01 13:00:00'"
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
-    try:
-        [scan] = pushed(spark, query, {"t": odd})
-        assert scan.filter is None
-        assert ias.sql(spark, query, t=odd).first().n == 3
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-
-
-@pytest.fixture
-def without_ansi(spark):
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    yield
-    spark.conf.set("spark.sql.ansi.enabled", "true")
+    setting("spark.sql.session.timeZone", "Europe/Paris")
+    [scan] = pushed(spark, query, {"t": odd})
+    assert scan.filter is None
+    assert ias.sql(spark, query, t=odd).first().n == 3
 
 
 @pytest.mark.parametrize("column", ["t", "ntz"])
 @pytest.mark.parametrize("members", ["'1970-01-02'", "DATE '1970-01-01', '1970-01-02'"])
 def test_without_ansi_moments_are_not_pushed_among_others(
-    column, members, without_ansi, spark, tmp_path
+    column, members, spark, setting, tmp_path
 ):
+    setting("spark.sql.ansi.enabled", "false")
     moment = "timestamp_seconds(id * 86400)"
     data = spark.range(5).selectExpr(
         "id", f"{moment} AS t", f"CAST({moment} AS TIMESTAMP_NTZ) AS ntz"
@@ -280,18 +271,15 @@ def test_without_ansi_moments_are_not_pushed_among_others(
     assert found.sort("id").collect() == own.sort("id").collect()
 
 
-def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, tmp_path):
+def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, setting, tmp_path):
     u, v = str(tmp_path / "u"), str(tmp_path / "v")
     spark.range(10).selectExpr("id AS A", "id AS k").write.parquet(u)
     spark.range(10).selectExpr("id + 100 AS a", "id AS k").write.parquet(v)
     query = "SELECT * FROM u WHERE {} (SELECT 1 FROM v WHERE v.k = u.k AND A < 5)"
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        for word in ("EXISTS", "NOT EXISTS"):
-            found = ias.sql(spark, query.format(word), u=u, v=v).collect()
-            assert len(found) == 5
-    finally:
-        spark.conf.set("spark.sql.caseSensitive", "false")
+    setting("spark.sql.caseSensitive", "true")
+    for word in ("EXISTS", "NOT EXISTS"):
+        found = ias.sql(spark, query.format(word), u=u, v=v).collect()
+        assert len(found) == 5
 
 
 def test_names_of_tables_differ_by_more_than_case(spark, odd):

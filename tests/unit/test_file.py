@@ -1,4 +1,5 @@
 import gc
+import weakref
 
 import fsspec
 import numpy as np
@@ -149,19 +150,24 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_files_do_not_wait_for_the_collector_to_be_let_go_of(use, tmp_path):
+def test_files_do_not_wait_for_the_collector_to_be_let_go_of(use, tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     table = pa.table({"n": range(100), "s": [f"x{n}" for n in range(100)]})
     ia.write_table(table, path, indexes=["s:lookup"], row_group_size=10)
 
-    def opened():
-        return [held for held in gc.get_objects() if isinstance(held, OpenedFile)]
+    held, made = weakref.WeakSet(), []
+    real = OpenedFile.__init__
 
-    gc.collect()
-    before = len(opened())
+    def init(file, *arguments, **options):
+        real(file, *arguments, **options)
+        held.add(file)
+        made.append(None)
+
+    monkeypatch.setattr(OpenedFile, "__init__", init)
     gc.disable()
     try:
         use(path, pc.field("s") == "x7")
-        assert len(opened()) == before
+        assert made
+        assert not list(held)
     finally:
         gc.enable()

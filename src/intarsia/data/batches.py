@@ -21,7 +21,7 @@ def batches_of(
         for batch in table.to_batches(most_rows):
             for number, values in enumerate(batch.columns):
                 if _is_misread(values):
-                    batch = batch.set_column(number, batch.schema.field(number), _copied(values))
+                    batch = batch.set_column(number, batch.schema.field(number), copied(values))
             yield batch
 
 
@@ -48,5 +48,6 @@ def _parts(values: pa.Array) -> list[pa.Array]:
     return [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
 
 
-def _copied(values: pa.Array) -> pa.Array:
+def copied(values: pa.Array | pa.Table) -> pa.Array | pa.Table:
+    """The same values, and no slice of others."""
     return values.take(pa.array(np.arange(len(values))))

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.storage import FileSource, PathLike, list_files, resolve
+from intarsia.storage import FileSource, PathLike, is_glob, list_files, resolve
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"
@@ -86,7 +86,9 @@ def journals_at(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
 def root_at(path: str) -> str:
     """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
     root = PurePosixPath(path)
-    while len(root.parts) > 1 and (set("=*?[") & set(root.name) or root.suffix == ".parquet"):
+    while len(root.parts) > 1 and (
+        "=" in root.name or is_glob(root.name) or root.suffix == ".parquet"
+    ):
         root = root.parent
     return str(root)
 
@@ -133,7 +135,7 @@ def visible_under(
     def listing() -> list[str]:
         return list_files(path, filesystem, listings, seen)[1]
 
-    if PurePosixPath(path).suffix == ".parquet" and not set("*?[") & set(path):
+    if PurePosixPath(path).suffix == ".parquet" and not is_glob(path):
         return listing()
     root = root_at(path)
     is_local = isinstance(filesystem, pafs.LocalFileSystem)

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from intarsia.errors import PredicateError
 
-_UNITS = ("s", "ms", "us", "ns")
+DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+"""Of a second, that a moment holds in each unit; from the coarsest on."""
 
 
 def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
@@ -40,7 +41,8 @@ def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
 
     Text without an offset means UTC beside a field with a time zone.
     """
-    for unit in _UNITS[_UNITS.index(kind.unit) :]:
+    units = list(DECIMALS)
+    for unit in units[units.index(kind.unit) :]:
         for zone in dict.fromkeys((kind.tz, None)):
             with contextlib.suppress(pa.ArrowInvalid):
                 found = pa.scalar(text).cast(pa.timestamp(unit, zone))

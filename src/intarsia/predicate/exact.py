@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
+from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.scope import has_only
@@ -50,7 +51,6 @@ _SEARCH_NODES: dict[type[exp.Expr], str] = {
     exp.Contains: "contains",
     exp.RegexpLike: "regexp_matches",
 }
-_PLACES = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 # As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
 # from a decimal to a float may end at a neighbour.
 _DIGITS = {32: 6, 64: 15}
@@ -282,7 +282,7 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Boolean():
             return bool(pa.types.is_boolean(kind))
         case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
-            is_plain = not isinstance(constant, exp.TryCast) and _decimals(text) <= _PLACES["us"]
+            is_plain = not isinstance(constant, exp.TryCast) and _decimals(text) <= DECIMALS["us"]
             return is_plain and target.this in _MOMENTS and _is_moment(kind)
         case exp.Neg(this=exp.Literal(is_string=False) as number):
             return _number_fits(f"-{number.this}", kind)
@@ -305,7 +305,7 @@ def _text_fits(text: str, kind: pa.DataType) -> bool:
             return not math.isnan(float(text)) and _float_fits(text, kind)
         except ValueError:
             return False
-    if pa.types.is_timestamp(kind) and _decimals(text) > _PLACES[kind.unit]:
+    if pa.types.is_timestamp(kind) and _decimals(text) > DECIMALS[kind.unit]:
         return False  # engines round the constant
     alike = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_time64)
     return _is_moment(kind) or any(check(kind) for check in alike)

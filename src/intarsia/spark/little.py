@@ -10,9 +10,9 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
+from intarsia.data.batches import copied
 from intarsia.errors import IntarsiaError
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.read.request import Filter, Request
@@ -57,12 +57,8 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
                 return None
     except (IntarsiaError, pa.ArrowException, OSError):
         return None
-    return _copied(pa.concat_tables(found)) if found else query.output.empty_table()
-
-
-def _copied(rows: pa.Table) -> pa.Table:
-    """Rows that are no slices: of lists and maps with NULLs, PySpark refuses these."""
-    return rows.take(pa.array(np.arange(rows.num_rows)))
+    # Slices of lists and maps with NULLs are refused by PySpark.
+    return copied(pa.concat_tables(found)) if found else query.output.empty_table()
 
 
 def _part(source: Source, file: FilePlan) -> Part:

@@ -288,9 +288,8 @@ def test_rows_of_a_task_that_is_killed_come_back(cluster, spark, tmp_path, event
             for count in range(1, 1 + TRIES):
                 eventually(lambda count=count: len(safe(folder)) == count, "two checkpoints")
                 ((executor, task),) = eventually(at_work, "the task")
-                os.kill(
-                    task, signal.SIGSTOP
-                )  # or it may take the end of its input for the last row
+                # Else it may take the end of its input for the last row.
+                os.kill(task, signal.SIGSTOP)
                 os.kill(executor, signal.SIGKILL)
                 os.kill(task, signal.SIGKILL)
         finally:
