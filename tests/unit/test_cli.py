@@ -193,6 +193,14 @@ def test_scan_prints_csv(say, lake):
     ]
 
 
+def test_a_name_with_a_comma_goes_in_quotes(say, tmp_path):
+    pq.write_table(pa.table({"a,b": [1], "k": [2], "c": [3]}), tmp_path / "a.parquet")
+    said = say("scan", tmp_path / "a.parquet", "--columns", 'k, "a,b"', "--format", "json")
+    assert [json.loads(line) for line in said.lines] == [{"k": 2, "a,b": 1}]
+    for wrong in ("a,b", "", "k\nc"):
+        assert_refused(say("scan", tmp_path / "a.parquet", "--columns", wrong))
+
+
 @pytest.mark.parametrize("more", [[], ["--limit", "9"]])
 def test_scan_prints_where_rows_are_and_fields_of_structs(more, say, lake):
     columns = ["--columns", "__row_number,point.x,k"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import dataclasses
 import io
 import json
@@ -32,7 +33,10 @@ from intarsia.write.recover import recover as recover_file
 _TABLE_ROWS = 50
 _where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
 _columns = click.option(
-    "--columns", metavar="A,B,…", help="Only these columns, in this order; all by default."
+    "--columns",
+    metavar="A,B,…",
+    help="Only these columns, in this order; all by default. A name with a comma goes in double "
+    "quotes.",
 )
 _column = click.option(
     "-c",
@@ -331,4 +335,8 @@ def _finding(finding: Finding) -> dict[str, str | int | None]:
 def _names(source: Dataset, columns: str | None) -> list[str]:
     if columns is None:
         return list(source.schema.names)
-    return [name.strip() for name in columns.split(",")]
+    try:
+        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
+    except csv.Error as error:
+        raise click.UsageError(f"--columns {columns!r}: {error}") from error
+    return [name.strip() for name in names]
