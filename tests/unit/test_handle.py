@@ -135,6 +135,26 @@ def test_reads_that_fail_name_the_file(memory):
         source.read([(0, 4)])
 
 
+def test_a_read_that_fails_is_a_finding_and_the_other_files_are_verified(memory, tmp_path):
+    ia.write_table(pa.table({"noise": [os.urandom(100) for _ in range(5000)]}), tmp_path / "a")
+    for name in "xyz":
+        memory.pipe(f"/v/{name}.parquet", (tmp_path / "a").read_bytes())
+    memory.pipe("/v/z.parquet", b"PAR1")
+
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(memory, name)
+
+        def cat_file(self, path, start, end):
+            if start == 0 and "y.parquet" in path:
+                raise TimeoutError("no answer")
+            return memory.cat_file(path, start=start, end=end)
+
+    of_y, of_z = ia.verify("/v", filesystem=wrapped(Failing()))
+    assert str(of_y) == "error: /v/y.parquet: cannot be read: no answer"
+    assert of_z.where.file == "/v/z.parquet"
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
 def test_a_pipe_is_no_file_to_wait_for(tmp_path):
     os.mkfifo(tmp_path / "a.parquet")

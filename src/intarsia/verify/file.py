@@ -78,14 +78,12 @@ def _of_file(
     """What is wrong with a file; ``names`` is told which indexes it has."""
     try:
         file = open_file(path, filesystem, sidecar=places)
+        yield from findings_of(file)
+        names[path] = frozenset(entry.name for entry in file.sections.entries)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
-        return
     except PathError as problem:
-        yield error(Where(path), str(problem))
-        return
-    yield from findings_of(file)
-    names[path] = frozenset(entry.name for entry in file.sections.entries)
+        yield error(Where(path), str(problem).removeprefix(f"{path}: "))
 
 
 def findings_of(file: OpenedFile) -> Iterator[Finding]:
