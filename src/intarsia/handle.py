@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+from collections.abc import Iterator
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
 
@@ -167,11 +168,12 @@ class _FsspecHandle:
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path
-        filesystem.invalidate_cache(path)  # a listing from before may tell an old length
-        self._info = filesystem.info(path)
+        with _own_errors():
+            filesystem.invalidate_cache(path)  # a listing from before may tell an old length
+            self._info = filesystem.info(path)
         if self._info["type"] == "directory":
             raise IsADirectoryError(path)
-        self.size = int(self._info["size"])
+        self.size = _length_in(self._info)
 
     @property
     def version(self) -> Version:
@@ -186,12 +188,33 @@ class _FsspecHandle:
         return _stamp_in(self._info)
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        return memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
+        with _own_errors():
+            data = memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
+        if len(data) > length:
+            raise OSError(f"of {length:,} bytes asked for {len(data):,} came: it serves no ranges")
+        return data
 
     def was_changed(self) -> bool:
         return False
 
     def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    """Of fsspec file systems, of which each has errors of its own, all are ``OSError``."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(str(error) or type(error).__name__) from error
+
+
+def _length_in(info: Any) -> int:
+    if info["size"] is None:
+        raise OSError("its length is not told")
+    return int(info["size"])
 
 
 _CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
@@ -222,9 +245,10 @@ def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
-    inner.invalidate_cache()  # a listing from before may be kept
-    found = inner.find(folder, detail=True).items()
-    return {path: (int(info["size"]), _stamp_in(info)) for path, info in found}
+    with _own_errors():
+        inner.invalidate_cache()  # a listing from before may be kept
+        found = inner.find(folder, detail=True).items()
+    return {path: (_length_in(info), _stamp_in(info)) for path, info in found}
 
 
 _TAGS = ("etag", "md5hash", "generation")

@@ -122,17 +122,40 @@ def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeyp
         list(scan)
 
 
-def test_reads_that_fail_name_the_file(memory):
-    class Failing:
-        def __getattr__(self, name):
-            return getattr(memory, name)
+class Odd:
+    """A file system that answers in its own way where ``answers`` says so."""
 
-        def cat_file(self, path, start, end):
-            raise TimeoutError("no answer")
+    def __init__(self, inner, **answers):
+        self._inner, self._answers = inner, answers
 
-    source = FileSource(wrapped(Failing()), "/t/numbers")
+    def __getattr__(self, name):
+        return self._answers.get(name) or getattr(self._inner, name)
+
+
+class BackendError(Exception):
+    """As those of aiohttp or of Google's client are: no ``OSError``."""
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, BackendError])
+def test_reads_that_fail_name_the_file(kind, memory):
+    def fails(path, start, end):
+        raise kind("no answer")
+
+    source = FileSource(wrapped(Odd(memory, cat_file=fails)), "/t/numbers")
     with pytest.raises(ia.PathError, match=r"^/t/numbers: cannot be read: no answer"):
         source.read([(0, 4)])
+
+
+def test_a_server_without_ranges_is_said_to_be_one(memory):
+    odd = Odd(memory, cat_file=lambda path, start, end: memory.cat_file(path))
+    with pytest.raises(ia.PathError, match=r"numbers: .* of 4 bytes .* 262,144 came: .* ranges"):
+        FileSource(wrapped(odd), "/t/numbers").read([(8, 4)])
+
+
+def test_a_length_that_is_not_told_is_said(memory):
+    odd = Odd(memory, info=lambda path: {**memory.info(path), "size": None})
+    with pytest.raises(ia.PathError, match="/t/numbers: cannot be opened: its length"):
+        FileSource(wrapped(odd), "/t/numbers").read([(0, 4)])
 
 
 def test_a_read_that_fails_is_a_finding_and_the_other_files_are_verified(memory, tmp_path):
@@ -141,16 +164,12 @@ def test_a_read_that_fails_is_a_finding_and_the_other_files_are_verified(memory,
         memory.pipe(f"/v/{name}.parquet", (tmp_path / "a").read_bytes())
     memory.pipe("/v/z.parquet", b"PAR1")
 
-    class Failing:
-        def __getattr__(self, name):
-            return getattr(memory, name)
+    def fails(path, start, end):
+        if start == 0 and "y.parquet" in path:
+            raise BackendError("no answer")
+        return memory.cat_file(path, start=start, end=end)
 
-        def cat_file(self, path, start, end):
-            if start == 0 and "y.parquet" in path:
-                raise TimeoutError("no answer")
-            return memory.cat_file(path, start=start, end=end)
-
-    of_y, of_z = ia.verify("/v", filesystem=wrapped(Failing()))
+    of_y, of_z = ia.verify("/v", filesystem=wrapped(Odd(memory, cat_file=fails)))
     assert str(of_y) == "error: /v/y.parquet: cannot be read: no answer"
     assert of_z.where.file == "/v/z.parquet"
 
