@@ -162,7 +162,9 @@ def test_row_numbers_head_take_and_count(damaged):
     assert taken.equals(table().take([3000, 20, 1000, 20]))
     assert data.take([700]).num_rows == 0
     assert data.take([]).num_rows == 0
-    computed = data.take([1, 600, 1500], {"twice": pc.field("b") * 2, "a": pc.field("a")})
+    computed = data.take(
+        [1, 600, 1500], {"__intarsia_place": pc.field("b") * 2, "a": pc.field("a")}
+    )
     assert computed["a"].to_pylist() == [1, 1500]
     with pytest.raises(IndexError):
         data.take([ROWS])

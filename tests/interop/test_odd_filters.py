@@ -118,3 +118,17 @@ def test_sets_of_views_may_hold_a_null(kind: pa.DataType, tmp_path: Path) -> Non
     found = ia.dataset(path).to_table(filter=condition)
     assert found.equals(pads.dataset(path).to_table(filter=condition))
     assert found.num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["__intarsia_row", "__intarsia_call_0", "__intarsia_place"])
+def test_columns_may_be_called_as_ours_are(name: str, tmp_path: Path) -> None:
+    for number in range(5):  # as many small files are decoded together
+        table = pa.table({name: [100, 200, 300], "n": [number, 7, 8], "tags": [["a"], [], None]})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    ds = ia.dataset(tmp_path)
+    for wanted in (pc.field(name) == 200, pc.field(name) + pc.field("n") == 207):
+        assert ds.count_rows(filter=wanted) == 5
+        assert ds.to_table(filter=wanted).column(name).to_pylist() == [200] * 5
+        assert ds.take([0, 3], filter=wanted).column(name).to_pylist() == [200] * 2
+    tagged = f"SELECT n FROM t WHERE list_contains(tags, 'a') AND {name} = 100"
+    assert sorted(ia.sql(tagged, t=ds).column("n").to_pylist()) == [0, 1, 2, 3, 4]

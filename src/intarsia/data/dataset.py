@@ -38,7 +38,7 @@ from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
-from intarsia.predicate.evaluation import needs_evaluation
+from intarsia.predicate.evaluation import needs_evaluation, unused
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.views import giver_of, taken
 from intarsia.ranges import Int64Array, RowRanges
@@ -294,7 +294,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The rows at ``wanted`` that can be read, in that order, each by its number."""
         numbered: Columns
         if isinstance(columns, dict):
-            numbered = columns | {_PLACE: pc.field(ROW_NUMBER)}
+            numbered = columns | {unused(_PLACE, columns): pc.field(ROW_NUMBER)}
         else:
             numbered = [*(self.schema.names if columns is None else columns), ROW_NUMBER]
         tables, numbers = [], []

@@ -14,7 +14,7 @@ import pyarrow as pa
 from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, decoded_together
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
-from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
@@ -50,9 +50,10 @@ def matching_rows(
         for places, table in decoded_together(chosen, roots):
             counts = [chosen[i].num_rows for i in places]
             columns = as_in_data_set(table, fields, [folders[i] for i in places], counts)
-            columns[_ROW] = pa.chunked_array([np.arange(sum(counts))])
+            row = unused(_ROW, columns)
+            columns[row] = pa.chunked_array([np.arange(sum(counts))])
             passed = evaluate(wanted.condition.expression, pa.table(columns))
-            matching = passed.column(_ROW).to_numpy()
+            matching = passed.column(row).to_numpy()
             starts = np.cumsum([0, *counts])
             edges = np.searchsorted(matching, starts)
             for i, start, first, last in zip(places, starts, edges, edges[1:], strict=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.acero as acero
@@ -88,16 +88,21 @@ def _computed(
 
     Raises ``PredicateError`` for ``reason`` where there are none.
     """
-    prefix = _CALL
-    while any(name.startswith(prefix) for name in table.column_names):
-        prefix += "_"
-    rest, calls = calls_replaced(expression, FUNCTIONS, prefix)
+    rest, calls = calls_replaced(expression, FUNCTIONS, unused(_CALL, table.column_names))
     if not calls:
         raise PredicateError(f"cannot evaluate {shown(expression)}: {reason}") from reason
     extended = table
     for name, (function, arguments) in calls.items():
         extended = extended.append_column(name, _value(function, arguments, table))
     return rest, extended
+
+
+def unused(prefix: str, taken: Iterable[str]) -> str:
+    """``prefix``, longer where need be: none of the names that are ``taken`` begins with it."""
+    names = tuple(taken)
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
 
 
 def _value(function: str, arguments: tuple[pc.Expression, ...], table: pa.Table) -> pa.ChunkedArray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
 from intarsia.read.comparisons import comparison_of, holds
@@ -68,7 +68,7 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
             found, rows = found.take(pa.array(places)), RowRanges.from_rows(rows.rows()[places])
             if condition.contained is not None or not found.num_rows:
                 return found, rows
-    numbers = _unused(_NUMBERS, found.column_names)
+    numbers = unused(_NUMBERS, found.column_names)
     numbered = found.append_column(numbers, pa.array(rows.rows()))
     passed = evaluate(condition.expression, numbered)
     kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
@@ -81,9 +81,3 @@ def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.
         return found, rows
     passed = found.take(hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
     return passed, RowRanges.from_rows(rows.rows()[hits.to_numpy()])
-
-
-def _unused(name: str, taken: Iterable[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

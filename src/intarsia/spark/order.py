@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from intarsia.predicate.evaluation import unused
 from intarsia.spark.curve import place_on_curve
 from intarsia.spark.job import Job, Layout, job_of, names_of
 from intarsia.spark.names import quoted
@@ -56,8 +57,9 @@ def arranged(
     found = survey(df, job, keys, sizes=sizes) if keys or sizes else None
     ranges = [*folders, *clusters]
     if found is not None and layout.curve and found.bounds:
-        df = df.withColumn(_PLACE, place_on_curve(layout.curve, df.schema, found.bounds))
-        ranges = [*folders, _PLACE]
+        place = unused(_PLACE, [name.lower() for name in names])
+        df = df.withColumn(place, place_on_curve(layout.curve, df.schema, found.bounds))
+        ranges = [*folders, place]
     if found is not None and sizes and job.target_bytes:
         num_partitions = max(1, -(-found.bytes // job.target_bytes))
     columns = [quoted(name) for name in ranges]

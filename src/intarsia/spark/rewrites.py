@@ -27,6 +27,7 @@ from intarsia.index.idx1 import KEY
 from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
+from intarsia.predicate.evaluation import unused
 from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
@@ -122,9 +123,10 @@ def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]
     parsed = (folders.parse(f"{name}/-") for name in names)
     values = [pads.get_partition_keys(one) for one in parsed]
     columns = [pa.array([row.get(key.name) for row in values], key.type) for key in keys]
-    table = pa.table([*columns, pa.array(names)], [*keys.names, "__folder"])
+    folder = unused("__folder", keys.names)
+    table = pa.table([*columns, pa.array(names)], [*keys.names, folder])
     try:
-        found: list[str] = pads.dataset(table).to_table(["__folder"], filter=where)[0].to_pylist()
+        found: list[str] = pads.dataset(table).to_table([folder], filter=where)[0].to_pylist()
     except (pa.ArrowException, KeyError) as error:
         raise PredicateError(f"where is about the columns of folders: {error}") from error
     return found
