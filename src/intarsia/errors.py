@@ -17,8 +17,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 
@@ -106,3 +109,25 @@ class IntarsiaWarning(UserWarning):
 
 class CorruptDataWarning(UserWarning):
     """Rows were left out because their bytes are damaged, as ``on_corrupt="skip"`` asks for."""
+
+
+_is_quiet = ContextVar("_is_quiet", default=False)
+
+
+def warn(message: str, stacklevel: int) -> None:
+    """Give an ``IntarsiaWarning``, of the line that ``stacklevel`` calls lead to, unless quiet."""
+    if not _is_quiet.get():
+        warnings.warn(message, IntarsiaWarning, stacklevel=stacklevel + 1)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """A context without ``IntarsiaWarning``: of this thread, and of tasks it has others do.
+
+    The filters of ``warnings`` are every thread's.
+    """
+    before = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(before)

@@ -8,6 +8,7 @@ divides its own work does so in its own thread: nothing in a pool waits for that
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import threading
 from collections import deque
@@ -150,7 +151,7 @@ def begin(task: Task[T]) -> Future[T]:
 def _submitted(pool: ThreadPoolExecutor, task: Task[T]) -> Future[T]:
     """``task``, done in the pool; at once where the interpreter exits and its threads are gone."""
     try:
-        return pool.submit(task)
+        return pool.submit(contextvars.copy_context().run, task)
     except RuntimeError:
         done: Future[T] = Future()
         done.set_result(task())

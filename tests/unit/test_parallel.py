@@ -2,10 +2,12 @@
 
 import threading
 import time
+import warnings
 from functools import partial
 
 import pytest
 
+from intarsia.errors import quiet, warn
 from intarsia.parallel import all_of, in_order
 
 
@@ -35,6 +37,19 @@ def test_at_most_so_many_are_begun_ahead():
     results.close()
     time.sleep(0.05)
     assert len(begun) <= 4
+
+
+def test_tasks_of_one_who_is_quiet_are_quiet():
+    def told():
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            list(in_order([partial(warn, "a", 1), partial(warn, "b", 1), partial(warn, "c", 1)], 2))
+        return len(heard)
+
+    assert told() == 3
+    with quiet():
+        assert told() == 0
+    assert told() == 3
 
 
 def test_a_lone_task_runs_where_it_is_asked_for():

@@ -1,6 +1,7 @@
 """Indexes that a rewrite lost or made stale: said once, and what is left of them serves on."""
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -118,6 +119,16 @@ def test_verify_and_the_list_say_so(lake):
     reports = ia.list_indexes(lake)
     assert [bool(report.indexes) for report in reports] == [True, True, False, False, False]
     assert [bool(report.problems) for report in reports] == [False, False, True, False, False]
+
+
+def test_what_lists_and_verifies_in_threads_leaves_warnings_to_others(lake):
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: ia.list_indexes(lake), range(40)))
+        list(pool.map(lambda _: ia.verify(lake), range(8)))
+    assert warnings.filters == before
+    with pytest.warns(ia.IntarsiaWarning):
+        ia.dataset(lake).to_table(filter=key(7))
 
 
 def test_adding_the_index_again_mends_it(lake):

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ import pyarrow.fs as pafs
 from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table, decode_pointer
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
-from intarsia.errors import FormatError, IntarsiaWarning, PathError
+from intarsia.errors import FormatError, PathError, warn
 from intarsia.handle import Stamp, is_fsspec, stamps_below
 from intarsia.plan.plan import Amount, Figures
 from intarsia.read.opened import OpenedFile
@@ -206,7 +205,7 @@ class Catalog:
     def _ignore(self, problem: Exception, identity: Identity | None) -> None:
         if identity is None or identity != self._ignored:
             message = f"{self.root}: its catalog is ignored: {problem}"
-            warnings.warn(message, IntarsiaWarning, stacklevel=4)
+            warn(message, stacklevel=4)
         self._ignored = identity
 
     def _known(self, listing: dict[str, Identity], identity: Identity, anew: bool) -> _State:
@@ -248,7 +247,7 @@ class Catalog:
                 f"{self.root}: its catalog names {outside[0]!r}, which is not below the data set's "
                 "folder; that is ignored"
             )
-            warnings.warn(message, IntarsiaWarning, stacklevel=6)
+            warn(message, stacklevel=6)
         return places
 
     def _left(self, state: _State, wanted: list[F], request: Request) -> list[F]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intarsia.errors import IndexSpecError, IntarsiaWarning
+from intarsia.errors import IndexSpecError, warn
 from intarsia.index.distinct import Distinct
 from intarsia.index.elements import Elements
 from intarsia.index.idx1 import DistinctIDX1
@@ -94,7 +93,7 @@ def _installed(kind: str) -> type[EmbeddedIndex] | None:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         message = f"index kind {kind!r} of {point.value} cannot be used: {problem}"
-        warnings.warn(message, IntarsiaWarning, stacklevel=2)
+        warn(message, stacklevel=2)
         return None
     return found  # type: ignore[no-any-return] # _problem has seen to it
 

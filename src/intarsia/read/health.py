@@ -5,11 +5,10 @@ and which of their pages are damaged.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from intarsia.errors import IntarsiaWarning
+from intarsia.errors import warn
 
 if TYPE_CHECKING:  # they are told here
     from intarsia.read.damage import CorruptData
@@ -54,7 +53,7 @@ class Health:
             message = None if self._told else self._message()
             self._told = self._told or message is not None
         if message:
-            warnings.warn(message, IntarsiaWarning, stacklevel=4)
+            warn(message, stacklevel=4)
 
     def _message(self) -> str | None:
         stale = [path for path, is_stale in self._stale.items() if is_stale]

@@ -17,13 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import SchemaTemplates
-from intarsia.errors import (
-    CorruptDataWarning,
-    FormatError,
-    IntarsiaWarning,
-    UnsupportedError,
-    Where,
-)
+from intarsia.errors import CorruptDataWarning, FormatError, UnsupportedError, Where, warn
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
@@ -383,7 +377,7 @@ class OpenedFile:
         self.ignored[message] = None
         if counted and self._health is not None:
             return
-        warnings.warn(f"{self.name}: {message}", IntarsiaWarning, stacklevel=4)
+        warn(f"{self.name}: {message}", stacklevel=4)
 
     def _check_chunks(self) -> None:
         leaves = len(self.schema.leaves)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from intarsia.catalog.pointer import KeyPart, Segment, Table, TailPart
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.data.catalog import Identity
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, quiet
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.read.file import open_source
 from intarsia.read.sidecars import Sidecars
@@ -47,7 +47,6 @@ from intarsia.write.catalog_segment import (
     SegmentTables,
     SegmentWriter,
 )
-from intarsia.write.embed import quiet
 from intarsia.write.spill import Workspace
 
 if TYPE_CHECKING:

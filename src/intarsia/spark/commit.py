@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
@@ -37,7 +36,7 @@ from intarsia.data.journal import (
     listed_with_commits,
     root_at,
 )
-from intarsia.errors import IntarsiaWarning, PathError
+from intarsia.errors import PathError, warn
 from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 
@@ -191,10 +190,9 @@ def settle(place: Place) -> None:
         if journal.phase == PUBLISHED:
             _finish(place, journal)
         else:
-            warnings.warn(
+            warn(
                 f"{place.root}: another write is under way, or was interrupted ({journal.name}): "
                 "its files do not count; if it was interrupted, recover() removes them",
-                IntarsiaWarning,
                 stacklevel=4,
             )
 
@@ -222,10 +220,9 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
         place.remove_tree(name)
         removed.append(name)
     if kept:
-        warnings.warn(
+        warn(
             f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
             "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
-            IntarsiaWarning,
             stacklevel=2,
         )
     return removed

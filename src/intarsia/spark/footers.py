@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from intarsia.errors import IntarsiaWarning, UnsupportedError, Where
+from intarsia.errors import UnsupportedError, Where, warn
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.types import leaves
 
@@ -47,10 +46,9 @@ def check_meaning(file: str, schema: pa.Schema, columns: Iterable[str]) -> None:
                 Where(file, column=name),
             )
     if has_old_dates(entries) and any(has_moments(schema.field(name).type) for name in asked):
-        warnings.warn(
+        warn(
             f"{file}: Spark wrote dates and times in the calendar before 1582's reform; dates "
             "before that, and times before 1900, are others here than with Spark's own reader",
-            IntarsiaWarning,
             stacklevel=4,
         )
 

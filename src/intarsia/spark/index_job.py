@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.data.journal import visible
-from intarsia.errors import IndexSpecError, IntarsiaWarning, PathError
+from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
@@ -59,7 +58,7 @@ from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike, is_uri
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
-from intarsia.write.embed import check_fit, quiet
+from intarsia.write.embed import check_fit
 from intarsia.write.parts import cut
 
 if TYPE_CHECKING:
@@ -348,7 +347,7 @@ def _report(
     seen = [set(report.unfit) for report in reports if report.status != FAILED]
     for name in sorted(set.intersection(*seen)) if seen else ():
         message = f"index {name}: {nowhere}; the report says why"
-        warnings.warn(message, IntarsiaWarning, stacklevel=3)
+        warn(message, stacklevel=3)
     by_path = {report.path: report for report in reports}
     names = REPORT.names[: len(_REPORT.split(", "))]
     rows = [tuple(getattr(by_path[file], name) for name in names) for file in files]

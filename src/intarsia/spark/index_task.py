@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError
+from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import Standard
@@ -28,7 +28,7 @@ from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
 from intarsia.write.build import Builder, check_indexes, new_file_id
 from intarsia.write.drop import drop_from, held_names, name_of
-from intarsia.write.embed import add_to, check_fit, quiet
+from intarsia.write.embed import add_to, check_fit
 from intarsia.write.parts import FromParts, FromSections, gather_part
 from intarsia.write.present import is_present
 from intarsia.write.spill import Workspace

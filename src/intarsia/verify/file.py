@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from intarsia.data.catalog import catalog_root
-from intarsia.errors import FormatError, IntarsiaWarning, PathError, Where
+from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import checked_footer, page_index_places
@@ -57,8 +56,7 @@ def verify(
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IntarsiaWarning)  # what it would say is found here
+        with quiet():  # what it would warn of is found here
             findings += _of_file(file, found, places, names)
     for name, lacking in missing_in(names).items():
         has = len(names) - len(lacking)

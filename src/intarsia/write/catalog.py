@@ -31,7 +31,7 @@ from intarsia.catalog.pointer import (
 from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
-from intarsia.errors import IntarsiaError, PathError
+from intarsia.errors import IntarsiaError, PathError, quiet
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_source
 from intarsia.read.options import DEFAULTS
@@ -39,7 +39,6 @@ from intarsia.read.sidecars import Sidecars
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, list_files, resolve
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
-from intarsia.write.embed import quiet
 from intarsia.write.replace import replacing
 from intarsia.write.spill import Workspace
 

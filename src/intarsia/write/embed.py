@@ -13,14 +13,13 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, IndexSpecError, IntarsiaWarning, Where
+from intarsia.errors import FormatError, IndexSpecError, Where, quiet, warn
 from intarsia.format.footer import check_editable
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import IndexEntry
@@ -211,14 +210,6 @@ def _naming(path: str) -> Iterator[None]:
         raise IndexSpecError(f"{path}: {error}") from error
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """A context without warnings of indexes that are ignored, for what replaces or lists them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IntarsiaWarning)
-        yield
-
-
 def check_fit(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) -> int:
     """The steps that adding ``indexes`` to a file takes. Raises as ``add_indexes`` does."""
     try:
@@ -235,9 +226,7 @@ def warn_of_names(path: str, filesystem: Any) -> None:
     names = os.stat(path).st_nlink if isinstance(filesystem, pafs.LocalFileSystem) else 1
     if names > 1:
         message = f"{path}: of its {names} names (hard links) only this one"
-        warnings.warn(
-            f"{message} changes: what is left keeps what it was", IntarsiaWarning, stacklevel=3
-        )
+        warn(f"{message} changes: what is left keeps what it was", stacklevel=3)
 
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
