@@ -4,6 +4,7 @@
 """
 
 import base64
+import dataclasses
 import io
 import json
 import zlib
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 from intarsia.format.compact import LIST, STRUCT, Span, list_header, replace_fields, spans, varint
 from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
     CompressionCodec,
     DataPageHeader,
     DataPageHeaderV2,
@@ -23,8 +26,10 @@ from intarsia.format.metadata import (
     Encoding,
     PageHeader,
     PageType,
+    RowGroup,
     SchemaElement,
 )
+from intarsia.format.page_index import encode_offset_index, read_offset_index
 from intarsia.format.thrift import amended, encode
 from intarsia.index.directory import FOOTER_KEY, binding_of
 from intarsia.index.section_write import STEP_SCHEMA, BuiltSection, write_section
@@ -100,8 +105,6 @@ def of_pages(pages, rows, values=None, codec=0, kind=INT64, dictionary=False, cl
     schema = pa.schema([pa.field("a", type_, nullable=False)])
     pq.write_table(pa.table({"a": pa.array([], type_)}, schema=schema), template)
     metadata = footer_of(template.getvalue()).metadata
-    from intarsia.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
-
     first = len(pages[0]) if dictionary else 0
     chunk = ColumnMetaData(
         type=kind,
@@ -444,6 +447,32 @@ def page_indexes_that_are_the_file():
     )
 
 
+def paged():
+    return sound(write_page_index=True, max_rows_per_page=250, write_batch_size=250)
+
+
+@bomb
+def page_indexes_of_rows_that_wrap_around():
+    data = paged()
+    footer = footer_of(data)
+    body, places = data[: footer.offset], []
+    for chunk in footer.metadata.row_groups[0].columns:
+        at = chunk.offset_index_offset
+        index = read_offset_index(memoryview(data)[at : at + chunk.offset_index_length])
+        rows = np.array([0, 2**63 - 1, -(2**63), -1])
+        raw = encode_offset_index(dataclasses.replace(index, first_row_index=rows))
+        places.append({"offset_index_offset": len(body), "offset_index_length": len(raw)})
+        body += raw
+    return with_chunks(lambda chunk, i: places[i], body + data[footer.offset :])
+
+
+@bomb
+def page_indexes_of_chunks_that_are_longer_than_the_file():
+    return with_chunks(
+        lambda chunk, i: {"meta_data": {"total_compressed_size": 2**63 - 1}}, paged()
+    )
+
+
 @bomb
 def bloom_filters_outside_the_file():
     return with_chunks(
@@ -492,6 +521,11 @@ def dictionary_of_two_billion():
         100,
         dictionary=True,
     )
+
+
+@bomb
+def page_before_bytes_that_might_each_begin_one():
+    return of_pages([data_page(bytes(800), 100), b"\x15" * 100_000], 1100)
 
 
 def compressed(name, size):
@@ -742,6 +776,12 @@ def parameters_that_are_none():
 
 
 @bomb
+def parameters_nested_deep():
+    deep = json.loads("[" * 900 + "]" * 900)
+    return with_directory(document_of([entry_of(on="b", params={"granule_rows": deep})]))
+
+
+@bomb
 def directory_of_twenty_thousand():
     return with_directory(document_of([entry_of()] * 20_000))
 
@@ -790,6 +830,12 @@ def function_that_is_none_of_ours():
             "eval(b)",
         )
     ]
+    return with_directory(document_of(entries))
+
+
+@bomb
+def function_of_half_a_character():
+    entries = [entry_of(on=on, meaning="x") for on in ("lower('\ud800')", "b = '\ud800'")]
     return with_directory(document_of(entries))
 
 
@@ -853,6 +899,24 @@ def page_indexes_one_after_the_other():
     page = data_page(bytes(80), 10)
     index = b"\x19\x11\x01" + b"\x19\x18\x00" * 2 + b"\x15\x00\x00"
     return MAGIC + page + index * 30_000
+
+
+@bomb
+def chunk_metadata_one_after_the_other():
+    """Each was once tried as the beginning of a footer, to the end of the file."""
+    one = encode(
+        ColumnMetaData(
+            type=INT64,
+            encodings=[Encoding.PLAIN],
+            path_in_schema=["a"],
+            codec=0,
+            num_values=0,
+            total_uncompressed_size=0,
+            total_compressed_size=0,
+            data_page_offset=4,
+        )
+    )
+    return MAGIC + one * 200_000
 
 
 @bomb

@@ -39,9 +39,12 @@ def everything(path):
     attempt(lambda: file.indexes)
     attempt(lambda: file.read(filter=asked(file)))
     attempt(file.read)
+    half = file.num_rows // 2
+    attempt(lambda: ia.ParquetFile(path).read(rows=ia.RowRanges.of((half, half + 10))))
     attempt(lambda: list_of(path))
     attempt(lambda: ia.dataset(path).explain(filter=asked(file)))
     attempt(lambda: ia.dataset(path).to_table(filter=asked(file)))
+    attempt(ia.dataset(path, on_corrupt="skip").to_table)
     attempt(lambda: ia.verify(path))
 
 

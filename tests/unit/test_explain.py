@@ -217,6 +217,12 @@ def test_without_a_filter_all_rows_are_read(lake):
     assert "filter   none" in str(found)
 
 
+def test_no_columns_are_none_to_read(lake):
+    for analyze in (False, True):
+        found = ia.dataset(lake).explain([], analyze=analyze)
+        assert "to read: 0 of 0 pages, 0 of " in str(found)
+
+
 def test_an_index_that_does_not_help_is_named_with_the_reason(lake):
     found = ia.dataset(lake).explain(["n"], "s > 's12000'")
     assert remarks(found)[:2] == [

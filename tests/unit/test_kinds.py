@@ -158,6 +158,35 @@ def test_a_kind_that_is_registered_anew_replaces_the_one_before(file, monkeypatc
     assert "index k:own_lookup" not in steps(file, pc.field("k") == "K00123")
 
 
+def test_a_kind_that_fails_at_once_is_warned_of_and_costs_no_answer(file, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    fails = []
+
+    class Own(ia.Lookup):
+        kind = "own_lookup"
+
+        def unfit(self, of):
+            return super().unfit(of) if not fails else fails[0] / 0
+
+    ia.add_indexes(file, ia.register_index_kind(Own)("k"))
+    fails.append(1)
+    with pytest.warns(ia.IntarsiaWarning, match="k:own_lookup is ignored: .*ZeroDivisionError"):
+        found = ia.ParquetFile(file).read(filter=pc.field("k") == "K00123")
+    assert found.num_rows == TABLE.filter(pc.field("k") == "K00123").num_rows > 0
+    (finding,) = ia.verify(file)
+    assert "ZeroDivisionError" in finding.message
+
+
+@pytest.mark.parametrize("serves", [5, "=", None])
+def test_a_kind_says_what_it_serves(serves):
+    class Own(ia.Lookup):
+        kind = "own_lookup"
+
+    Own.serves = serves
+    with pytest.raises(ia.IndexSpecError, match="does not say what it serves"):
+        ia.register_index_kind(Own)
+
+
 def test_a_function_of_a_column_that_is_read_in_another_type_is_not_looked_up(file):
     ia.add_indexes(file, [ia.Lookup(pc.field("n") + 1), ia.Lookup("n")])
     schema = TABLE.schema.set(1, pa.field("n", pa.int32()))

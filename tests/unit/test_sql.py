@@ -301,7 +301,7 @@ map_contains(l, 2)
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("condition", ["", " ", *REFUSED])
+@pytest.mark.parametrize("condition", ["", " ", *REFUSED, "@ > NOT t", "s = '\ud800'"])
 def test_a_condition_that_is_not_understood_is_refused(condition):
     with pytest.raises(PredicateError):
         parse_where(condition, TABLE.schema)

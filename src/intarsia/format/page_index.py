@@ -48,7 +48,7 @@ class OffsetIndex:
         rows = np.append(self.first_row_index, num_rows)
         if rows[0] != 0:
             return f"the first page starts at row {rows[0]}, not 0"
-        if (np.diff(rows) <= 0).any():
+        if (rows[1:] <= rows[:-1]).any():  # differences might not fit 64 bits
             return "first_row_index does not ascend within the row group"
         outside = (self.offset < start) | (self.offset > stop)
         if (outside | (self.compressed_page_size > stop - self.offset)).any():

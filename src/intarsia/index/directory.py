@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -38,6 +39,7 @@ class StaleError(FormatError):
 _VERSION = 1
 MOST_INDEXES = 10_000
 """Of a file. What a stranger's directory lists is gone through for every query."""
+_MOST_NESTED = 32
 _MOST_FUNCTIONS, _FUNCTION_CHARACTERS = 500, 100_000
 """Of these, and of their texts together: they are parsed, at some milliseconds each."""
 _LARGEST = 2**63
@@ -286,8 +288,8 @@ def _check_disjoint(entries: Sequence[IndexEntry]) -> None:
 
 def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
     params = entry.get("params")
-    if not isinstance(params, dict):
-        raise FormatError("an index without parameters")
+    if not isinstance(params, dict) or _nests(params, _MOST_NESTED):
+        raise FormatError("an index without parameters, or with some that nest too deeply")
     made = IndexEntry(
         text_in(entry, "kind"),
         integer_of(entry, "kind_version"),
@@ -302,6 +304,19 @@ def _entry(entry: dict[str, Any], size: int) -> IndexEntry:
     if made.offset + made.length > size or made.meta_length > made.length:
         raise FormatError(f"index {made.name} lies outside the file")
     return made
+
+
+def _nests(value: object, most: int) -> bool:
+    """Are there lists or objects within one another, more than ``most``?"""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return any(isinstance(inner, dict | list) for inner in level)
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
@@ -324,11 +339,13 @@ def integer_of(value: Mapping[str, Any], name: str) -> int:
 
 
 def text_in(value: Mapping[str, Any], name: str) -> str:
-    """A text. Raises ``FormatError`` for anything else."""
+    """A text. Raises ``FormatError`` for anything else, and for what UTF-8 cannot hold."""
     text = value.get(name)
-    if not isinstance(text, str):
-        raise FormatError(f"{name} is {_brief(text)}, not text")
-    return text
+    if isinstance(text, str):
+        with contextlib.suppress(UnicodeEncodeError):
+            text.encode()
+            return text
+    raise FormatError(f"{name} is {_brief(text)}, not text")
 
 
 def _brief(value: object) -> str:

@@ -14,6 +14,7 @@ by the directory as well, which knows all of these.
 
 from __future__ import annotations
 
+import bisect
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -192,15 +193,15 @@ def found_in(
 def contradiction(values: pa.Array, statistics: Sequence[Statistics | None]) -> str | None:
     """Why ``values`` cannot be all of a column whose chunks have these ``statistics``."""
     listed = sorted(value.encode() for value in values.to_pylist())
-    known = set(listed)
     for stats in statistics:
         if stats is None or stats.min_value is None or stats.max_value is None:
             continue
         low, high = bytes(stats.min_value), bytes(stats.max_value)
-        if (stats.is_min_value_exact and low not in known) or (
-            stats.is_max_value_exact and high not in known
+        first, last = bisect.bisect_left(listed, low), bisect.bisect_right(listed, high) - 1
+        if first > last:
+            return "the list has no value where statistics show some"
+        if (stats.is_min_value_exact and listed[first] != low) or (
+            stats.is_max_value_exact and listed[last] != high
         ):
             return "the list lacks a value that statistics show"
-        if not any(low <= value <= high for value in listed):
-            return "the list has no value where statistics show some"
     return None

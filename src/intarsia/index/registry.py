@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from intarsia.errors import IndexSpecError, warn
@@ -61,8 +61,10 @@ def _problem(cls: object) -> str | None:
     name = getattr(cls, "kind", None)
     if not isinstance(name, str) or not name.isidentifier() or name != name.lower():
         return f"its name, {name!r}, is not an identifier in lower case"
-    if not isinstance(cls.kind_version, int) or not hasattr(cls, "serves"):
-        return "it does not say its version, or what it serves"
+    if not isinstance(cls.kind_version, int):
+        return "it does not say its version"
+    if not isinstance(getattr(cls, "serves", None), Set):
+        return "it does not say what it serves: a set of Op and How"
     return None
 
 
@@ -71,7 +73,8 @@ def known_kind(kind: str) -> type[EmbeddedIndex] | None:
 
     A plugin that cannot be imported is warned of, once.
     """
-    return _BUILT_IN.get(kind) or _registered.get(kind) or _installed(kind)
+    known = _BUILT_IN.get(kind) or _registered.get(kind)
+    return known or (_installed(kind) if kind in _entry_points() else None)
 
 
 @functools.cache
@@ -81,9 +84,7 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 @functools.cache
 def _installed(kind: str) -> type[EmbeddedIndex] | None:
-    point = _entry_points().get(kind)
-    if point is None:
-        return None
+    point = _entry_points()[kind]
     try:
         found = point.load()
         problem = _problem(found)

@@ -158,7 +158,7 @@ def _read(read: FileRead, known: Sequence[str]) -> Node:
         Node(f"{_of(condition.rows)} rows passed {_clean(condition.condition)}")
         for condition in read.conditions
     ]
-    whole = sum(read.seconds.values())
+    whole = sum(read.seconds.values()) or 1.0
     spent = [f"{which.value} {part / whole:.0%}" for which, part in read.seconds.items()]
     parts += [Node(_clean(remark)) for remark in read.remarks if remark not in known]
     return Node(_read_line([read]), [*parts, Node(", ".join(spent))])
@@ -217,6 +217,8 @@ def _drawn(nodes: Sequence[Node]) -> list[str]:
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[Node]:
     """Cells in columns, the first flush left, all others but the last flush right."""
     rows = list(rows)
+    if not rows:
+        return []
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     *inner, _ = range(len(widths))
     return [

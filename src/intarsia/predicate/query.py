@@ -23,20 +23,12 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.pushdown import columns_used, conditions_of
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
+from intarsia.predicate.sql import ODD
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
 _PIPE = "|>"
-_ODD = (
-    sqlglot.errors.SqlglotError,
-    RecursionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What sqlglot raises where it cannot parse a query: its own errors, and others by mistake."""
 _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 
 
@@ -124,7 +116,7 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
         if _PIPE in query and _is_piped(query, dialect):
             return None
         tree = sqlglot.parse_one(query, dialect=dialect)
-    except _ODD:
+    except (RecursionError, *ODD):
         return None
     return tree if isinstance(tree, exp.Query) else None
 

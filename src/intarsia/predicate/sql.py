@@ -56,6 +56,9 @@ _TYPES: dict[Any, pa.DataType] = {
 }
 
 
+ODD = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of SQL that sqlglot cannot parse: its own errors, and others by mistake, also of trees
+that lack a part."""
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
@@ -70,15 +73,19 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
-    except sqlglot.errors.SqlglotError as error:
-        reason = str(error).splitlines()[0].split(" into <class")[0]
+    except ODD as error:
+        reason = [*str(error).splitlines(), ""][0].split(" into <class")[0]
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
     try:
         return Translator(schema).condition(tree)
+    except PredicateError:
+        raise
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
+    except ODD as error:
+        raise PredicateError(f"cannot understand the condition {text!r}") from error
 
 
 class Translator:

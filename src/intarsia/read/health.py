@@ -22,13 +22,12 @@ class Health:
         self._names: dict[str, frozenset[str]] = {}
         self._stale: dict[str, bool] = {}
         self._told = False
-        self._corrupt: dict[str, list[CorruptData]] = {}
+        self._corrupt: dict[str, dict[CorruptData, None]] = {}
 
     def note_corrupt(self, path: str, found: Iterable[CorruptData]) -> None:
         """Places of a file turned out to be damaged."""
         with self._lock:
-            known = self._corrupt.setdefault(path, [])
-            known += [one for one in found if one not in known]
+            self._corrupt.setdefault(path, {}).update(dict.fromkeys(found))
 
     def renew(self, path: str) -> None:
         """Another file is at the path now."""

@@ -30,6 +30,8 @@ from intarsia.read.opened import OpenedFile
 _KNOWN_TYPES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE)
 _FIRST_FIELD = b"\x15"
 """What every page header begins with: the field ``type``, an integer."""
+_LONGEST_HEADER = 4096
+"""Of a page behind one that is damaged: a longer one is passed over."""
 _MOST_TIMES = 64
 """So many times as many bytes as a chunk has are looked at for its next page."""
 
@@ -202,10 +204,13 @@ class _Search:
         data = bytes(self._data)
         left = _MOST_TIMES * len(data)
         while left > 0 and (at := data.find(_FIRST_FIELD, at + 1)) >= 0:
+            ahead = self._data[at : at + _LONGEST_HEADER]
+            left -= ahead.nbytes
+            if not _has_checksum(ahead):
+                continue
             page = self._check(self._data[at:])
             left -= page.size
-            is_sound = page.header is not None and page.problem is None
-            if not is_sound or page.header is None or page.header.crc is None:
+            if page.problem is not None:
                 continue
             found, _ = self._walk(at)
             left -= len(data)
@@ -297,6 +302,14 @@ class _Search:
             [place.first_row for place in kept],
         )
         return OffsetIndex(*(np.array(column, dtype=np.int64) for column in columns))
+
+
+def _has_checksum(page: memoryview) -> bool:
+    """Does a page header begin here, one with a checksum?"""
+    try:
+        return read_page_header(page)[0].crc is not None
+    except FormatError:
+        return False
 
 
 def _is_of_no_known_type(page: CheckedPage) -> bool:

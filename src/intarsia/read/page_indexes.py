@@ -101,7 +101,7 @@ class PageIndexes:
         self._is_vouched_for(_OFFSETS, id_, data)
         index = read_offset_index(data)
         chunk = self._file.chunk(*id_)
-        stop = chunk.start + chunk.total_compressed_size
+        stop = min(chunk.start + chunk.total_compressed_size, self._file.source.size)
         problem = index.problem(self._file.num_rows_in(id_[0]), chunk.start, stop)
         if problem:
             raise FormatError(problem)

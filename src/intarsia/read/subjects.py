@@ -34,7 +34,10 @@ def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = Non
         found = _subject(file, index, meaning)
     except IndexSpecError as error:
         raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {error}") from error
-    reason = index.unfit(found)
+    try:
+        reason = index.unfit(found)
+    except Exception as error:  # noqa: BLE001 # whatever a plugin raises, files are read without it
+        reason = f"{type(error).__name__}: {error}"
     if reason:
         raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {reason}")
     return found

@@ -183,7 +183,8 @@ class _Walker:
             found, stop = self._chunk_metadata(at, ColumnChunk)
             if found:
                 return stop
-        for kind in (self._page, self._footer, self._column_metadata, self._bloom_filter):
+        kinds = (self._page, self._footer, self._column_metadata, self._bloom_filter)
+        for kind in (*kinds, self._cut_footer):
             found, stop = kind(at)
             if found:
                 return stop
@@ -273,11 +274,7 @@ class _Walker:
     def _footer(self, at: int) -> tuple[bool, int | None]:
         found = self._struct(at, _sized(FileMetaData), LONGEST_STRUCT)
         if found is None:
-            self.tiles.partial = read_partial_footer(self.window(at, LONGEST_STRUCT))
-            if self.tiles.partial is None:
-                return False, None
-            self._end("the footer is cut short", True)
-            return True, None
+            return False, None
         metadata, length = found
         raw = bytes(self.window(at, length))
         stop = at + length + TRAILER_BYTES
@@ -288,6 +285,14 @@ class _Walker:
         self.tiles.breaks.add(self.count)
         self.tiles.footers.append(FooterTile(at, stop, raw, metadata, self.count))
         return True, stop
+
+    def _cut_footer(self, at: int) -> tuple[bool, int | None]:
+        """Looks at all that is left, and ends the walk either way."""
+        self.tiles.partial = read_partial_footer(self.window(at, LONGEST_STRUCT))
+        if self.tiles.partial is None:
+            return False, None
+        self._end("the footer is cut short", True)
+        return True, None
 
     def _column_metadata(self, at: int) -> tuple[bool, int | None]:
         return self._chunk_metadata(at, ColumnMetaData)
