@@ -52,7 +52,7 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     try:
         if is_fsspec(filesystem):
             return _FsspecHandle(filesystem.handler.fs, path)
-        if isinstance(filesystem, pafs.LocalFileSystem) and hasattr(os, "pread"):
+        if isinstance(filesystem, pafs.LocalFileSystem):
             return _LocalHandle(path)
         return _ArrowHandle(filesystem, path)
     except FileNotFoundError as error:

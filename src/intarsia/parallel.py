@@ -179,5 +179,4 @@ def _forget_pools() -> None:
     _pools.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
+os.register_at_fork(after_in_child=_forget_pools)

@@ -143,8 +143,10 @@ class FileSource:
         That then raises ``FileReplaced`` where another file is at the path. Elsewhere handles are
         none of the operating system's, and opening a file again would take a request.
         """
+        if not self.is_local:
+            return
         with self._lock:
-            if self.is_local and self._handle is not None:
+            if self._handle is not None:
                 self._rested = self._handle.version
                 self._handle = None  # closed once reads under way in other threads have ended
 

@@ -192,6 +192,7 @@ def test_row_bounds():
         (index(rows=(1, 5, 10)), 15, "first page starts at row 1"),
         (index(rows=(0, 5, 5)), 15, "ascend"),
         (index(rows=(0, 10, 5)), 15, "ascend"),
+        (index(rows=(0, 2**63 - 1, -(2**63))), 15, "ascend"),
         (index(), 10, "ascend"),
         (index(), 7, "ascend"),
         (index(rows=(-5, 5, 10)), 15, "first page"),

@@ -70,8 +70,7 @@ def _forget_open_files() -> None:
     _open_files = _OpenFiles()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_open_files)
+os.register_at_fork(after_in_child=_forget_open_files)
 
 
 class FileCache:

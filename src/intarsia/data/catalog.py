@@ -37,6 +37,7 @@ Identity = tuple[int, int | None]
 where an entity tag is listed instead, a hash of that."""
 _ATTEMPTS = 3
 _KEPT = KeptCatalogs()
+os.register_at_fork(after_in_child=_KEPT.begin)
 _TIME = "time "
 
 
@@ -152,7 +153,7 @@ class Catalog:
         return list_folder(self._filesystem, self.root, infos)[0]
 
     def _list(self) -> dict[str, Identity]:
-        """The listing; that of the opening serves once."""
+        """The listing; that of the opening serves those who ask first."""
         found, self._listing = self._listing, None
         return self._identities() if found is None else found
 
@@ -179,11 +180,11 @@ class Catalog:
     def left(self, files: Iterable[F], request: Request) -> list[F]:
         """Those of ``files``, paths and what their folders fix, that might hold matching rows."""
         wanted = list(files)
+        try:
+            listing = self._list()
+        except OSError:
+            return wanted
         with self._lock:
-            try:
-                listing = self._list()
-            except OSError:
-                return wanted
             identity = listing.get(f"{SIDECAR_FOLDER}/{POINTER}")
             if identity is None or identity == self._ignored:
                 self._state = None

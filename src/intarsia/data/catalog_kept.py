@@ -38,6 +38,10 @@ class KeptCatalogs:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        """Keep nothing, whoever was at it: a forked process lacks the thread that held the lock."""
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -13,7 +13,6 @@ which is another one in every file, may differ.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -126,13 +125,13 @@ class Shape:
         return (num_rows, groups) if at == stop else None
 
 
-_lock = threading.Lock()
-_shapes: list[Shape] = []
+_shapes: tuple[Shape, ...] = ()
 
 
 def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
     """The footer and its shape. Raises ``FormatError`` as ``decode`` does."""
-    for shape in list(_shapes):
+    global _shapes
+    for shape in _shapes:
         found = shape.decoded(raw)
         if found is not None:
             return found, shape
@@ -140,9 +139,7 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
     found_shape = _shape_of(raw, metadata) if stop == len(raw) <= _LONGEST else None
     if found_shape is None:
         return metadata, Shape()
-    with _lock:
-        _shapes.insert(0, found_shape)
-        del _shapes[_KEPT:]
+    _shapes = (found_shape, *_shapes[: _KEPT - 1])  # at once: threads may be at it
     return metadata, found_shape
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,12 @@ class HeldPages:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._num_bytes = most_bytes, 0
+        self._most_bytes = most_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        """Hold nothing, whoever was at it: a forked process lacks the thread that held the lock."""
+        self._num_bytes = 0
         self._pages: OrderedDict[tuple[object, int], Entries] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -57,12 +63,7 @@ class HeldPages:
                 _, gone = self._pages.popitem(last=False)
                 self._num_bytes -= gone.num_bytes
 
-    def clear(self) -> None:
-        """Let go of all."""
-        with self._lock:
-            self._pages.clear()
-            self._num_bytes = 0
-
 
 HELD_PAGES = HeldPages(16 * 1024 * 1024)
 """Those of this process."""
+os.register_at_fork(after_in_child=HELD_PAGES.begin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from intarsia.errors import FormatError, Where
@@ -124,17 +124,26 @@ class PageIndexes:
 
     def offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex, where it has one that is consistent."""
-        if (row_group, leaf) not in self._offsets:
-            self.load([(row_group, leaf)], [])
-        return self._offsets[row_group, leaf]
+        return self._loaded(self._offsets, (row_group, leaf), [])
 
     def columns(self, row_group: int, leaf: int) -> ColumnIndex | None:
         """The chunk's ColumnIndex, where it has one that fits its OffsetIndex."""
-        self.load([(row_group, leaf)], [(row_group, leaf)])
-        offsets, index = self._offsets[row_group, leaf], self._columns[row_group, leaf]
+        id_ = (row_group, leaf)
+        index = self._loaded(self._columns, id_, [id_])
+        offsets = self.offsets(row_group, leaf)
         if offsets is None or index is None or len(index) != len(offsets):
             return None
         return index
+
+    def _loaded(
+        self, known: Mapping[ChunkId, T | None], id_: ChunkId, columns: Sequence[ChunkId]
+    ) -> T | None:
+        """What is ``known`` of a chunk, once it is; another thread may forget it meanwhile."""
+        while True:
+            try:
+                return known[id_]
+            except KeyError:
+                self.load([id_], columns)
 
     def bounds(self, row_group: int, leaf: int) -> Bounds | None:
         """What the ColumnIndex says of a chunk's pages; None where there is no page index."""
