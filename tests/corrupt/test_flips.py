@@ -19,6 +19,8 @@ SEED = 20
 @pytest.mark.parametrize("shape", list(rot.SHAPES))
 def test_no_row_is_wrong_and_none_is_lost_elsewhere(shape):
     counts = rot.run(FLIPS // len(rot.SHAPES), SEED, [shape])
+    assert sum(own["flips"] for own in counts.values()) == FLIPS // len(rot.SHAPES)
+    assert sum(own["noticed"] for own in counts.values())
     for (part, is_indexed), own in counts.items():
         if part == "footer" and not is_indexed:
             continue  # a footer has no checksum in the format: nothing is promised of it

@@ -69,8 +69,8 @@ def test_a_file_opens_or_raises_our_own_error(path):
 
 
 def inspect(file):
-    assert file.num_rows >= 0
-    assert len(file.indexes) >= 0
+    assert file.num_rows == sum(group.num_rows for group in file.metadata.row_groups)
+    assert len({entry.name for entry in file.indexes}) == len(file.indexes)
     for group in range(len(file.metadata.row_groups)):
         for leaf in range(len(file.schema.leaves)):
             file.page_index(group, leaf)

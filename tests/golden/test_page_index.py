@@ -60,7 +60,11 @@ def test_offset_indexes_are_those_hyparquet_reads(corpus, name):
 @pytest.mark.parametrize("name", ORACLES)
 def test_column_indexes_are_those_hyparquet_reads(corpus, name):
     file = oracle_file(corpus, name)
-    for group, columns in enumerate(oracle(corpus, name, "column_indexes") or []):
+    groups = oracle(corpus, name, "column_indexes")
+    if groups is None:
+        assert name in {"offset_index_no_dict_offset"}
+        return
+    for group, columns in enumerate(groups):
         assert len(columns) == len(file.schema.leaves)
         for leaf, expected in enumerate(columns):
             found = file.page_index(group, leaf).column_index

@@ -87,7 +87,9 @@ def test_small_files_become_one_in_each_folder(spark, lake):
 
 def test_rows_keep_their_order(spark, lake):
     ias.optimize(spark, lake)
-    for file in lake.rglob("*.parquet"):
+    files = list(lake.rglob("*.parquet"))
+    assert len(files) == 2
+    for file in files:
         assert pq.read_table(file, partitioning=None).equals(numbers(0, 800))
 
 

@@ -367,14 +367,6 @@ class EncryptionAlgorithm:
 
 
 @struct
-class FileCryptoMetaData:
-    """What precedes an encrypted footer."""
-
-    encryption_algorithm: EncryptionAlgorithm = field(1, EncryptionAlgorithm, required=True)
-    key_metadata: bytes | None = field(2, BINARY)
-
-
-@struct
 class FileMetaData:
     version: int = field(1, I32, required=True)
     schema: list[SchemaElement] = field(2, list_of(SchemaElement), required=True)

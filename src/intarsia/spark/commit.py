@@ -217,8 +217,8 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
         if keep_unfinished and _holds_rows(place, name):
             kept.append(place.path(name))
             continue
-        place.remove_tree(name)
-        removed.append(name)
+        if place.remove_tree(name):
+            removed.append(name)
     if kept:
         warn(
             f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "

@@ -99,10 +99,14 @@ class Place:
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self.path(name))
 
-    def remove_tree(self, folder: str) -> None:
-        """Delete a folder and all in it. Tasks of a failed job may go on writing for a while."""
+    def remove_tree(self, folder: str) -> bool:
+        """Delete a folder and all in it; is it gone?
+
+        Tasks of a failed job may go on writing for a while.
+        """
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_dir(self.path(folder))
+        return True
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file that appears whole, in place of one that is there."""
@@ -169,13 +173,14 @@ class LocalPlace(Place):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 old.unlink()
 
-    def remove_tree(self, folder: str) -> None:
+    def remove_tree(self, folder: str) -> bool:
         path = Path(self.path(folder))
         for _ in range(_TRIES):
             shutil.rmtree(path, ignore_errors=True)
             if not path.exists():
-                return
+                return True
             time.sleep(_PAUSE_SECONDS)
+        return False
 
     def write_text(self, name: str, text: str) -> None:
         path = Path(self.path(name))

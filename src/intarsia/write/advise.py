@@ -131,7 +131,7 @@ def advise(
                 round(total * share),
                 round(now * share),
                 round(then * share),
-                _reason(number, proposals, now, then, total, tried[number]),
+                _reason(number, proposals, now, total, tried[number]),
             )
         )
     return Advice(
@@ -155,7 +155,6 @@ def _reason(
     number: int,
     proposals: Sequence[Proposal],
     now: float,
-    then: float,
     total: float,
     tried: Mapping[str, float],
 ) -> str:

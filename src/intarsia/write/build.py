@@ -187,7 +187,7 @@ def gather(
     stops = file.row_group_starts[1:]
     groups = groups_of(file) if groups is None else groups
     found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
-    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.index, one.of)}
+    leaves = {leaf.index for one in due for leaf in leaves_of(file, one.of)}
     for piece in pieces(file, sorted(leaves), groups):
         for one, gatherer in zip(due, found, strict=True):
             for values in piece.values(one.index, one.of):
@@ -201,7 +201,7 @@ def starts_of(file: OpenedFile, index: EmbeddedIndex, of: Subject, groups: range
     """First rows of an index's granules in some row groups, and the row where these end."""
     if isinstance(index, DistinctIDX1):
         return file.row_group_starts[[groups.start, groups.stop]]
-    leaf = leaves_of(file, index, of)[0] if of.term.path else None
+    leaf = leaves_of(file, of)[0] if of.term.path else None
     return granule_starts(file, leaf, index.granule_rows, groups)
 
 

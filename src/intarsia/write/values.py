@@ -57,7 +57,7 @@ class Piece:
         if index.reads is Reads.ELEMENTS:
             root = schema.root(term.path[0])
             assert root is not None
-            leaves = [leaf.index for leaf in leaves_of(self.file, index, of)]
+            leaves = [leaf.index for leaf in leaves_of(self.file, of)]
             found = self._read(root.pruned(leaves))
             for name in term.path[1:]:
                 found = pc.struct_field(found, name)
@@ -116,7 +116,7 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
             yield Piece(file, low, high)
 
 
-def leaves_of(file: OpenedFile, index: EmbeddedIndex, of: Subject) -> list[Leaf]:
+def leaves_of(file: OpenedFile, of: Subject) -> list[Leaf]:
     """The leaves an index is built of; those of the first field come first."""
     found = []
     for path in [of.term.path] if of.term.path else sorted(of.term.fields):

@@ -121,9 +121,6 @@ def test_a_write_survives_the_death_of(victim, form, cluster, data, tmp_path, ev
 
 
 def test_indexing_survives_the_death_of_an_executor(cluster, spark, tmp_path, eventually):
-    add_indexes = getattr(ias, "add_indexes", None)
-    if add_indexes is None:
-        pytest.skip("there are no index jobs yet")
     folder = tmp_path / "lake"
     ias.write(spark.range(0, 3_000_000, 1, 12), folder)
 
@@ -132,7 +129,7 @@ def test_indexing_survives_the_death_of_an_executor(cluster, spark, tmp_path, ev
         cluster.kill_executor()
 
     harmed = in_background(harm)
-    add_indexes(spark, folder, ["id:lookup"])
+    ias.add_indexes(spark, folder, ["id:lookup"])
     harmed()
     assert all([i.name for i in file.indexes] == ["id:lookup"] for file in ia.list_indexes(folder))
     assert ids(folder) == list(range(3_000_000))
