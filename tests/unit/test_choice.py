@@ -35,3 +35,17 @@ def test_a_lookup_is_not_asked_for_values_that_are_on_every_page(scattered, coun
     told = str(ia.dataset(path).explain(filter=condition))
     assert ("index f:lookup  " in told) == is_asked
     assert ia.dataset(path).count_rows(filter=condition) == count
+
+
+@pytest.mark.parametrize("kind", [ia.Distinct, ia.DistinctIDX1])
+def test_values_that_are_all_different_are_not_gone_through_to_save_less(kind, tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = [f"/{n * 7919 % ROWS}/{n}" for n in range(ROWS)]
+    pq.write_table(pa.table({"s": texts, "n": range(ROWS)}), path)
+    condition = pc.match_substring(pc.field("s"), "/77/")
+    expected = pq.read_table(path, filters=condition).num_rows
+    assert [p.index for p in ia.advise(path, condition).proposals if "distinct" in p.index] == []
+    ia.add_indexes(path, [kind("s")])
+    told = str(ia.dataset(path).explain(filter=condition))
+    assert f"index s:{kind.kind} not used: it takes more to read than it could save" in told
+    assert ia.dataset(path).count_rows(filter=condition) == expected > 0

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from intarsia.data.cache import FileCache
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
+from intarsia.index.kind import Inverted
 from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.predicate.expression import shown
 from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.tree import tests_of
+from intarsia.read.choice import may_pay
 from intarsia.read.conjuncts import stages
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of
@@ -106,7 +108,14 @@ def _no_use(
     ]
     if others:
         return f"{others[0].name} answered before"
-    return f"it cannot answer {', '.join(map(str, asked))}"
+    able = [test for test in asked if index in usable.get(test, ())]
+    if not any(may_pay(file, index, test, ()) for test in able):
+        return "it takes more to read than it could save"
+    if isinstance(index.kind, Inverted) and not any(
+        index.kind.keys_for(test, index.of) for test in able
+    ):
+        return f"it cannot answer {', '.join(map(str, able))}"
+    return "it leaves all rows of this file"
 
 
 def _without_bounds(

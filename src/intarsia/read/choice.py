@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from intarsia.format.metadata import ColumnMetaData, PageType
+from intarsia.index.idx1 import DistinctIDX1
+from intarsia.index.kind import Inverted
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
@@ -44,34 +46,57 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
     """Could asking ``index`` save more bytes of ``leaves`` than it reads?
 
     Values are taken to lie anywhere, each in one granule, and its keys anywhere in the index. What
-    is saved are whole pages, as far as the footer tells how many there are.
+    is saved are whole pages, as far as the footer tells how many there are; at most all of them,
+    where all values of an index are looked at.
     """
-    if not isinstance(test, Test) or test.op is not Op.IN or not index.finds_values:
+    if _looks_at_all(index, test):
+        read, thrown = float(index.entry.length), 0
+        leaves = {*leaves, *_leaves_of(file, [test])}
+    elif isinstance(test, Test) and test.op is Op.IN and index.finds_values:
+        thrown = len(test.values)
+        read = index.entry.length * _share(thrown, index.entry.length / _PAGE_BYTES)
+    else:
         return True
-    granules = max(file.num_rows / index.kind.granule_rows, 1)
-    read = index.entry.length * _share(len(test.values), index.entry.length / _PAGE_BYTES)
     if read < _PROBE_BYTES:
         return True
+    granules = max(file.num_rows / index.kind.granule_rows, 1)
     saved = 0.0
     for leaf in leaves:
         chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
-        hit = _share(len(test.values), min(_num_pages(chunks) or granules, granules))
+        hit = _share(thrown, min(_num_pages(chunks) or granules, granules))
         saved += (1 - hit) * sum(chunk.total_compressed_size for chunk in chunks)
     return _ENTRIES_COST * read < saved
+
+
+def _looks_at_all(index: Embedded, test: Predicate) -> bool:
+    """Does it take all values that the index lists to tell which of them pass?"""
+    if not (isinstance(index.kind, Inverted) and index.kind.exact):
+        return False
+    is_point = isinstance(test, Test) and test.op in _POINTS
+    return isinstance(index.kind, DistinctIDX1) or not is_point
 
 
 def cost_of(index: Embedded, test: Predicate) -> int:
     """How many bytes a test takes of an index, about: of values just a page, of a range all."""
     is_range = isinstance(test, Test) and test.op not in _POINTS
-    return index.entry.length if is_range else min(index.entry.length, _PAGE_BYTES)
+    is_all = is_range or _looks_at_all(index, test)
+    return index.entry.length if is_all else min(index.entry.length, _PAGE_BYTES)
 
 
 def most_for(file: OpenedFile, tests: Iterable[Predicate]) -> int:
     """How many bytes many tests may take of indexes: as many as the columns that they ask of."""
-    names = {path[0] for test in tests for path in test.term.fields}
-    leaves = [leaf.index for leaf in file.schema.leaves if leaf.path[0] in names]
     groups = range(len(file.metadata.row_groups))
-    return sum(file.chunk(group, leaf).total_compressed_size for leaf in leaves for group in groups)
+    return sum(
+        file.chunk(group, leaf).total_compressed_size
+        for leaf in _leaves_of(file, tests)
+        for group in groups
+    )
+
+
+def _leaves_of(file: OpenedFile, tests: Iterable[Predicate]) -> list[int]:
+    """The leaves of the columns that tests ask of."""
+    names = {path[0] for test in tests for path in test.term.fields}
+    return [leaf.index for leaf in file.schema.leaves if leaf.path[0] in names]
 
 
 def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:
