@@ -120,6 +120,42 @@ def test_sets_of_views_may_hold_a_null(kind: pa.DataType, tmp_path: Path) -> Non
     assert found.num_rows == 2
 
 
+class Marked(pa.ExtensionType):
+    """A type as a user registers one: it has no hash."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "intarsia.tests.marked")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Marked:
+        return cls()
+
+
+def test_a_type_without_a_hash_costs_no_index(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        hash(Marked())
+    path = tmp_path / "m.parquet"
+    marked = pa.ExtensionArray.from_storage(Marked(), pa.array(["x", "y"]))
+    pa.register_extension_type(Marked())
+    try:
+        pq.write_table(pa.table({"s": ["A", "b"], "m": marked}), path)
+        ia.add_indexes(path, [ia.Lookup(pc.utf8_lower(pc.field("s")))])
+        assert ia.verify(path) == []
+        assert len(ia.advise(path, "lower(s) = 'a'").filters) == 1
+        wanted = pc.utf8_lower(pc.field("s")) == "a"
+        assert ia.dataset(path).to_table(filter=wanted).column("s").to_pylist() == ["A"]
+        for kind in (ia.MinMax, ia.Distinct):
+            with pytest.raises(ia.IndexSpecError, match="extension"):
+                ia.add_indexes(path, [kind("m")])
+        with pytest.raises(ia.PredicateError, match="no kernel"):
+            ia.dataset(path).to_table(filter=pc.match_like(pc.field("m"), "x%"))
+    finally:
+        pa.unregister_extension_type("intarsia.tests.marked")
+
+
 @pytest.mark.parametrize("name", ["__intarsia_row", "__intarsia_call_0", "__intarsia_place"])
 def test_columns_may_be_called_as_ours_are(name: str, tmp_path: Path) -> None:
     for number in range(5):  # as many small files are decoded together

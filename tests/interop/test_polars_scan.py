@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -308,6 +309,28 @@ a{2}{3}
 @pytest.mark.parametrize("pattern", ["", *OTHERS, "a" * 201, "(" * 3000, "a\n"])
 def test_other_regular_expressions_are_not_known_to(pattern):
     assert not is_alike(pattern)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [c("t") >= 5, c("t") == 1_000_000, ~(c("t") == 7), c("t") < datetime.time(0, 0, 0, 5_000)],
+    ids=str,
+)
+def test_numbers_beside_times_count_what_polars_counts(predicate, tmp_path):
+    table = pa.table({"t": pa.array([0, 1, 7, None], pa.time32("ms")), "n": range(4)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    scanned = ia.polars.scan(tmp_path / "a.parquet").filter(predicate).collect()
+    assert_frame_equal(scanned, pl.from_arrow(table).filter(predicate))
+
+
+@pytest.mark.parametrize(
+    "predicate", [c("l").list.contains(10**20), c("i").cast(pl.Int128) == 1], ids=str
+)
+def test_constants_that_arrow_lacks_are_left_to_polars(predicate, tmp_path):
+    pq.write_table(pa.table({"i": [1, 2], "l": [[1], [2, 3]]}), tmp_path / "a.parquet")
+    frame = pl.read_parquet(tmp_path / "a.parquet")
+    scanned = ia.polars.scan(tmp_path / "a.parquet").filter(predicate).collect()
+    assert_frame_equal(scanned, frame.filter(predicate))
 
 
 LEAVES = st.sampled_from([*PUSHED.values(), *KEPT.values()])

@@ -49,6 +49,7 @@ VALUES = [
     (pa.array([2**30], pa.date32()).dictionary_encode(), 2**30),
     (not_utf8(pa.string()), "0xff"),
     (pa.array([None], pa.time64("ns")), None),
+    (pa.array([7], pa.timestamp("ns", "Not/AZone")), 7),
 ]
 """Arrays of one value, and what is to be read."""
 

@@ -318,7 +318,10 @@ def _literal(expr: pl.Expr) -> list[pa.Scalar] | None:
     series = pl.select(expr).to_series()
     if series.dtype == pl.List:
         series = series.explode(empty_as_null=False)
-    return list(series.to_arrow())
+    try:
+        return list(series.to_arrow())
+    except pa.ArrowException:  # Int128
+        return None
 
 
 def _text(expr: pl.Expr) -> str | None:
@@ -333,7 +336,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_kind(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
-    """``value`` in a field's type; None where it does not have it, or is NULL or NaN."""
+    """``value`` in a field's type; None where it does not have it, or is NULL or NaN.
+
+    Numbers beside times count what Polars counts these in, not what the file does.
+    """
+    if pa.types.is_temporal(_plain(kind)) and not pa.types.is_temporal(value.type):
+        return None
     if not value.is_valid or (pa.types.is_floating(value.type) and value.as_py() != value.as_py()):
         return None
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Inverted, Positions, Subject
 from intarsia.index.points import TEXT_SEARCHES, can_judge
+from intarsia.predicate.by_type import kept
 from intarsia.predicate.leaves import Op, Predicate
 
 
@@ -52,7 +52,7 @@ def _listed(values: pa.Array) -> None:
     pc.array_sort_indices(found)
 
 
-@functools.lru_cache(maxsize=256)
+@kept
 def unfit_for_pyarrow(build: Callable[[pa.Array], object], kind: pa.DataType) -> str | None:
     """Why pyarrow cannot ``build`` something of values of a type; None where it can."""
     try:

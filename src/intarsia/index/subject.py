@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import read_footer
 from intarsia.format.order import Domain, ValueOrder
+from intarsia.predicate.by_type import kept
 from intarsia.source import BufferSource
 
 
-@functools.lru_cache(maxsize=256)
+@kept
 def order_of_type(kind: pa.DataType) -> ValueOrder:
     """The order of a column that pyarrow writes of this type; undefined where it writes none."""
     sink = pa.BufferOutputStream()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-_BEYOND_PYTHON = (ValueError, OverflowError)
-"""What ``as_py`` raises for nanoseconds without pandas, days beyond the calendar, and texts that
-are not UTF-8."""
+_BEYOND_PYTHON = (ValueError, OverflowError, KeyError)
+"""What ``as_py`` raises for nanoseconds without pandas, days beyond the calendar, texts that are
+not UTF-8, and time zones nobody knows."""
 _TIME = pa.time64("ns")
 """Of which ``as_py`` drops nanoseconds where there is pandas."""
 
@@ -40,7 +40,8 @@ def readable(value: pa.Scalar) -> Any:
         case pa.ListScalar():
             return readable_values(value.values)
         case pa.TimestampScalar() | pa.Time64Scalar() if value.type.unit == "ns":
-            return _with_nanoseconds(value)
+            with contextlib.suppress(*_BEYOND_PYTHON):
+                return _with_nanoseconds(value)
     return value.value if hasattr(value, "value") else f"0x{value.as_buffer().to_pybytes().hex()}"
 
 

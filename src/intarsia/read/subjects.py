@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from intarsia.format.schema import Leaf
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
+from intarsia.predicate.by_type import kept
 from intarsia.predicate.functions import element_type, is_list
 from intarsia.predicate.term import Term, field_term, parse_term
 
@@ -112,7 +112,7 @@ def decoded(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-@functools.lru_cache(maxsize=256)
+@kept
 def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
     """The term of SQL text, and the type of its values."""
     term = parse_term(text, schema)
