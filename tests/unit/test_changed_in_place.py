@@ -3,6 +3,7 @@
 import os
 import pickle
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,6 +99,33 @@ def test_a_file_replaced_by_another_is_read_on_as_it_was(path, tmp_path):
     write(tmp_path / "other.parquet", 10**6)
     os.replace(tmp_path / "other.parquet", path)
     assert file.read(filter=FILTER).equals(table(0))
+
+
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("is_far", [False, True])
+def test_scans_without_a_filter_go_by_the_footers_of_now(is_far, derived, tmp_path):
+    """Those that pyarrow keeps are of its first scan."""
+    where = {"filesystem": fsspec.filesystem("memory")} if is_far else {}
+    path = "/kept/a.parquet" if is_far else str(tmp_path / "a.parquet")
+
+    def put(table, **options):
+        pq.write_table(table, tmp_path / "new", **options)
+        if is_far:
+            where["filesystem"].pipe(path, (tmp_path / "new").read_bytes())
+        else:
+            os.replace(tmp_path / "new", path)
+
+    old = pa.table({"id": range(100), "x": range(1000, 1100)})
+    put(old, row_group_size=50)
+    data = ia.dataset(path, **where)
+    for new in (old, old.select(["x", "id"]), pa.concat_tables([old, old]), old.slice(7, 3)):
+        put(new, use_dictionary=new is old)
+        asked = data.replace_schema(data.schema) if derived else data
+        assert asked.to_table() == new.select(["id", "x"])
+        assert asked.count_rows() == new.num_rows
+        assert pa.Table.from_batches(asked.to_batches(["x"])) == new.select(["x"])
+        assert asked.scanner(["id"]).to_table() == new.select(["id"])
+        assert asked.sort_by("id").to_table().num_rows == new.num_rows
 
 
 def test_the_error_says_the_same_of_another_process():

@@ -32,6 +32,7 @@ from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
+from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment
 from intarsia.data.numbered import check_within, parts_at, row_numbers
 from intarsia.data.stream import scanner_of
@@ -88,6 +89,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         super().__init__(fragments, schema, format, filesystem, root_partition)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
         self._cache = FileCache.of(self.filesystem, self.format)
+        self._footers = Footers()
         self._partitioning = None
 
     @classmethod
@@ -98,7 +100,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
-            made._cache = base._cache
+            made._cache, made._footers = base._cache, base._footers
         return made
 
     @property
@@ -106,6 +108,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """Is something asked of every scan that pyarrow's own does not do?"""
         options = self._cache.options
         return options.looks_for_damage or options.page_size_limit is not None
+
+    @property
+    def _is_pyarrows(self) -> bool:
+        """May pyarrow scan by itself, by the footers that it keeps?"""
+        return not self._is_all_ours and self._footers.are_of(self.files, self.filesystem)
 
     def with_options(self, **changes: Any) -> Dataset:
         """The same data set, whose files are read with other ``ReadOptions``."""
@@ -180,7 +187,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The same files seen through another schema."""
         made = self.wrap(super().replace_schema(schema))
         made._partitioning = self._partitioning
-        made._cache = self._cache
+        made._cache, made._footers = self._cache, self._footers
         return made
 
     def get_fragments(
@@ -323,7 +330,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         all of them.
         """
         wanted = self._wanted(filter, options)
-        if wanted is None and not self._is_all_ours:
+        if wanted is None and self._is_pyarrows:
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
@@ -365,8 +372,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             limited = self._cache.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
             return None
-        by_page = by_page or ROW_NUMBER in (columns or ()) or self._is_all_ours
-        if not by_page and not any(map(needs_evaluation, expressions_of(columns))):
+        by_page = by_page or ROW_NUMBER in (columns or ())
+        by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
+        if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
         tables = scan(
@@ -453,7 +461,7 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     """
     if not isinstance(data, Dataset):
         return data
-    is_ours = data._is_all_ours or "filter" in data._scan_options
+    is_ours = "filter" in data._scan_options or not data._is_pyarrows
     return pads.dataset(data.to_table()) if is_ours else data
 
 

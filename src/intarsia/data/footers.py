@@ -1,0 +1,23 @@
+"""Whether the footers that pyarrow keeps for its own scans are still those of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow.fs as pafs
+
+from intarsia.handle import version_of
+
+
+class Footers:
+    """The footers that pyarrow keeps from its first scan on, whatever becomes of the files."""
+
+    def __init__(self) -> None:
+        self._kept: object = None
+
+    def are_of(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
+        """Are they of the files as they are now? Of far ones only the first scan's surely are."""
+        is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        now = [version_of(file, filesystem) for file in files] if is_local else object()
+        self._kept = now if self._kept is None else self._kept
+        return self._kept == now
