@@ -274,7 +274,9 @@ def _expand(
         found = glob.glob(path, recursive=True) if is_local else _matching(filesystem, path)
         matches = [match for match in sorted(found) if not _is_hidden(match, path)]
         if matches:
-            files = (file for match in matches for file in _expand(filesystem, match, sidecars))
+            files = (
+                file for match in matches for file in _expand(filesystem, match, sidecars, seen)
+            )
             return list(dict.fromkeys(files))  # a folder matches, and what is in it
         raise PathError(f"{path}: there is no such file or folder: nothing matches")
     raise PathError(f"{path}: there is no such file or folder")

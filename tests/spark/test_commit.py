@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import threading
 import warnings
 from pathlib import Path
@@ -36,6 +37,7 @@ from intarsia.spark.commit import (
 )
 from intarsia.spark.failure import told
 from intarsia.spark.place import LocalPlace, Place
+from intarsia.write import embed, replace
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
 NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
@@ -335,6 +337,89 @@ def test_readers_of_part_of_a_data_set_go_by_its_journal_too(tmp_path):
     assert len(files) == 2
     assert by_dataset(folder, "day=1") == by_dataset(folder, "day=1/*.parquet") == [2]
     assert by_dataset(folder, "day=1/b.parquet") == [4]  # named itself
+
+
+@pytest.mark.parametrize("name", ["lake", "out.parquet", "day=1", "h.parquet/day=1"])
+@pytest.mark.parametrize("look", ["itself", "above", "glob", "files", "list"])
+def test_readers_of_any_folder_go_by_its_own_journal(name, look, tmp_path):
+    """Whatever its name is, and whether the folder is named, is below one, or matches."""
+    where = {
+        "itself": lambda folder: folder,
+        "above": lambda folder: folder.parents[name.count("/")],
+        "glob": lambda folder: f"{folder.parents[name.count('/')]}/*{'/*' * name.count('/')}",
+        "files": lambda folder: f"{folder.parents[name.count('/')]}/**/*.parquet",
+        "list": lambda folder: [folder, folder / "day=1"],
+    }[look]
+    files = [{"1.parquet": value, "day=1/2.parquet": value + 1} for value in (1, 3)]
+    for steps in itertools.count():
+        folder = tmp_path / str(steps) / name
+        put(folder, files[0])
+        new = {f"new-{at}.parquet": value for at, value in enumerate(files[1].values())}
+        put(folder / "_temporary-job", new)
+        try:
+            publish(DyingPlace(Place.of(folder), steps), "job", list(new), list(files[0]))
+            break
+        except Died:
+            paths = where(folder)
+            if look == "list":
+                paths = [path for path in paths if list(path.glob("*.parquet"))]
+            found = sorted(set(ia.dataset(paths).to_table(["v"])["v"].to_pylist()))
+            assert found in ([1, 2], [3, 4])
+            _, files_left = visible(paths)
+            assert len(set(files_left)) == 2
+            recover(folder.parents[name.count("/")])
+            assert by_dataset(folder) == found
+            assert not list(folder.glob("_commit-*"))
+    assert steps > 5
+
+
+def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
+    """As where a Hive folder is optimized by itself."""
+    put(tmp_path, {"day=1/a.parquet": 1, "day=2/a.parquet": 2})
+    for day in (1, 2):
+        put(tmp_path / f"_temporary-{day}", {f"day={day}/b.parquet": day})
+        with contextlib.suppress(Died):
+            place = DyingPlace(Place.of(tmp_path), 4)  # of which the last is the commit
+            publish(place, str(day), [f"day={day}/b.parquet"], [f"day={day}/a.parquet"])
+    assert by_dataset(tmp_path) == [1, 2]
+    assert len(list(tmp_path.rglob("*.parquet"))) == 4
+    assert recover(tmp_path / "day=1")[0] == "a.parquet"
+    assert [path.name for path in tmp_path.glob("_commit-*")] == ["_commit-2.json"]
+    assert {path.parent.name for path in tmp_path.rglob("a.parquet")} == {"day=2"}
+    assert by_dataset(tmp_path) == [1, 2]
+
+
+def test_a_file_or_nothing_is_not_recovered(tmp_path):
+    put(tmp_path, {"a.parquet": 1})
+    with pytest.raises(ia.PathError, match=r"a\.parquet: there is a file, not a folder"):
+        recover(tmp_path / "a.parquet")
+    with pytest.raises(ia.PathError, match="nowhere: there is no such folder"):
+        recover(tmp_path / "nowhere")
+
+
+def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_path, monkeypatch):
+    put(tmp_path, {"a.parquet": 1})
+    removers, real = [], embed.replacing
+
+    def removed_meanwhile(path, filesystem, **options):
+        def remove():
+            Place.of(tmp_path).remove("a.parquet")
+
+        removers.append(threading.Thread(target=remove))
+        monkeypatch.setattr(replace.os, "replace", replacing_late)
+        return real(path, filesystem, **options)
+
+    def replacing_late(source, target):
+        removers[0].start()
+        removers[0].join(0.2)  # it waits for the lock
+        assert removers[0].is_alive()
+        os.rename(source, target)
+
+    monkeypatch.setattr(embed, "replacing", removed_meanwhile)
+    with contextlib.suppress(ia.PathError):  # that it is gone by then
+        ia.add_indexes(tmp_path / "a.parquet", ["v:lookup"])
+    removers[0].join()
+    assert not (tmp_path / "a.parquet").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.data.journal import PUBLISHING, Journal
 from intarsia.spark import commit
 
 pytestmark = pytest.mark.spark
@@ -43,6 +44,17 @@ def failing(spark):
 def test_every_mode_writes_where_nothing_is(mode, spark, tmp_path):
     assert ias.write(spark.range(10), tmp_path / "lake", mode=mode)
     assert ids(spark, tmp_path / "lake") == list(range(10))
+
+
+@pytest.mark.parametrize("mode", ["ignore", "error"])
+def test_what_a_dead_writer_left_is_no_data(mode, spark, tmp_path):
+    ias.write(spark.range(3), tmp_path / "lake")
+    files = [file.name for file in (tmp_path / "lake").glob("*.parquet")]
+    left = Journal("dead", PUBLISHING, (*files, "other.parquet"), ())
+    (tmp_path / "lake" / left.name).write_text(left.encode())
+    with pytest.warns(ia.IntarsiaWarning, match="under way, or was interrupted"):
+        assert ias.write(spark.range(5), tmp_path / "lake", mode=mode)
+    assert ia.dataset(tmp_path / "lake").count_rows() == 5
 
 
 def test_ignore_leaves_what_is_there(spark, tmp_path):

@@ -423,6 +423,25 @@ def test_no_rows_are_none_to_every_reader(reader, spark, tmp_path):
     assert (found.columns, found.count()) == (["n"], 0)
 
 
+def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, tmp_path):
+    pq.write_table(pa.table({"x": [0.0, -0.0, 1.0] * 100}), tmp_path / "a.parquet")
+    settings = {
+        "spark.sql.parquet.recordLevelFilter.enabled": "true",
+        "spark.sql.parquet.enableVectorizedReader": "false",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        with pytest.raises(ia.UnsupportedError, match="tells the zeros apart"):
+            ias.read(spark, tmp_path, where="x = 0", reader="spark")
+        assert ias.read(spark, tmp_path, where="x <= 1").count() == 300
+        assert ias.read(spark, tmp_path, where="x = 0").count() == 200
+        assert ias.read(spark, tmp_path, reader="spark").count() == 300
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+
+
 def test_unknown_readers_are_refused(spark, tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="auto, intarsia, spark"):

@@ -16,7 +16,7 @@ from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folders import folder_of, hive_partitioning, stated_folders
-from intarsia.data.journal import visible_under
+from intarsia.data.journal import visible, visible_under
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
@@ -117,6 +117,8 @@ def _located(
     """
     if not isinstance(source, str | os.PathLike):
         found, files = list_files(source, filesystem)
+        if files != [resolve(one, filesystem)[1] for one in source]:  # not all of them are named
+            found, files = visible(source, filesystem)
         return found, files, None, FileCache.of(found, form, places=places_of(found, sidecar))
     found, at = resolve(source, filesystem)
     places = places_of(found, sidecar)

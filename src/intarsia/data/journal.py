@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -83,14 +83,24 @@ def journals_at(filesystem: pafs.FileSystem, root: str) -> list[Journal]:
     return _state(filesystem, root)[0]
 
 
-def root_at(path: str) -> str:
+def root_at(path: str, *, is_folder: bool = False) -> str:
     """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
     root = PurePosixPath(path)
     while len(root.parts) > 1 and (
-        "=" in root.name or is_glob(root.name) or root.suffix == ".parquet"
+        "=" in root.name or is_glob(root.name) or (root.suffix == ".parquet" and not is_folder)
     ):
         root = root.parent
     return str(root)
+
+
+def folders_above(path: str) -> list[str]:
+    """The folders whose journals may be about what is at ``path``, itself the last, if it is one.
+
+    Who writes to a Hive folder, or to one called ``.parquet``, has the journal there or above.
+    """
+    root, own = root_at(path), PurePosixPath(path)
+    above = [str(folder) for folder in (own, *own.parents)]
+    return [one for one in reversed(above[: above.index(root) + 1]) if not is_glob(one)] or [root]
 
 
 def visible(
@@ -105,17 +115,17 @@ def visible(
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
     resolved = [resolve(one, filesystem) for one in given]
-    roots = {root_at(at): on for on, at in resolved}
     found: list[pafs.FileSystem] = []
+    seen = {} if seen is None else seen
 
     def listing() -> list[str]:
-        if seen is not None:
-            seen.clear()  # what an earlier look has seen
+        seen.clear()  # what an earlier look has seen
         on, files = list_files(path, filesystem, seen=seen)
         found[:] = [on]
         return files
 
-    files = _counting(roots, listing)
+    folders = {folder: on for on, at in resolved for folder in folders_above(at)}
+    files = _counting(folders, listing, seen, any(is_glob(at) for _, at in resolved))
     return found[0], files
 
 
@@ -131,28 +141,66 @@ def visible_under(
 
     Far storage is asked once for journals where no commit has ever been finished.
     """
+    seen = {} if seen is None else seen
 
     def listing() -> list[str]:
+        seen.clear()
         return list_files(path, filesystem, listings, seen)[1]
 
     if PurePosixPath(path).suffix == ".parquet" and not is_glob(path):
-        return listing()
-    root = root_at(path)
+        files = listing()
+        if files == [path]:
+            return files
+    folders = dict.fromkeys(folders_above(path), filesystem)
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    if not is_local and _state(filesystem, root) == ([], 0):
-        return listing()
-    return _counting({root: filesystem}, listing)
+    if not is_local and all(_state(filesystem, one) == ([], 0) for one in folders):
+        files = listing()
+        if not _marked(filesystem, seen):
+            return files
+    return _counting(folders, listing, seen, is_glob(path))
 
 
-def _counting(roots: dict[str, pafs.FileSystem], listing: Callable[[], list[str]]) -> list[str]:
+def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
+    """Of the folders that were listed, those of commits: under way or, on local disks, finished.
+
+    Far storage is not asked of each folder in which a commit was ever finished.
+    """
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    split = (path.rpartition("/") for path in seen)
+    return {
+        folder
+        for folder, _, name in split
+        if name.startswith(JOURNAL) or (is_local and name == SUCCESS)
+    }
+
+
+def _counting(
+    folders: dict[str, pafs.FileSystem],
+    listing: Callable[[], list[str]],
+    seen: Mapping[str, pafs.FileInfo],
+    is_globbed: bool,
+) -> list[str]:
     """The files of a listing between whose beginning and end no commit went on, that count.
 
-    Raises ``PathError`` where there are none.
+    ``folders`` are those whose journals are looked at, and those of commits that the listing, as
+    ``seen`` tells, came upon; where it ``is_globbed``, which folders were listed is not told: those
+    of the files are looked at. Raises ``PathError`` where no file counts.
     """
-    files, states = _settled(roots, listing)
+    on = next(iter(folders.values()))
+    is_local = isinstance(on, pafs.LocalFileSystem)
+    while True:
+        files, states = _settled(folders, listing)
+        more = _marked(on, seen)
+        if is_globbed and is_local:
+            more |= {file.rpartition("/")[0] for file in files}
+        known = {folder.strip("/") for folder in folders}  # storage spells them in its own way
+        more = {folder for folder in more if folder.strip("/") not in known}
+        if not more:
+            break
+        folders |= dict.fromkeys(sorted(more), on)
     hidden = {
-        f"{root}/{file}".lstrip("/")
-        for root, (under_way, _) in zip(roots, states, strict=True)
+        f"{folder}/{file}".lstrip("/")
+        for folder, (under_way, _) in zip(folders, states, strict=True)
         for journal in under_way
         for file in journal.hidden
     }

@@ -14,8 +14,11 @@ from intarsia.spark.native import HandOver, hand_over
 from intarsia.spark.sources import Source
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from intarsia.spark.read import Query
 
+_BY_RECORD = "spark.sql.parquet.recordLevelFilter.enabled"
 READERS = ("auto", "intarsia", "spark")
 WIDE = 0.75
 """From this share of the bytes of its columns on, a query gains little by skipping."""
@@ -39,7 +42,7 @@ class Way:
         return query.plan(source.data) if self.plan is None else self.plan
 
 
-def choose(source: Source, query: Query, reader: str) -> Way:
+def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Way:
     """The way of a query, by one of ``READERS``. Raises ``UnsupportedError`` as ``read`` does."""
     if reader not in READERS:
         raise ValueError(f"reader is one of {', '.join(READERS)}, not {reader!r}")
@@ -58,7 +61,10 @@ def choose(source: Source, query: Query, reader: str) -> Way:
         rows, left = rows_of_little(source, query, plan), _left(plan)
         if rows is not None or left.selected < WIDE * left.total:
             return Way(plan, None, _left_to_read(plan), rows)
-    found = hand_over(source, query, files)
+    if query.where is not None and spark.conf.get(_BY_RECORD, "false") == "true":
+        found: HandOver | str = f"with {_BY_RECORD} it tells the zeros apart"
+    else:
+        found = hand_over(source, query, files)
     if not isinstance(found, HandOver):
         reason = f"Spark's own reader might give other rows: {found}"
         if reader == "spark":

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
@@ -27,11 +28,13 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.data.journal import (
+    JOURNAL,
     PUBLISHED,
     PUBLISHING,
     SUCCESS,
     Journal,
     StreamBatch,
+    folders_above,
     journals_at,
     listed_with_commits,
     root_at,
@@ -42,6 +45,12 @@ from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
 _KEEP = "_keep"
+
+
+def has_data(place: Place) -> bool:
+    """Is there a file that counts?"""
+    files, under_way = listed_with_commits(place.filesystem, place.root, place.data_files)
+    return not {file for journal in under_way for file in journal.hidden}.issuperset(files)
 
 
 def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
@@ -181,7 +190,8 @@ def journals(place: Place) -> list[Journal]:
 def root_of(path: PathLike, filesystem: Any = None) -> Place:
     """The folder of the data set that a path, be it of a file or a Hive folder, is part of."""
     place = Place.of(path, filesystem)
-    return replace(place, root=root_at(place.root))
+    is_folder = place.filesystem.get_file_info(place.root).type == pafs.FileType.Directory
+    return replace(place, root=root_at(place.root, is_folder=is_folder))
 
 
 def settle(place: Place) -> None:
@@ -198,8 +208,10 @@ def settle(place: Place) -> None:
 
 
 def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
-    """Finish or undo what interrupted writes left at ``path``; returns what was removed.
+    """Finish or undo what interrupted writes left at ``path``, a folder; returns what was removed.
 
+    So it does in folders below, and above where it is of files at ``path`` only: a Hive folder that
+    was optimized by itself.
     A commit whose new files were all there is finished, any other is undone, and temporary folders
     are deleted: all of them, or with ``keep_unfinished`` those of jobs without checkpoints. What
     others wrote stays where it is, and a warning says where that is: ``intarsia.recover`` makes
@@ -207,25 +219,51 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
     while nothing is being written there.
     """
     place = Place.of(path, filesystem)
+    kind = place.filesystem.get_file_info(place.root).type
+    if kind != pafs.FileType.Directory:
+        what = "a file, not a folder" if kind == pafs.FileType.File else "no such folder"
+        raise PathError(f"{place.root}: there is {what}")
     removed: list[str] = []
-    for journal in journals(place):
-        is_moved = journal.phase == PUBLISHING and _is_kept(place, f"{TEMPORARY}{journal.job}")
-        removed += [name for name in journal.hidden if not is_moved and _is_there(place, name)]
-        (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
     kept: list[str] = []
-    for name in sorted(place.names(TEMPORARY)):
-        if keep_unfinished and _holds_rows(place, name):
-            kept.append(place.path(name))
-            continue
-        if place.remove_tree(name):
-            removed.append(name)
+    for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
+        at = replace(place, root=folder)
+        is_above = not PurePosixPath(folder).is_relative_to(place.root)
+        jobs = set[str]()
+        for journal in journals(at):
+            files = [at.path(file) for file in (*journal.publish, *journal.remove)]
+            if is_above and not all(_is_in([place.root], file) for file in files):
+                continue
+            jobs.add(f"{TEMPORARY}{journal.job}")
+            is_moved = journal.phase == PUBLISHING and _is_kept(at, f"{TEMPORARY}{journal.job}")
+            hidden = () if is_moved else journal.hidden
+            removed += [at.path(name) for name in hidden if _is_there(at, name)]
+            (_finish if journal.phase == PUBLISHED else _undo)(at, journal)
+        for name in sorted(at.names(TEMPORARY)):
+            if is_above and name not in jobs:
+                continue
+            if keep_unfinished and _holds_rows(at, name):
+                kept.append(at.path(name))
+            elif at.remove_tree(name):
+                removed.append(at.path(name))
     if kept:
         warn(
             f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
             "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
             stacklevel=2,
         )
-    return removed
+    return [posixpath.relpath(path, place.root) for path in removed]
+
+
+def _interrupted(place: Place) -> list[str]:
+    """The folder, and those below it in which there are journals or folders of jobs."""
+    selector = pafs.FileSelector(place.root, recursive=True)
+    found = {place.root}
+    for info in place.filesystem.get_file_info(selector):
+        parts = info.path.removeprefix(f"{place.root}/").split("/")
+        hidden = next((at for at, part in enumerate(parts) if part.startswith(("_", "."))), None)
+        if hidden is not None and parts[hidden].startswith((JOURNAL, TEMPORARY)):
+            found.add("/".join([place.root, *parts[:hidden]]))
+    return sorted(found)
 
 
 def _holds_rows(place: Place, folder: str) -> bool:

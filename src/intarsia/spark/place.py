@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
 from intarsia.storage import PathLike, list_files, resolve
+from intarsia.write.replace import locked
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.1
@@ -169,9 +170,10 @@ class LocalPlace(Place):
 
     def remove(self, name: str) -> None:
         path = Path(self.path(name))
-        for old in (path, path.with_name(f".{path.name}.crc")):  # the second is Hadoop's
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                old.unlink()
+        with locked(path):  # who replaces it then finds that it is gone
+            for old in (path, path.with_name(f".{path.name}.crc")):  # the second is Hadoop's
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    old.unlink()
 
     def remove_tree(self, folder: str) -> bool:
         path = Path(self.path(folder))

@@ -127,7 +127,7 @@ def read(
 
 def frame_of(spark: SparkSession, source: Source, query: Query, reader: str = "auto") -> DataFrame:
     """The rows of a query, by the reader that ``choose`` finds."""
-    way = choose(source, query, reader)
+    way = choose(spark, source, query, reader)
     if way.handed is not None:
         return way.handed.frame(spark)
     if way.rows is not None:
@@ -159,7 +159,7 @@ def explain(
     stated = None if schema is None else stated_schema(schema)
     source = Source(opened(path, filesystem, catalog, stated, sidecar), folder_of(path))
     query = query_of(source.data, columns, where, stated)
-    way = choose(source, query, reader)
+    way = choose(spark, source, query, reader)
     explained = source.data.explain(query.columns, query.where)
     tasks: list[Task] = []
     if way.handed is None and way.rows is None:

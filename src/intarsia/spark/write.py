@@ -22,7 +22,7 @@ import pyarrow as pa
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
-from intarsia.spark.commit import TEMPORARY, keep_job, publish, replaced_in, settle
+from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, replaced_in, settle
 from intarsia.spark.failure import told
 from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
 from intarsia.spark.names import Act, map_in_arrow
@@ -103,10 +103,10 @@ def write(
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
     job = job_of(place, secrets.token_hex(8), df.schema, layout, zone)
     check_place(place)
-    has_data = mode not in ("append", "overwrite") and bool(place.data_files())
-    if has_data and mode == "ignore":
+    is_taken = mode not in ("append", "overwrite") and has_data(place)
+    if is_taken and mode == "ignore":
         return []
-    if has_data:
+    if is_taken:
         raise PathError(
             f"{place.root}: there is data already; mode='append' adds to it, "
             "mode='overwrite' replaces it"
