@@ -99,3 +99,8 @@ __all__ = [
     "verify",
     "write_table",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is there for users; the rooms are, too, and are not for them."""
+    return __all__

@@ -150,7 +150,7 @@ def s3() -> Iterator[Server]:
             access_key="a",
             secret_key="b",
             region="us-east-1",
-            endpoint_override=f"127.0.0.1:{server.port}",
+            endpoint_override=f"http://127.0.0.1:{server.port}",
             scheme="http",
             allow_bucket_creation=True,
         )

@@ -335,6 +335,15 @@ def test_index_add_and_list(say, lake):
         assert sum("k:lookup" in line for line in said.lines) == 2
 
 
+def test_index_add_leaves_files_alone_that_have_it_already(say, lake):
+    first, second = sorted(state(lake))
+    say("index", "add", lake / first, "word:lookup")
+    before = state(lake)
+    assert say("index", "add", lake, "word:lookup", "--missing").code == 0
+    after = state(lake)
+    assert (after[first], len(after[second]) > len(before[second])) == (before[first], True)
+
+
 def test_index_drop_gives_back_the_files_as_they_were(say, lake):
     before = state(lake)
     say("index", "add", lake, "lookup(lower(word))", "bloom(k)", "k:distinct")

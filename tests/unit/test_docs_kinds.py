@@ -28,6 +28,7 @@ def test_the_documented_kinds_keep_their_promise_and_skip_granules(tmp_path, mon
         (part.isin(["FR-7", "PT-1"]), 200),
         (pc.starts_with(part, "DE-1"), 100),
         (pc.starts_with(part, "D"), 300),
+        (pc.match_like(part, "DE-1%"), 100),
     ):
         (file,) = data.explain(filter=wanted).files
         assert {step.source: step.rows for step in file.plan.steps}.get(

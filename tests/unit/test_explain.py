@@ -110,7 +110,7 @@ READ_OF_A_FILE = """\
 
 
 def test_a_plan_is_a_tree_under_its_figures():
-    assert str(fixed(is_analyzed=False)) == PLANNED
+    assert str(fixed(is_analyzed=False)) == repr(fixed(is_analyzed=False)) == PLANNED
 
 
 def test_analysed_it_has_what_was_read_and_where_the_time_went():

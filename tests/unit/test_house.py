@@ -130,3 +130,4 @@ def test_the_public_names_are_these():
         ]
     )
     assert all(hasattr(intarsia, name) for name in intarsia.__all__)
+    assert dir(intarsia) == intarsia.__all__

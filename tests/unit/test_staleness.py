@@ -46,7 +46,8 @@ def test_one_warning_a_data_set_says_how_many_and_what_to_do(lake):
     told = (
         r"of 5 files looked into, 1 hold indexes of what they were before a rewrite, "
         r"and 2 lack k:lookup, as .*2\.parquet: they are read without; "
-        r"intarsia\.add_indexes\(path, \['k:lookup'\]\) makes them anew"
+        r"intarsia\.add_indexes\(path, \['lookup\(k, granule_rows=100\)'\], replace=False\) "
+        r"makes what is not there"
     )
     with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
         assert source.to_table(filter=key(7)).equals(expected)
@@ -129,6 +130,25 @@ def test_what_lists_and_verifies_in_threads_leaves_warnings_to_others(lake):
     assert warnings.filters == before
     with pytest.warns(ia.IntarsiaWarning):
         ia.dataset(lake).to_table(filter=key(7))
+
+
+def test_what_it_says_mends_what_is_missing_with_the_same_settings(tmp_path):
+    for part in range(3):
+        pq.write_table(table_of(part), tmp_path / f"{part}.parquet")
+    ia.add_indexes(tmp_path, ["ngram(k, granule_rows=512)", "n:lookup"])
+    ia.drop_indexes(tmp_path / "1.parquet", ["k:ngram"])
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        ia.dataset(tmp_path).count_rows(filter=key(7))
+    said = str(caught[0].message).partition("intarsia.add_indexes(path, ")[2].partition(")'], ")
+    assert (said[0], said[2][:13]) == ("['ngram(k, granule_rows=512", "replace=False")
+    reports = ia.add_indexes(tmp_path, ["ngram(k, granule_rows=512)", "n:lookup"], replace=False)
+    assert {(e.name, e.params["granule_rows"]) for r in reports for e in r.indexes} == {
+        ("k:ngram", 512),
+        ("n:lookup", reports[0].indexes[-1].params["granule_rows"]),
+    }
+    now = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert [name for name in now if now[name] != before[name]] == ["1.parquet"]
 
 
 def test_adding_the_index_again_mends_it(lake):

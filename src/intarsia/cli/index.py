@@ -30,7 +30,12 @@ def index() -> None:
     "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
 )
 @sidecar_folder_option
-def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None) -> None:
+@click.option(
+    "--missing", is_flag=True, help="Only to files that do not have it, with the same settings."
+)
+def index_add(
+    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None, missing: bool
+) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
 
     \b
@@ -48,7 +53,8 @@ def index_add(path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: 
     """
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
-        reports = add_indexes(path, wanted, sidecar=sidecar_folder or sidecar, progress=progress)
+        where = sidecar_folder or sidecar
+        reports = add_indexes(path, wanted, sidecar=where, replace=not missing, progress=progress)
     show.indexes(reports)
 
 

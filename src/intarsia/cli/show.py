@@ -32,7 +32,7 @@ def indexes(reports: Sequence[IndexReport]) -> None:
     names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
     for name, lacking in missing_in(names).items():
         files = plural(len(reports), "file")
-        say(f"{clean(name)} is missing in {len(lacking):,} of {files}: index add makes it anew")
+        say(f"{clean(name)} is missing in {len(lacking):,} of {files}: index add --missing adds it")
 
 
 def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:

@@ -92,6 +92,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._footers = Footers()
         self._partitioning = None
 
+    def __repr__(self) -> str:
+        shown = (
+            f"{len(self._files):,} files, the first {self._files[0].path}"
+            if self._files
+            else "none"
+        )
+        return f"<intarsia.Dataset of {shown}>"
+
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
         """The same files, schema and filter as ``base``."""

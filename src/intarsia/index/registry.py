@@ -6,6 +6,7 @@ is. They are imported when that name is asked for, or found in a file, and never
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
 from collections.abc import Callable, Mapping, Set
@@ -113,11 +114,29 @@ def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
     """An index of a kind that is embedded. Raises ``IndexSpecError`` as ``parse`` does."""
     known = known_kind(kind.lower())
     if known is None:
-        raise IndexSpecError(f"there is no index kind {kind!r}; there are: {', '.join(kinds())}")
+        others = [other for other in kinds() if other != kind.lower()]
+        problem = "that can be used" if len(others) < len(kinds()) else "of that name"
+        raise IndexSpecError(
+            f"there is no index kind {kind!r} {problem}; there are: {', '.join(others)}"
+        )
     if "on" in params:
         raise IndexSpecError(f"index {kind!r} is on {on!r}, and on {params['on']!r:.100}")
     made: EmbeddedIndex = _made(known, kind, {"on": on, **params})
     return made
+
+
+def text_of(kind: str, on: str, params: Mapping[str, Any]) -> str:
+    """Such an index as ``parse`` reads it, with the parameters that are not the kind's own."""
+    try:
+        own = make(kind, on, {}).params
+    except IndexSpecError:
+        own = {}
+    others = [
+        f"{name}={value!r}"
+        for name, value in params.items()
+        if name not in own or own[name] != value
+    ]
+    return f"{kind}({', '.join([on, *others])})" if others else index_name(on, kind)
 
 
 def _made(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
@@ -125,7 +144,10 @@ def _made(cls: Callable[..., Any], kind: str, params: Mapping[str, Any]) -> Any:
         return cls(**params)
     except TypeError as error:
         given = ", ".join(sorted(params.keys() - {"on", "columns"}))
-        raise IndexSpecError(f"index {kind!r} does not take {given:.200}") from error
+        taken = [field.name for field in dataclasses.fields(cls)] if isinstance(cls, type) else []
+        taken = [name for name in taken if name not in ("on", "columns")]
+        takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
+        raise IndexSpecError(f"index {kind!r} does not take {given:.200}: {takes}") from error
     except IndexSpecError:
         raise
     except Exception as error:  # of a kind from elsewhere, for what a file says

@@ -58,6 +58,9 @@ class Advice:
         """All of it as JSON values."""
         return dataclasses.asdict(self)
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         lines = [
             f"{self.path}: {self.files:,} files, {self.rows:,} rows, {self.bytes:,} bytes; "

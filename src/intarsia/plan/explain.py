@@ -25,6 +25,9 @@ class Explanation:
     columns: tuple[str, ...]
     is_analyzed: bool = False
 
+    def __repr__(self) -> str:
+        return str(self)
+
     @property
     def plan(self) -> Plan:
         return Plan.of(file.plan for file in self.files)

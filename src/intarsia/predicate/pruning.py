@@ -207,6 +207,9 @@ def _null_test(argument: Node, is_null: bool, *, nan_is_null: bool) -> Pruning:
 def _text_match(function: str, argument: Node, options: dict[str, Any], outcome: bool) -> Pruning:
     """A search in a text: as such, and for what the text begins with as a range."""
     pattern, ignore_case = options["pattern"].as_py(), _flag(options, "ignore_case")
+    prefix = _prefix_of(function, options) if function in ("starts_with", "match_like") else ""
+    if prefix and function == "match_like" and pattern in (f"{prefix}%", f"{prefix}%".encode()):
+        function, pattern = "starts_with", pattern[:-1]
 
     def match(term: Term, through: str = "") -> Match:
         how = _MATCHES[function]
@@ -219,7 +222,6 @@ def _text_match(function: str, argument: Node, options: dict[str, Any], outcome:
         inner = term_of(_as_text(subject.arguments[0]))
         found = all_of(found, _about([inner], partial(match, through=subject.function)))
     if outcome and function in ("starts_with", "match_like"):
-        prefix = _prefix_of(function, options)
         found = all_of(_about(terms, lambda term: _prefix_test(term, prefix)), found)
     return found
 

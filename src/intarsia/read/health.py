@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
+from intarsia.index.directory import IndexEntry
+from intarsia.index.registry import text_of
 
 if TYPE_CHECKING:  # they are told here
     from intarsia.read.damage import CorruptData
@@ -20,6 +22,7 @@ class Health:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, frozenset[str]] = {}
+        self._known: dict[str, IndexEntry] = {}
         self._stale: dict[str, bool] = {}
         self._told = False
         self._corrupt: dict[str, dict[CorruptData, None]] = {}
@@ -40,10 +43,11 @@ class Health:
         with self._lock:
             return [one for path in sorted(self._corrupt) for one in self._corrupt[path]]
 
-    def note(self, path: str, names: Collection[str], problem: str | None) -> None:
-        """A file has indexes of these names; ``problem`` says why others are stale, if any are."""
+    def note(self, path: str, entries: Collection[IndexEntry], problem: str | None) -> None:
+        """A file has these indexes; ``problem`` says why others are stale, if any are."""
         with self._lock:
-            self._names[path] = frozenset(names)
+            self._names[path] = frozenset(entry.name for entry in entries)
+            self._known |= {entry.name: entry for entry in entries}
             self._stale[path] = problem is not None
 
     def tell(self) -> None:
@@ -63,12 +67,13 @@ class Health:
             told = {what: stale, **told}
         if not told:
             return None
-        known = sorted(set().union(*self._names.values()))
         first = min(path for paths in told.values() for path in paths)
-        again = repr(known) if known else "indexes"
+        lost = [self._known[name] for name in sorted(self._known if stale else missing)]
+        again = repr([text_of(entry.kind, entry.on, entry.params) for entry in lost])
         return (
             f"of {len(self._names):,} files looked into, {', and '.join(told)}, as {first}: "
-            f"they are read without; intarsia.add_indexes(path, {again}) makes them anew"
+            f"they are read without; intarsia.add_indexes(path, {again if lost else 'indexes'}, "
+            "replace=False) makes what is not there"
         )
 
 

@@ -364,10 +364,10 @@ class OpenedFile:
         """The file's sidecar. Raises as ``Beside.opened`` does."""
         return None if self.beside is None else self.beside.opened(self.footer)
 
-    def note_indexes(self, names: Collection[str], problem: str | None) -> None:
+    def note_indexes(self, entries: Collection[IndexEntry], problem: str | None) -> None:
         """Tell the data set, if the file is one of its, which indexes it has."""
         if self._health is not None:
-            self._health.note(self.name, names, problem)
+            self._health.note(self.name, entries, problem)
 
     def warn(self, message: str, *, counted: bool = False) -> None:
         """Report that something is not to be trusted; a warning, and kept for ``explain``.

@@ -138,9 +138,7 @@ class Sections:
             names = {e.name for e in found if known_version(e.kind) == e.kind_version}
             entries = [e for e in self.beside.directory.indexes if e.name not in names]
             found.update(dict.fromkeys(entries, self.beside))
-        self._file.note_indexes(
-            {entry.name for entry in found}, next(iter(self.stale.values()), None)
-        )
+        self._file.note_indexes(found, next(iter(self.stale.values()), None))
         return found
 
     @property

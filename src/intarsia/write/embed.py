@@ -36,6 +36,7 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, check_indexes
 from intarsia.write.compose import Composed, compose
+from intarsia.write.present import is_present
 from intarsia.write.replace import (
     check_unchanged,
     copied_by_system,
@@ -90,6 +91,7 @@ def add_indexes(
     *,
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
+    replace: bool = True,
     progress: Progress | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
@@ -102,7 +104,9 @@ def add_indexes(
     All indexes of a file are built in one pass over it, in bounded memory. A file keeps all its
     bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
     makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
-    downloaded and uploaded. An index of the same name is replaced, and its space returned. Every
+    downloaded and uploaded. An index of the same name is replaced, and its space returned; with
+    ``replace=False`` one that is there with the same parameters, whole and not stale, stays, and a
+    file that has them all is left alone: so are files indexed that are new in a folder. Every
     file's footer is checked before the first file is changed; where values turn out to be such that
     an index cannot be built, files before theirs keep what they were given.
 
@@ -127,12 +131,16 @@ def add_indexes(
     reports = []
     for at, file in enumerate(files):
         told.begin(at)
-        if places is None:
-            warn_of_names(file, found)
         version = version_of(file, found)
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
-            add_to(opened, indexes, found, version, places, told)
+            beside = places is not None
+            due = [one for one in indexes if replace or not is_present(opened, one, beside=beside)]
+        if due:
+            if places is None:
+                warn_of_names(file, found)
+            with quiet(), _naming(file):
+                add_to(opened, due, found, version, places, told)
         reports.append(report_of(open_file(file, found, sidecar=places)))
     told.end()
     return reports

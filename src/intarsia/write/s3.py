@@ -98,13 +98,18 @@ def _client_of(filesystem: pafs.FileSystem) -> Any:
     return boto3.client(
         "s3",
         region_name=options["region"] or None,
-        endpoint_url=f"{options['scheme']}://{endpoint}" if endpoint else None,
+        endpoint_url=_url(endpoint, options["scheme"]) if endpoint else None,
         aws_access_key_id=options["access_key"] or None,
         aws_secret_access_key=options["secret_key"] or None,
         aws_session_token=options["session_token"] or None,
         verify=options["tls_ca_file_path"] or None,
         config=config(**settings),
     )
+
+
+def _url(endpoint: str, scheme: str) -> str:
+    """pyarrow takes an endpoint with its scheme and without."""
+    return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
 
 
 class _Object:
