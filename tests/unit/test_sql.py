@@ -51,6 +51,17 @@ def connection():
 
 
 UNDERSTOOD = """
+starts_with(s, 'x')
+prefix(s, 'a') OR s ^@ 'é'
+NOT ends_with(s, 'b')
+suffix(s, 'b')
+contains(s, 'a')
+NOT contains(s, '')
+contains(lower(s), 'a')
+regexp_matches(s, 'a.*b')
+regexp_matches(s, '^A', 'i')
+NOT regexp_matches(s, '[a-x]$')
+regexp_matches(s, '')
 i = 2
 i == 2
 2 = i
@@ -274,7 +285,6 @@ i = (SELECT 1)
 i = ANY([1, 2])
 EXISTS (SELECT 1)
 CASE WHEN i = 1 THEN true END
-starts_with(s, 'a')
 count(i) = 1
 sum(i) OVER () = 1
 CAST(s AS BLOB) = 'x'
@@ -301,7 +311,21 @@ map_contains(l, 2)
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("condition", ["", " ", *REFUSED, "@ > NOT t", "s = '\ud800'"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        " ",
+        *REFUSED,
+        "@ > NOT t",
+        "s ~ 'a'",
+        "regexp_matches(s, 'a', 'x')",
+        "regexp_matches(s, '(')",
+        "contains(s, s)",
+        "contains(i, 'a')",
+        "s = '\ud800'",
+    ],
+)
 def test_a_condition_that_is_not_understood_is_refused(condition):
     with pytest.raises(PredicateError):
         parse_where(condition, TABLE.schema)

@@ -12,7 +12,6 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +24,7 @@ from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted, matches_like
+from intarsia.predicate.text_search import TextSearch
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -37,20 +37,6 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _MAPPED = (exp.Lower, exp.Upper)
 _MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ)
-_SEARCHES: dict[str, Callable[[pc.Expression, str], pc.Expression]] = {
-    "starts_with": pc.starts_with,
-    "prefix": pc.starts_with,
-    "ends_with": pc.ends_with,
-    "suffix": pc.ends_with,
-    "contains": pc.match_substring,
-    "regexp_matches": pc.match_substring_regex,
-}
-_SEARCH_NODES: dict[type[exp.Expr], str] = {
-    exp.StartsWith: "starts_with",
-    exp.EndsWith: "ends_with",
-    exp.Contains: "contains",
-    exp.RegexpLike: "regexp_matches",
-}
 # As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
 # from a decimal to a float may end at a neighbour.
 _DIGITS = {32: 6, 64: 15}
@@ -97,17 +83,10 @@ class _Exact(Translator):
                 return ~self._same(node)
             case exp.SimilarTo() | exp.RegexpFullMatch():
                 return self._full_match(node)
-            case exp.Anonymous(this=str(name)) if name.lower() in _SEARCHES:
-                if len(node.expressions) != 2:
-                    raise _refusal(node)
-                return self._search(name.lower(), *node.expressions)
         # ``~``, which has to match all of a text, parses as ``regexp_matches``, which lets more
         # through.
         if type(node) is exp.RegexpLike and not is_plainly_wanted(node):
             raise _refusal(node)
-        if type(node) in _SEARCH_NODES and not self._holds_several(node.this):
-            flags = self._flags(node)
-            return self._search(_SEARCH_NODES[type(node)], node.this, node.expression, flags)
         return super().condition(node)
 
     def _compare(
@@ -153,10 +132,6 @@ class _Exact(Translator):
         found = matches_like(value, pattern, escaping)
         return ~found if node.args.get("negate") else found
 
-    def _holds_several(self, subject: exp.Expr) -> bool:
-        kind = self._type_of(subject)
-        return kind is not None and bool(pa.types.is_nested(kind))
-
     def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
         held = held_type(kind, asked)
         for constant in asked.constants:
@@ -164,13 +139,11 @@ class _Exact(Translator):
                 raise _refusal(constant)
         return super()._membership(node, asked, kind)
 
-    def _search(
-        self, name: str, subject: exp.Expr, wanted: exp.Expr, flags: str = ""
-    ) -> pc.Expression:
-        text = self._pattern(wanted, subject)
-        if name == "regexp_matches":
-            text = flags + _regex(wanted, flags)
-        return _SEARCHES[name](self._text_value(subject), text)
+    def _search(self, search: TextSearch) -> pc.Expression:
+        self._pattern(search.wanted, search.subject)
+        if search.name == "regexp_matches":
+            _regex(search.wanted, search.flags or "")
+        return super()._search(search)
 
     def _full_match(self, node: exp.Expr) -> pc.Expression:
         """A regular expression that all of a text has to match."""
@@ -180,16 +153,6 @@ class _Exact(Translator):
         self._pattern(wanted, subject)
         pattern = rf"\A(?:{_regex(wanted)})\z"
         return pc.match_substring_regex(self._text_value(subject), pattern)
-
-    def _flags(self, node: exp.Expr) -> str:
-        """DuckDB's options of a regular expression as RE2 takes them before one."""
-        flag = node.args.get("flag")
-        if flag is None:
-            return ""
-        known = isinstance(flag, exp.Literal) and set(flag.this) <= set("is")
-        if type(node) is not exp.RegexpLike or not known:
-            raise _refusal(node)
-        return f"(?{flag.this})" if flag.this else ""
 
     def _pattern(self, node: exp.Expr, subject: exp.Expr) -> str:
         if not (isinstance(node, exp.Literal) and node.is_string):

@@ -21,6 +21,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
 from intarsia.predicate.functions import contains_words
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
+from intarsia.predicate.text_search import SEARCHES, TextSearch, text_search_of
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,
@@ -59,6 +60,7 @@ _TYPES: dict[Any, pa.DataType] = {
 ODD = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of SQL that sqlglot cannot parse: its own errors, and others by mistake, also of trees
 that lack a part."""
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
@@ -66,10 +68,10 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     """The Expression of a SQL condition over ``schema``'s fields.
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
-    not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, IS NULL,
-    AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, list_contains, list_has_any,
-    list_has_all, map_contains (by any of DuckDB's names for them), ``= ANY`` of a list and
-    contains_words.
+    not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
+    NULL, IS TRUE, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, starts_with, ends_with,
+    contains, regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of
+    DuckDB's names for them), ``= ANY`` of a list and contains_words.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
@@ -78,6 +80,8 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
+    if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
+        raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
     try:
         return Translator(schema).condition(tree)
     except PredicateError:
@@ -95,6 +99,9 @@ class Translator:
         self._schema = schema
 
     def condition(self, node: exp.Expr) -> pc.Expression:
+        search = text_search_of(node)
+        if search is not None and not self._holds_several(search.subject):
+            return self._search(search)
         asked = membership_of(node)
         if asked is not None and isinstance(asked.subject, exp.Column | exp.Dot):
             kind = self._type_of(asked.subject)
@@ -194,6 +201,22 @@ class Translator:
         ignore_case = isinstance(node, exp.ILike)
         found = matches_like(value, pattern.this, escaping, ignore_case=ignore_case)
         return ~found if node.args.get("negate") else found
+
+    def _search(self, search: TextSearch) -> pc.Expression:
+        wanted, flags = search.wanted, search.flags
+        if not (isinstance(wanted, exp.Literal) and wanted.is_string) or flags is None:
+            needs = "a text constant" if flags is not None else "no other options than i and s"
+            raise PredicateError(f"{_text(search.node)!r}: {search.name} needs {needs}")
+        found = SEARCHES[search.name]
+        try:
+            found(pa.array([""]), flags + wanted.this)
+        except pa.ArrowException as error:
+            raise PredicateError(f"{_text(search.node)!r}: {error}") from error
+        return found(self._text_value(search.subject, search.name), flags + wanted.this)
+
+    def _holds_several(self, subject: exp.Expr) -> bool:
+        kind = self._type_of(subject)
+        return kind is not None and bool(pa.types.is_nested(kind))
 
     def _words(self, node: exp.Expr, subject: exp.Expr, words: exp.Expr) -> pc.Expression:
         if not (isinstance(words, exp.Literal) and words.is_string):
