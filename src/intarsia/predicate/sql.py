@@ -21,7 +21,13 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
 from intarsia.predicate.functions import contains_words
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
-from intarsia.predicate.text_search import SEARCHES, TextSearch, text_search_of
+from intarsia.predicate.text_search import (
+    SEARCHES,
+    TextSearch,
+    matches_like,
+    regex_problem,
+    text_search_of,
+)
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,
@@ -204,15 +210,16 @@ class Translator:
 
     def _search(self, search: TextSearch) -> pc.Expression:
         wanted, flags = search.wanted, search.flags
-        if not (isinstance(wanted, exp.Literal) and wanted.is_string) or flags is None:
-            needs = "a text constant" if flags is not None else "no other options than i and s"
-            raise PredicateError(f"{_text(search.node)!r}: {search.name} needs {needs}")
-        found = SEARCHES[search.name]
-        try:
-            found(pa.array([""]), flags + wanted.this)
-        except pa.ArrowException as error:
-            raise PredicateError(f"{_text(search.node)!r}: {error}") from error
-        return found(self._text_value(search.subject, search.name), flags + wanted.this)
+        asked = f"{_text(search.node)!r}: {search.name}"
+        if not (isinstance(wanted, exp.Literal) and wanted.is_string):
+            raise PredicateError(f"{asked} needs a text constant")
+        if flags is None:
+            raise PredicateError(f"{asked} needs no other options than i and s")
+        problem = regex_problem(wanted.this) if search.name == "regexp_matches" else None
+        if problem:
+            raise PredicateError(f"{_text(search.node)!r}: {problem}")
+        value = self._text_value(search.subject, search.name)
+        return SEARCHES[search.name](value, flags + wanted.this)
 
     def _holds_several(self, subject: exp.Expr) -> bool:
         kind = self._type_of(subject)
@@ -384,28 +391,3 @@ def _cast_type(target: exp.DataType) -> pa.DataType:
     if kind is None:
         raise PredicateError(f"CAST to {_text(target)} is not understood")
     return kind
-
-
-def matches_like(
-    value: pc.Expression, pattern: str, escape: str, *, ignore_case: bool = False
-) -> pc.Expression:
-    r"""Is ``value`` as a LIKE pattern says, in which ``escape``, if any, is what ESCAPE names?
-
-    In pyarrow's patterns a backslash escapes. Where two stand for one, as in ``%\\%``, it takes
-    them for two: such a pattern becomes a regular expression. Raises ``PredicateError`` for an
-    escape of several characters, and a pattern that ends where something should be escaped.
-    """
-    if len(escape) > 1:
-        raise PredicateError(f"ESCAPE names one character, not {escape!r}")
-    tokens, characters = [], iter(pattern)
-    for character in characters:
-        is_escape = character == escape
-        literal = next(characters, "") if is_escape else character
-        if not literal:
-            raise PredicateError(f"{pattern!r} ends with {escape!r}, which escapes nothing there")
-        is_special = literal == "\\" or (is_escape and literal in "%_")
-        tokens.append("\\" + literal if is_special else literal)
-    if "\\\\" not in tokens:
-        return pc.match_like(value, "".join(tokens), ignore_case=ignore_case)
-    regex = "".join({"%": ".*", "_": "."}.get(token) or re.escape(token[-1]) for token in tokens)
-    return pc.match_substring_regex(value, rf"(?s)\A{regex}\z", ignore_case=ignore_case)

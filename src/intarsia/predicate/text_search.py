@@ -1,13 +1,17 @@
-"""SQL's functions that look for a text in one, by DuckDB's names for them."""
+"""SQL's ways to look for a text in one: functions, by DuckDB's names for them, and LIKE."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
+
+from intarsia.errors import PredicateError
 
 SEARCHES: dict[str, Callable[[Any, str], pc.Expression]] = {
     "starts_with": pc.starts_with,
@@ -56,3 +60,37 @@ def text_search_of(node: exp.Expr) -> TextSearch | None:
         return None
     name = str(node.this).lower()
     return TextSearch(node, name, *node.expressions) if name in SEARCHES else None
+
+
+def regex_problem(pattern: str) -> str | None:
+    """Why this is no regular expression, as RE2 has them; None where it is one."""
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowException as error:
+        return str(error)
+    return None
+
+
+def matches_like(
+    value: pc.Expression, pattern: str, escape: str, *, ignore_case: bool = False
+) -> pc.Expression:
+    r"""Is ``value`` as a LIKE pattern says, in which ``escape``, if any, is what ESCAPE names?
+
+    In pyarrow's patterns a backslash escapes. Where two stand for one, as in ``%\\%``, it takes
+    them for two: such a pattern becomes a regular expression. Raises ``PredicateError`` for an
+    escape of several characters, and a pattern that ends where something should be escaped.
+    """
+    if len(escape) > 1:
+        raise PredicateError(f"ESCAPE names one character, not {escape!r}")
+    tokens, characters = [], iter(pattern)
+    for character in characters:
+        is_escape = character == escape
+        literal = next(characters, "") if is_escape else character
+        if not literal:
+            raise PredicateError(f"{pattern!r} ends with {escape!r}, which escapes nothing there")
+        is_special = literal == "\\" or (is_escape and literal in "%_")
+        tokens.append("\\" + literal if is_special else literal)
+    if "\\\\" not in tokens:
+        return pc.match_like(value, "".join(tokens), ignore_case=ignore_case)
+    regex = "".join({"%": ".*", "_": "."}.get(token) or re.escape(token[-1]) for token in tokens)
+    return pc.match_substring_regex(value, rf"(?s)\A{regex}\z", ignore_case=ignore_case)
