@@ -125,7 +125,7 @@ def visible(
         return files
 
     folders = {folder: on for on, at in resolved for folder in folders_above(at)}
-    files = _counting(folders, listing, seen, any(is_glob(at) for _, at in resolved))
+    files = _counting(folders, listing, seen)
     return found[0], files
 
 
@@ -157,7 +157,7 @@ def visible_under(
         files = listing()
         if not _marked(filesystem, seen):
             return files
-    return _counting(folders, listing, seen, is_glob(path))
+    return _counting(folders, listing, seen)
 
 
 def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
@@ -178,21 +178,20 @@ def _counting(
     folders: dict[str, pafs.FileSystem],
     listing: Callable[[], list[str]],
     seen: Mapping[str, pafs.FileInfo],
-    is_globbed: bool,
 ) -> list[str]:
     """The files of a listing between whose beginning and end no commit went on, that count.
 
     ``folders`` are those whose journals are looked at, and those of commits that the listing, as
-    ``seen`` tells, came upon; where it ``is_globbed``, which folders were listed is not told: those
-    of the files are looked at. Raises ``PathError`` where no file counts.
+    ``seen`` tells, came upon; on local disks also those of files that a glob found, whose folders
+    were not listed. Raises ``PathError`` where no file counts.
     """
     on = next(iter(folders.values()))
     is_local = isinstance(on, pafs.LocalFileSystem)
     while True:
         files, states = _settled(folders, listing)
         more = _marked(on, seen)
-        if is_globbed and is_local:
-            more |= {file.rpartition("/")[0] for file in files}
+        if is_local:
+            more |= {file.rpartition("/")[0] for file in files if file not in seen}
         known = {folder.strip("/") for folder in folders}  # storage spells them in its own way
         more = {folder for folder in more if folder.strip("/") not in known}
         if not more:

@@ -210,13 +210,14 @@ def settle(place: Place) -> None:
 def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
     """Finish or undo what interrupted writes left at ``path``, a folder; returns what was removed.
 
-    So it does in folders below, and above where it is of files at ``path`` only: a Hive folder that
-    was optimized by itself.
     A commit whose new files were all there is finished, any other is undone, and temporary folders
     are deleted: all of them, or with ``keep_unfinished`` those of jobs without checkpoints. What
     others wrote stays where it is, and a warning says where that is: ``intarsia.recover`` makes
     files of those with temporary names, ``.NAME.….intarsia-tmp``; the rest are whole. Call it only
     while nothing is being written there.
+
+    Folders below are looked at as well, and of those above the commits that are of files at
+    ``path`` only: so it is where a Hive folder was optimized by itself.
     """
     place = Place.of(path, filesystem)
     kind = place.filesystem.get_file_info(place.root).type
@@ -227,20 +228,13 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
     kept: list[str] = []
     for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
         at = replace(place, root=folder)
-        is_above = not PurePosixPath(folder).is_relative_to(place.root)
-        jobs = set[str]()
-        for journal in journals(at):
-            files = [at.path(file) for file in (*journal.publish, *journal.remove)]
-            if is_above and not all(_is_in([place.root], file) for file in files):
-                continue
-            jobs.add(f"{TEMPORARY}{journal.job}")
-            is_moved = journal.phase == PUBLISHING and _is_kept(at, f"{TEMPORARY}{journal.job}")
-            hidden = () if is_moved else journal.hidden
-            removed += [at.path(name) for name in hidden if _is_there(at, name)]
-            (_finish if journal.phase == PUBLISHED else _undo)(at, journal)
-        for name in sorted(at.names(TEMPORARY)):
-            if is_above and name not in jobs:
-                continue
+        begun, jobs = journals(at), set(at.names(TEMPORARY))
+        if not PurePosixPath(folder).is_relative_to(place.root):
+            begun = [journal for journal in begun if _is_all_in(at, journal, place.root)]
+            jobs &= {f"{TEMPORARY}{journal.job}" for journal in begun}
+        for journal in begun:
+            removed += map(at.path, _ended(at, journal))
+        for name in sorted(jobs):
             if keep_unfinished and _holds_rows(at, name):
                 kept.append(at.path(name))
             elif at.remove_tree(name):
@@ -252,6 +246,19 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
             stacklevel=2,
         )
     return [posixpath.relpath(path, place.root) for path in removed]
+
+
+def _is_all_in(place: Place, journal: Journal, folder: str) -> bool:
+    """Are all files that a commit publishes and removes below ``folder``?"""
+    return all(_is_in([folder], place.path(file)) for file in (*journal.publish, *journal.remove))
+
+
+def _ended(place: Place, journal: Journal) -> list[str]:
+    """Finish a commit, or undo it; gives the files that are gone for it."""
+    is_moved = journal.phase == PUBLISHING and _is_kept(place, f"{TEMPORARY}{journal.job}")
+    gone = [] if is_moved else [name for name in journal.hidden if _is_there(place, name)]
+    (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
+    return gone
 
 
 def _interrupted(place: Place) -> list[str]:
