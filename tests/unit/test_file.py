@@ -54,12 +54,19 @@ def test_a_file_overwritten_in_a_store_is_read_as_it_is_now():
     assert source.count_rows(pc.field("n") > 0) == 5
 
 
-@pytest.mark.parametrize("filter_", ["n = 1", [("n", "=", 1)], 7])
+def test_a_filter_may_be_sql():
+    file = ia.ParquetFile(BufferSource(stored(pa.table({"n": [1, 2, 3]}))))
+    assert file.read(filter="n >= 2 AND n <> 3").to_pydict() == {"n": [2]}
+    with pytest.raises(ia.PredicateError, match="cannot parse the condition 'n >'"):
+        file.read(filter="n >")
+
+
+@pytest.mark.parametrize("filter_", [[("n", "=", 1)], 7])
 def test_a_filter_that_is_no_expression_is_refused_by_name(tmp_path, filter_):
     path = tmp_path / "t.parquet"
     path.write_bytes(stored(pa.table({"n": [1]})))
     for read in (ia.ParquetFile(path).read, ia.dataset(path).to_table):
-        with pytest.raises(TypeError, match="a filter is an Expression"):
+        with pytest.raises(TypeError, match=r"an Expression or a SQL condition, not (list|int)"):
             read(filter=filter_)
         with pytest.raises(TypeError, match="a list of names"):
             read(columns="n", filter=pc.field("n") == 1)

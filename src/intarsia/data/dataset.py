@@ -40,14 +40,19 @@ from intarsia.data.survey import File, files_left
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import needs_evaluation, unused
-from intarsia.predicate.sql import parse_where
 from intarsia.predicate.views import giver_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
-from intarsia.read.request import ROW_NUMBER, Request, check_is_expression, without_rows
+from intarsia.read.request import (
+    ROW_NUMBER,
+    FilterLike,
+    Request,
+    expression_of,
+    without_rows,
+)
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import gap_bytes
@@ -70,7 +75,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     """Parquet files as a data set; ``intarsia.dataset`` opens one.
 
     All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
-    ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions.
+    ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions or SQL
+    conditions.
     """
 
     _files: list[File]
@@ -166,13 +172,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     # --- derived data sets ----------------------------------------------------------------------
 
-    def filter(self, expression: pc.Expression) -> Dataset:
+    def filter(self, expression: pc.Expression | str) -> Dataset:
         """A data set of the rows for which ``expression``, and any earlier filter, holds."""
-        if not isinstance(expression, pc.Expression):
-            raise TypeError(f"a filter is an Expression, not {type(expression).__name__}")
+        found = expression_of(expression, self.schema)
+        if found is None:
+            raise TypeError("a filter is an Expression or a SQL condition, not None")
         made = self.wrap(self)
         earlier = self._scan_options.get("filter")
-        made._scan_options = {"filter": expression if earlier is None else earlier & expression}
+        made._scan_options = {"filter": found if earlier is None else earlier & found}
         return made
 
     def join(self, right_dataset: pads.Dataset, *args: Any, **options: Any) -> pads.InMemoryDataset:
@@ -200,7 +207,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def get_fragments(
         self,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Iterator[Any]:
         """The files as fragments.
 
@@ -211,7 +218,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if filter is None and not self._is_all_ours:
             yield from fragments
             return
-        request = request_of(self.schema, [], filter)
+        request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
             if plan_rows(part.get().file, request.pruning, file.constants, self.schema).rows:
@@ -223,7 +230,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def scanner(
         self,
         columns: Columns = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         batch_size: int = _BATCH_ROWS,
         **options: Any,
     ) -> pads.Scanner:
@@ -234,32 +241,35 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         scan = self._scan(columns, filter, {"batch_size": batch_size, **options})
         if scan is None:
-            return super().scanner(columns, filter, batch_size, **options)
+            return super().scanner(
+                columns, expression_of(filter, self.schema), batch_size, **options
+            )
         names = None if columns is None else list(columns)
         return scanner_of(*scan, names, batch_size)
 
     def to_table(
         self,
         columns: Columns = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
         """The matching rows as a table."""
         scan = self._scan(columns, filter, options)
         if scan is None:
-            return super().to_table(columns, filter, **options)
+            return super().to_table(columns, expression_of(filter, self.schema), **options)
         return _as_one(*scan)
 
     def to_batches(
         self,
         columns: Columns = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows as record batches, read as they are asked for."""
         scan = self._scan(columns, filter, options)
         if scan is None:
-            batches: Iterator[pa.RecordBatch] = super().to_batches(columns, filter, **options)
+            wanted = expression_of(filter, self.schema)
+            batches: Iterator[pa.RecordBatch] = super().to_batches(columns, wanted, **options)
             return batches
         return batches_of(scan[1], options.get("batch_size", _BATCH_ROWS))
 
@@ -267,20 +277,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         num_rows: int,
         columns: Columns = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found."""
         scan = self._scan(columns, filter, options, limit=int(num_rows))
         if scan is None:
-            return super().head(num_rows, columns, filter, **options)
+            return super().head(num_rows, columns, expression_of(filter, self.schema), **options)
         return _as_one(*scan)
 
     def take(
         self,
         indices: Any,
         columns: Columns = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones, in that order.
@@ -328,7 +338,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def count_rows(
         self,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> int:
         """How many rows match.
@@ -348,25 +358,26 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return found
 
     def _wanted(
-        self, filter_: pc.Expression | None, options: Mapping[str, Any] = _NO_OPTIONS
+        self, filter_: FilterLike, options: Mapping[str, Any] = _NO_OPTIONS
     ) -> pc.Expression | None:
         """A scan's filter and the data set's own.
 
-        Raises ``TypeError`` for wrong options, ``ValueError`` for batches of no rows.
+        Raises ``TypeError`` for wrong options, ``ValueError`` for batches of no rows, and errors as
+        ``expression_of`` does.
         """
         unknown = set(options) - _SCAN_OPTIONS
         if unknown:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
         if operator.index(options.get("batch_size", _BATCH_ROWS)) < 1:
             raise ValueError(f"batch_size is 1 at least, not {options['batch_size']}")
-        check_is_expression(filter_)
-        wanted: pc.Expression | None = self._scanner_options({"filter": filter_})["filter"]
+        scan_options = {"filter": expression_of(filter_, self.schema)}
+        wanted: pc.Expression | None = self._scanner_options(scan_options)["filter"]
         return wanted
 
     def _scan(
         self,
         columns: Columns,
-        filter_: pc.Expression | None,
+        filter_: FilterLike,
         options: Mapping[str, Any],
         *,
         limit: int | None = None,
@@ -407,13 +418,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def plan(
         self,
         columns: Columns = None,
-        filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> Plan:
         """Which rows and byte ranges of which files answer a query: data that can be pickled.
 
-        ``filter`` is an Expression or a SQL condition. Files of folders that cannot match are not
-        opened, nor counted in the figures' totals. The plan's bytes are those of the candidate
-        rows in all columns involved; a scan reads the filter's columns first, and less of the rest.
+        Files of folders that cannot match are not opened, nor counted in the figures' totals. The
+        plan's bytes are those of the candidate rows in all columns involved; a scan reads the
+        filter's columns first, and less of the rest.
         """
         request = self._planned_request(columns, filter)
         plan = plan_files(self._cache, self._files, request, gap_bytes(self.filesystem))
@@ -430,7 +441,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def explain(
         self,
         columns: Columns = None,
-        filter: pc.Expression | str | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         analyze: bool = False,
     ) -> Explanation:
@@ -446,9 +457,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._cache.health.tell()
         return explained
 
-    def _planned_request(self, columns: Columns, filter_: pc.Expression | str | None) -> Request:
-        if isinstance(filter_, str):
-            filter_ = parse_where(filter_, self.schema)
+    def _planned_request(self, columns: Columns, filter_: FilterLike) -> Request:
         return asked(self.schema, columns, self._wanted(filter_)).request
 
 

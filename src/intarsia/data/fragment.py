@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from intarsia.read.request import FilterLike
+
 if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset
 
@@ -33,7 +35,7 @@ class PlannedFragment:
         self,
         schema: pa.Schema | None = None,
         columns: Sequence[str] | dict[str, pc.Expression] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pads.Scanner:
         """A scanner over this file's rows."""

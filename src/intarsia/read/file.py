@@ -28,7 +28,14 @@ from intarsia.read.page_indexes import ChunkId
 from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.projection import Projection, named
-from intarsia.read.request import Filter, Request, without_columns, without_rows
+from intarsia.read.request import (
+    Filter,
+    FilterLike,
+    Request,
+    expression_of,
+    without_columns,
+    without_rows,
+)
 from intarsia.read.rows import read_rows
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import Beside, Sidecars, places_of
@@ -167,13 +174,13 @@ class ParquetFile:
         self,
         columns: Sequence[str] | None = None,
         rows: RowRanges | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
     ) -> pa.Table:
         """Read ``columns`` (all by default) at ``rows`` (all), where ``filter`` holds.
 
         A column is a name or, for part of a nested one, a dotted path as ``pyarrow.parquet`` has
         it: ``"a.b"`` for a struct's field, ``"a.list.element.b"`` within a list. Leaves of one
-        column come as one column.
+        column come as one column. ``filter`` is an Expression or a SQL condition.
 
         Raises ``PredicateError`` for a column that is not there, ``IndexError`` for rows beyond the
         end, ``FormatError`` for bytes that cannot be decoded.
@@ -192,8 +199,9 @@ class ParquetFile:
         for name in names:
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
-        seen = schema if filter is None else schema_without_views(schema)
-        wanted = Filter.of(filter, seen) if filter is not None else None
+        expression = expression_of(filter, schema)
+        seen = schema if expression is None else schema_without_views(schema)
+        wanted = None if expression is None else Filter.of(expression, seen)
         request = Request(seen, names, wanted, pruned)
         tables = list(scan_file(self._opened, request, {}, rows))
         if not names:  # concatenation would forget how many rows there are

@@ -21,6 +21,7 @@ from intarsia.predicate.expression import (
 )
 from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.pruning import escapes_of, pruning_of
+from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, pruned_to_fields
@@ -30,6 +31,8 @@ FILENAME = "__filename"
 ROW_NUMBER = "__row_number"
 """The column of each row's number in its file, from 0."""
 PSEUDO_COLUMNS = pa.schema([(FILENAME, pa.string()), (ROW_NUMBER, pa.int64())])
+FilterLike = pc.Expression | str | None
+"""An Expression, or a SQL condition as ``parse_where`` reads it; None for all rows."""
 
 _ROW = "__intarsia_row"
 _PASSING = {
@@ -86,7 +89,6 @@ class Filter:
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
         """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
-        check_is_expression(expression)
         node = read_expression(expression)
         paths = field_paths(node)
         for path in paths or ():
@@ -164,11 +166,17 @@ class Request:
         return self.filter.pruning if self.filter else Maybe()
 
 
-def check_is_expression(filter_: object) -> None:
-    """Raise ``TypeError`` for text, tuples and whatever else a filter might be thought to be."""
-    if filter_ is not None and not isinstance(filter_, pc.Expression):
-        kind = type(filter_).__name__
-        raise TypeError(f"a filter is an Expression, not {kind}; explain takes SQL text as well")
+def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
+    """The Expression that a filter is, or is in SQL, of columns of ``schema``.
+
+    Raises ``PredicateError`` as ``parse_where`` does, ``TypeError`` for tuples and whatever else a
+    filter might be thought to be.
+    """
+    if isinstance(filter_, str):
+        return parse_where(filter_, schema)
+    if filter_ is None or isinstance(filter_, pc.Expression):
+        return filter_
+    raise TypeError(f"a filter is an Expression or a SQL condition, not {type(filter_).__name__}")
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
