@@ -160,6 +160,18 @@ SHAPES = (
         "SELECT o.payload FROM t JOIN t AS o ON t.s = o.s WHERE t.s LIKE 'k0777%'",
         lambda t: t.join(t, on="s").filter(BEGINS).select("payload_right"),
     ),
+    Shape(
+        "keys of the other side of a join",
+        "SELECT t.payload FROM t JOIN t AS o ON t.s = o.s WHERE o.id BETWEEN 7770 AND 7779",
+        lambda t: t.join(t.filter(c("id").is_between(7770, 7779)), on="s").select("payload"),
+    ),
+    Shape(
+        "IN a subquery",
+        "SELECT payload FROM t WHERE s IN (SELECT s FROM t AS o WHERE id BETWEEN 7770 AND 7779)",
+        lambda t: t.join(t.filter(c("id").is_between(7770, 7779)), on="s", how="semi").select(
+            "payload"
+        ),
+    ),
 )
 
 

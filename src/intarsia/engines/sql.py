@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
+from intarsia.engines.keys import Joined
 from intarsia.errors import MissingDependencyError
 from intarsia.predicate.query import Query, scans_of
 from intarsia.storage import PathLike
@@ -36,11 +37,12 @@ def sql(query: str, **tables: Dataset | PathLike | SupportsArrow) -> pa.Table:
     ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE '%full%'", logs="lake/logs")``: a path is
     opened as ``intarsia.dataset`` does, and what gives an Arrow stream, as tables of pyarrow and
     frames of Polars and pandas do, is joined as it is. Conditions that DuckDB does not push by
-    itself (LIKE, functions, …) reach the scans as well; answers are DuckDB's own either way. It is
-    lent ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's
-    time zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is
-    no file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing
-    gives a table of nothing.
+    itself (LIKE, functions, …) reach the scans as well, as do the keys of what they are joined with
+    or have to be IN; answers are DuckDB's own either way. It is lent ``contains_words(text,
+    words)``, which is ``intarsia.contains_words`` of it. The session's time zone is UTC. Raises
+    ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no file, and DuckDB's
+    errors for what is wrong with the query. A statement that gives nothing gives a table of
+    nothing.
     """
     engine = _require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
@@ -81,10 +83,13 @@ def _register(
     """
     for name, table in tables.items():
         connection.register(name, table)
+    joined = Joined(tables, {scan.name: scan for scan in query.scans})
     for scan in query.scans:
         table = tables[scan.table]
-        is_whole = scan.filter is None or isinstance(table, pa.Table)
-        connection.register(scan.name, table if is_whole else table.filter(scan.filter))
+        if isinstance(table, Dataset):
+            left = joined.filter_of(scan)
+            table = table if left is None else table.filter(left)
+        connection.register(scan.name, table)
 
 
 def _require_duckdb() -> ModuleType:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from intarsia.predicate.equalities import column_at, equal_columns, is_inner, place_of
 from intarsia.predicate.implied import implied, joined
+from intarsia.predicate.keys import join_keys, member_keys
 from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
 from intarsia.predicate.scope import (
     UNUSUAL,
@@ -25,12 +27,8 @@ from intarsia.predicate.scope import (
     conjuncts,
     is_positional,
     joins_of,
-    own_name,
     owner_of,
 )
-
-_Place = tuple[str, str]
-"""A source's alias and the name of one of its columns."""
 
 
 def conditions_of(
@@ -99,6 +97,10 @@ class _Pushdown:
         for place, join in enumerate(joins_of(select), start=1):
             for condition in conjuncts(join.args.get("on")):
                 self._push_on(select, sources, place, condition)
+        for alias, condition in join_keys(self._scopes, select, sources):
+            self._hand_down(sources[alias], alias, condition)
+        for condition in member_keys(self._scopes, select, sources):
+            self._push(select, sources, condition)
 
     def finish(self) -> None:
         """Push into common table expressions that several refer to what any of these wants.
@@ -196,7 +198,7 @@ class _Pushdown:
         sides = [self._scopes.body_of(operation.this), self._scopes.body_of(operation.expression)]
         places = [names.index(name) for name in _names_in(condition) if name in names]
         if not is_positional(operation) or not all(
-            self._scopes.output_type(operation, place) is not None for place in places
+            self._scopes.output_origins(operation, place) for place in places
         ):
             return
         for side in sides:
@@ -215,70 +217,24 @@ class _Pushdown:
         merged = {
             name.name.lower(): alias
             for join in joins_of(select)
-            if _is_inner(join)
+            if is_inner(join)
             for name in join.args.get("using") or ()
             for alias in [next(iter(sources))]
         }
-        places = {_place(column, sources, merged) for column in columns}
+        places = {place_of(column, sources, merged) for column in columns}
         place = places.pop() if len(places) == 1 else None
-        same = [group for group in self._equal(select, sources) if place in group]
+        equal = equal_columns(self._scopes, select, sources, _is_one_type)
+        same = [group for group in equal if place in group]
         if not same or condition.find(exp.Query, exp.Lambda):
             yield condition
             return
         for alias, name in sorted(same[0]):
-            yield _replaced(condition, functools.partial(_instead, _column_of((alias, name))))
-
-    def _equal(self, select: exp.Select, sources: Sources) -> list[set[_Place]]:
-        """Columns that are equal in every row that ``select`` lets through, of one type."""
-        where = select.args.get("where")
-        found = list(conjuncts(where.this if where else None))
-        groups: list[set[_Place]] = []
-        aliases = list(sources)
-        for at, join in enumerate(joins_of(select), start=1):
-            if not _is_inner(join):
-                continue
-            found += conjuncts(join.args.get("on"))
-            for name in join.args.get("using") or ():
-                for one in aliases[:at]:
-                    if name.name.lower() in (sources[one].names or ()):
-                        self._unite(groups, sources, (one, name.name), (aliases[at], name.name))
-        for condition in found:
-            sides = [condition.this, condition.expression] if type(condition) is exp.EQ else []
-            columns = [side for side in sides if isinstance(side, exp.Column)]
-            places = [_place(column, sources, {}) for column in columns]
-            known = [place for place in places if place is not None]
-            if len(known) == 2:
-                self._unite(groups, sources, *known)
-        return groups
-
-    def _unite(
-        self, groups: list[set[_Place]], sources: Sources, one: _Place, other: _Place
-    ) -> None:
-        places = [(alias, name.lower()) for alias, name in (one, other)]
-        kinds = [self._scopes.type_of(_column_of(place), sources) for place in places]
-        if kinds[0] is None or kinds[0] != kinds[1] or pa.types.is_floating(kinds[0]):
-            return
-        if not all(sources[alias].kept for alias, _ in places):
-            return
-        joined = set(places).union(*(group for group in groups if group & set(places)))
-        groups[:] = [group for group in groups if not group & joined] + [joined]
+            yield _replaced(condition, functools.partial(_instead, column_at((alias, name))))
 
 
-def _is_inner(join: exp.Join) -> bool:
-    return not join.side and join.kind in ("", "INNER") and not join.method
-
-
-def _place(column: exp.Column, sources: Sources, merged: Mapping[str, str]) -> _Place | None:
-    """Where ``column`` comes from; one that USING has merged, from the first source."""
-    name = column.name.lower()
-    if len(column.parts) == 1 and name in merged:
-        return merged[name], name
-    owner, own = owner_of(column, sources), own_name(column, sources)
-    return None if owner is None or own is None else (owner, own)
-
-
-def _column_of(place: _Place) -> exp.Column:
-    return _column([exp.to_identifier(part, quoted=True) for part in place])
+def _is_one_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Do conditions mean the same of both? Not of floats: 0.0 and -0.0 are equal, and differ."""
+    return bool(one == other and not pa.types.is_floating(one))
 
 
 def _instead(column: exp.Column, _: exp.Column) -> exp.Column:

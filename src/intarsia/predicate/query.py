@@ -9,9 +9,10 @@ between (an outer join, a window, a LIMIT), it stays where it is.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
+from intarsia.predicate.keys import keys_in
 from intarsia.predicate.pushdown import columns_used, conditions_of
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
 from intarsia.predicate.sql import ODD
@@ -33,17 +35,29 @@ _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.I
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """A scan's ``column`` holds a value that is among those of some scans' columns.
+
+    ``origins`` are the names of these scans and columns.
+    """
+
+    column: str
+    origins: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """One occurrence of a table: rows of ``table`` for the query's table ``name``.
 
     ``columns`` are all that the query may use. ``filter`` is TRUE for every row the query needs,
-    None where that may be any.
+    None where that may be any. Of ``keys``, each holds for all of these rows.
     """
 
     name: str
     table: str
     columns: tuple[str, ...]
     filter: pc.Expression | None
+    keys: tuple[Keys, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +109,15 @@ def scans_of(
     except RecursionError:
         wanted = {}
     prefix = _unused_prefix(query)
+    named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
     scans = []
-    for number, table in enumerate(tables):
-        schema = fields[id(table)]
+    for table in tables:
+        schema, conditions = fields[id(table)], wanted.get(id(table), ())
         exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
-        found = _filter(wanted.get(id(table), ()), exact)
         columns = tuple(columns_used(table, schema.names))
-        scans.append(Scan(f"{prefix}{number}", known[table.name.lower()], columns, found))
+        keys = tuple(_keys(conditions, id(table), named, fields))
+        found = _filter(conditions, exact)
+        scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     others = tuple(name for lower, name in known.items() if lower in left)
     return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans), others)
@@ -197,6 +213,24 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
     if found is None:
         raise PredicateError(f"{condition.sql()!r} may mean something else to the engine")
     return exact_condition(found, schema, like_escape)
+
+
+def _keys(
+    conditions: Iterable[exp.Expr],
+    table: int,
+    named: Mapping[int, str],
+    fields: Mapping[int, pa.Schema],
+) -> Iterator[Keys]:
+    """What ``conditions`` on a table say of keys; it and all others by ``id``."""
+    for column, origins in dict.fromkeys(itertools.chain.from_iterable(map(keys_in, conditions))):
+        places = [(named[other], _spelt(name, fields[other])) for other, name in origins]
+        yield Keys(_spelt(column, fields[table]), tuple(places))
+
+
+def _spelt(lower: str, schema: pa.Schema) -> str:
+    """The name of the column that is called so in lower case."""
+    names: list[str] = schema.names
+    return next(name for name in names if name.lower() == lower)
 
 
 def _filter(

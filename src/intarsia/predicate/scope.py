@@ -17,6 +17,8 @@ UNUSUAL = ("laterals", "pivots", "match", "connect", "prewhere", "sample", "into
 PLAIN_TABLE = ("this", "alias", "joins")
 """What a table comes with that gives all of its rows as they are; joins, where FROM is first."""
 Sources = Mapping[str, "Source"]
+Origin = tuple[int, str]
+"""A table's ``id`` and the name of one of its columns, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,33 +143,46 @@ class Scopes:
                 found += [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
         return found
 
-    def type_of(self, column: exp.Column, sources: Sources) -> pa.DataType | None:
-        """The type of a column that comes from a table as it is, by whatever way; else None."""
+    def origins_of(self, column: exp.Column, sources: Sources) -> tuple[Origin, ...]:
+        """The tables' columns that hold all of a column's values but NULL, as they are there.
+
+        None where that is not known.
+        """
         owner, name = owner_of(column, sources), own_name(column, sources)
         if owner is None or name is None:
-            return None
+            return ()
         node = sources[owner].node
         if id(node) in self._tables:
-            return self._tables[id(node)][name]
+            return ((id(node), name),)
         body, names = self.body_of(node), sources[owner].names
-        return None if body is None or names is None else self.output_type(body, names.index(name))
+        return () if body is None or names is None else self.output_origins(body, names.index(name))
 
-    def output_type(self, body: exp.Query, place: int) -> pa.DataType | None:
-        """The type of one of ``body``'s columns, as ``type_of``; of a set operation's, both sides'.
+    def output_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
+        """As ``origins_of``, of one of ``body``'s columns; of a set operation's, both sides'.
 
-        None as well where these differ: they are cast then.
+        None as well where their types differ: they are cast then.
         """
         if isinstance(body, exp.SetOperation):
             sides = [self.body_of(body.this), self.body_of(body.expression)]
-            kinds = [None if side is None else self.output_type(side, place) for side in sides]
-            return kinds[0] if kinds[0] is not None and kinds[0] == kinds[1] else None
+            found = [() if side is None else self.output_origins(side, place) for side in sides]
+            both = (*found[0], *found[1])
+            return both if all(found) and self.common_type(both) is not None else ()
         if not isinstance(body, exp.Select):
-            return None
+            return ()
         outputs, sources = self.outputs(body), self.sources(body)
         if outputs is None or sources is None or place >= len(outputs):
-            return None
+            return ()
         column = outputs[place].unalias()
-        return self.type_of(column, sources) if isinstance(column, exp.Column) else None
+        return self.origins_of(column, sources) if isinstance(column, exp.Column) else ()
+
+    def common_type(self, origins: Sequence[Origin]) -> pa.DataType | None:
+        """The one type of some columns of tables; None where there are several, or none."""
+        first, *rest = [self._tables[table][name] for table, name in origins] or [None]
+        return first if all(kind == first for kind in rest) else None
+
+    def type_of(self, column: exp.Column, sources: Sources) -> pa.DataType | None:
+        """The type of a column that comes from a table as it is, by whatever way; else None."""
+        return self.common_type(self.origins_of(column, sources))
 
 
 def joins_of(select: exp.Select) -> list[exp.Join]:

@@ -1,0 +1,39 @@
+"""A few rows from all over a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.data.asked import request_of
+from intarsia.data.dataset import Dataset
+from intarsia.predicate.views import schema_without_views
+from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.request import without_rows
+from intarsia.read.scan import Part, scan
+
+
+def spread_rows(data: Dataset, column: str, count: int) -> pa.Table:
+    """Some ``count`` values of ``column``, of so many files at most and from all over each.
+
+    Fewer where there are fewer rows. The data set's own filter does not count.
+    """
+    request = request_of(schema_without_views(data.schema), [column], None)
+    found = scan(_parts(data, count), request, is_far=not data._cache.is_local)
+    return pa.concat_tables([without_rows(request.output), *found])
+
+
+def _parts(data: Dataset, count: int) -> Iterator[Part]:
+    files = [data._files[place] for place in _spread(len(data._files), count)]
+    for file in files:
+        rows = _spread(data._cache.get(file.path).num_rows, -(-count // len(files)))
+        get = partial(data._cache.lease, file.path)
+        yield Part(get, file.constants, RowRanges.from_rows(rows))
+
+
+def _spread(length: int, count: int) -> Int64Array:
+    """Up to ``count`` of the numbers below ``length``, evenly."""
+    return np.unique(np.linspace(0, length - 1, min(length, count), dtype=np.int64))
