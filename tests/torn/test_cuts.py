@@ -104,6 +104,20 @@ def test_the_last_row_of_a_list_that_may_go_on_is_left_out():
     assert rows_after(data, read_footer(BufferSource(data)).offset + 200, table, whole) == 6
 
 
+@pytest.mark.parametrize("names", [["n", "l"], ["l"]])
+def test_a_dictionary_that_is_cut_ends_the_list_before_it(names):
+    table = pa.table({"n": range(6), "l": [[n] * n for n in range(6)]}).select(names)
+    data = written(table, 3)
+    first = group_ends(data)[0][1]
+    pages = walk_tiles(BufferSource(data)).pages
+    (at,) = np.flatnonzero(pages.offset == first)
+    assert pages.is_dictionary[at]
+    body = first + int(pages.header_size[at])
+    for cut in range(first, int(pages.stop[at])):
+        # As soon as what says that it is a dictionary is there.
+        assert rows_after(data, cut, table, template(data)) == (3 if cut >= body else None)
+
+
 def test_columns_that_cannot_be_told_apart_are_not_guessed_at():
     numbers = np.arange(4000)
     table = pa.table({"a": numbers, "b": numbers + 1_000_000})

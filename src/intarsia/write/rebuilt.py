@@ -79,8 +79,8 @@ class Rebuilder:
     """Finds row groups among pages ``[first, stop)`` of ``torn``.
 
     ``codecs`` are those of the columns. ``breaks`` are numbers of pages that begin a row group, as
-    something stands between them and the page before, ``chunk_ends`` likewise of chunks; ``is_end``
-    tells whether the last row group was finished.
+    something stands between them and the page before, ``chunk_ends`` likewise of chunks, the page
+    behind the last one included; ``is_end`` tells whether the last row group was finished.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Rebuilder:
         self._torn, self._codecs, self._breaks, self._is_end = torn, codecs, breaks, is_end
         self._ends = breaks | chunk_ends
         self._first, self._stop = pages
+        self._is_chunk_end = is_end or self._stop in self._ends
         self._leaves = torn.schema.leaves
         self._fits: dict[tuple[int, int, int], bool] = {}
         self._steps = 0
@@ -141,7 +142,7 @@ class Rebuilder:
             stop = page + 1
         if stop == at or not rows:
             return None, "a dictionary without data"
-        if stop == self._stop and not self._is_end and self._may_go_on(leaf, stop - 1):
+        if stop == self._stop and not self._is_chunk_end and self._may_go_on(leaf, stop - 1):
             return None, "the last row may go on in a page that is lost"
         return _Reading(rows, (stop,)), ""
 
@@ -181,7 +182,7 @@ class Rebuilder:
                 return None, is_cut
             at = stop
             stops.append(stop)
-        at_end = at == self._stop and not self._is_end
+        at_end = at == self._stop and not self._is_chunk_end
         return tuple(stops), at_end and self._may_go_on(self._leaves[-1], at - 1)
 
     def _chunk(self, leaf: Leaf, at: int, rows: int) -> tuple[int | None, bool]:
@@ -202,7 +203,7 @@ class Rebuilder:
                 return None, False
         if seen == rows:
             return page + 1, False
-        return None, page + 1 == self._stop and not self._is_end
+        return None, page + 1 == self._stop and not self._is_chunk_end
 
     def _run_of(self, at: int) -> Iterator[int]:
         """Page ``at``, and those after it that a chunk beginning there could have."""

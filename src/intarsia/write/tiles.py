@@ -236,6 +236,8 @@ class _Walker:
         if stop > self.size:
             self._end(f"a page of {stop - at:,} bytes has {self.size - at:,} left")
             self.tiles.is_page_cut = True
+            if header.type == PageType.DICTIONARY_PAGE:
+                self.tiles.chunk_ends.add(self.count)
             return True, None
         checksum = self._checksum(header, at + header_size)
         self.starts.add(at)
