@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import difflib
 import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -84,8 +84,15 @@ class PredicateError(IntarsiaError, ValueError):
 
 def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
     """The error for a column that is not there."""
-    some = ", ".join(itertools.islice(known, 20))
-    return PredicateError(f"column {name!r} is not there; there are: {some}")
+    return PredicateError(f"column {name!r} is not there{instead(name, known)}")
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """How a message goes on that says ``name`` is not there: what is like it, or what is there."""
+    names = list(known)
+    alike = difflib.get_close_matches(name.lower(), [other.lower() for other in names], 1, 0.75)
+    meant = [other for other in names if other.lower() in alike]
+    return f", {meant[0]!r} is" if meant else f"; there are: {', '.join(names[:20])}"
 
 
 class IndexSpecError(IntarsiaError, ValueError):

@@ -566,6 +566,7 @@ PUSHED = {
     "regexp_matches(s, 'a')": "match_substring_regex",
     "lower(s) = 'a'": "utf8_lower",
     "length(s) = 3": "utf8_length",
+    "len(l) = 2": "list_value_length",
     "d > 5": "is_nan",
     "i IS NOT DISTINCT FROM 2": "coalesce",
     "i IN (1, NULL)": "is_in",

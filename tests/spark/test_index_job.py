@@ -158,10 +158,10 @@ def test_hive_folders_and_unioned_schemas(spark, tmp_path):
         assert found[f"full{at}.parquet"]["why"] is None
         partly = found[f"old{at}.parquet"]
         assert (partly["status"], partly["indexes"]) == ("done", ["text:lookup"])
-        assert "there is no column 'key'" in partly["why"]
+        assert "column 'key' is not there" in partly["why"]
         none = found[f"older{at}.parquet"]
         assert (none["status"], none["indexes"], none["bytes_added"]) == ("skipped", [], 0)
-        assert "there is no column 'text'" in none["why"]
+        assert "column 'text' is not there" in none["why"]
     assert {k: v for k, v in contents(folder).items() if "older" in k} == untouched
     wanted = [row["id"] for row in table(ROWS).to_pylist() if row["key"] == 17]
     assert ids(spark, folder, "key = 17 AND day = DATE '2024-01-02'") == wanted

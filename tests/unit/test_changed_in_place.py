@@ -128,6 +128,18 @@ def test_scans_without_a_filter_go_by_the_footers_of_now(is_far, derived, tmp_pa
         assert asked.sort_by("id").to_table().num_rows == new.num_rows
 
 
+@pytest.mark.parametrize(
+    "ask", [ia.Dataset.to_table, ia.Dataset.count_rows, lambda ds: list(ds.to_batches())]
+)
+def test_a_file_that_is_gone_is_named_by_a_first_scan(ask, tmp_path):
+    for name in "ab":
+        pq.write_table(pa.table({"n": [1]}), tmp_path / f"{name}.parquet")
+    data = ia.dataset(tmp_path)
+    (tmp_path / "b.parquet").unlink()
+    with pytest.raises(ia.PathError, match=r"b\.parquet: there is no such file"):
+        ask(data)
+
+
 def test_the_error_says_the_same_of_another_process():
     error = FileReplaced("a.parquet")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

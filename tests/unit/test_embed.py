@@ -88,7 +88,7 @@ def test_the_same_index_twice_in_one_call_is_refused(file):
 def test_no_file_changes_where_one_cannot_have_the_index(tmp_path, file):
     pq.write_table(pa.table({"other": [1]}), tmp_path / "z.parquet")
     before = file.read_bytes()
-    with pytest.raises(ia.IndexSpecError, match=r"z\.parquet.*no column 'k'"):
+    with pytest.raises(ia.IndexSpecError, match=r"z\.parquet.*column 'k' is not there"):
         ia.add_indexes(tmp_path, [ia.Lookup("k")])
     assert file.read_bytes() == before
 
@@ -98,7 +98,7 @@ def test_a_column_is_named_in_its_case(wanted, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1], "s": ["a"]}), path)
     before = path.read_bytes()
-    with pytest.raises(ia.IndexSpecError, match=r"no column '[KS]'; there are: k, s"):
+    with pytest.raises(ia.IndexSpecError, match=r"column '[KS]' is not there, '[ks]' is"):
         ia.add_indexes(path, [wanted])
     assert path.read_bytes() == before
 

@@ -145,7 +145,7 @@ def test_where_it_cannot_tell_other_indexes_are_asked(ours):
     [
         (ia.DistinctIDX1("n"), "lists texts"),
         (ia.DistinctIDX1(pc.utf8_lower(category)), "not of a function"),
-        (ia.DistinctIDX1("none"), "no column"),
+        (ia.DistinctIDX1("none"), "is not there"),
     ],
 )
 def test_what_it_cannot_be_on(ours, spec, reason):

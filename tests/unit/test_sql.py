@@ -172,6 +172,11 @@ upper(s) = s
 length(s) = 3
 length(s) IN (3, NULL)
 length(s) IN (NULL)
+length(di) = 1
+length(l) = 2
+len(l) BETWEEN 1 AND 2
+length(lt) <> 0
+NOT (length(l) > 0)
 abs(i) = 7
 abs(d) > 2
 i + 1 > 3
@@ -334,6 +339,18 @@ def test_a_condition_that_is_not_understood_is_refused(condition):
 def test_an_unknown_field_is_named_with_those_that_are_there():
     with pytest.raises(PredicateError, match=r"'nosuch' is not there; there are: .*\bi8\b"):
         parse_where("nosuch = 1", TABLE.schema)
+
+
+def test_a_field_that_is_nearly_there_is_named():
+    for name in ("od_name", "ODD NAMES", "Od Name"):
+        with pytest.raises(PredicateError, match=r"is not there, 'Odd Name' is$"):
+            parse_where(f'"{name}" = 1', TABLE.schema)
+
+
+def test_what_has_no_length_is_named():
+    for name in ("m", "i", "bin"):
+        with pytest.raises(PredicateError, match=f"length needs text, and {name} is"):
+            parse_where(f"length({name}) = 1", TABLE.schema)
 
 
 def test_a_name_that_fits_two_fields_but_for_case_is_refused():

@@ -16,8 +16,13 @@ class Footers:
         self._kept: object = None
 
     def are_of(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
-        """Are they of the files as they are now? Of far ones only the first scan's surely are."""
+        """Are they of the files as they are now? Of far ones only the first scan's surely are.
+
+        Not of files that are not there.
+        """
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
         now = [version_of(file, filesystem) for file in files] if is_local else object()
+        if isinstance(now, list) and None in now:
+            return False
         self._kept = now if self._kept is None else self._kept
         return self._kept == now

@@ -21,6 +21,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.functions import is_list
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted
@@ -172,7 +173,7 @@ class _Exact(Translator):
                 exp.Lower(this=exp.Column() | exp.Dot()) | exp.Upper(this=exp.Column() | exp.Dot())
             ):
                 return super()._value(node)
-            case exp.Length(this=exp.Column() | exp.Dot() as inner) if self._is_text(inner):
+            case exp.Length(this=exp.Column() | exp.Dot() as inner) if self._has_length(inner):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
                 return super()._value(inner).cast(self._kind(node))
@@ -184,8 +185,9 @@ class _Exact(Translator):
         known = kind is not None and target is not None and not isinstance(node, exp.TryCast)
         return known and keeps_values(kind, target)
 
-    def _is_text(self, node: exp.Expr) -> bool:
-        return is_text(self._kind(node))
+    def _has_length(self, node: exp.Expr) -> bool:
+        kind = self._kind(node)
+        return is_text(kind) or is_list(kind)
 
     def _kind(self, node: exp.Expr) -> pa.DataType:
         """The type of a value; of a dictionary, its values'."""

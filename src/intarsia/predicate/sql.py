@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
-from intarsia.errors import PredicateError
+from intarsia.errors import PredicateError, instead
 from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
-from intarsia.predicate.functions import contains_words
+from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.text_search import (
     SEARCHES,
@@ -45,7 +45,6 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
 _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Lower: pc.utf8_lower,
     exp.Upper: pc.utf8_upper,
-    exp.Length: pc.utf8_length,
     exp.Abs: pc.abs,
 }
 _TYPES: dict[Any, pa.DataType] = {
@@ -242,6 +241,12 @@ class Translator:
             return value.cast(kind.value_type)
         return value
 
+    def _length(self, node: exp.Expr) -> pc.Expression:
+        kind = self._type_of(node)
+        if kind is not None and is_list(kind):
+            return pc.list_value_length(self._value(node))
+        return pc.utf8_length(self._text_value(node, "length"))
+
     def _boolean_column(self, node: exp.Column) -> pc.Expression:
         kind = self._type_of(node)
         if kind is None or not pa.types.is_boolean(kind):
@@ -263,6 +268,8 @@ class Translator:
         if type(node) in _ARITHMETIC:
             sides = (node.args["this"], node.args["expression"])
             return _ARITHMETIC[type(node)](*(self._value(side) for side in sides))
+        if isinstance(node, exp.Length):
+            return self._length(node.this)
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
@@ -318,10 +325,11 @@ class Translator:
                 f for f in children if f.name.lower() == name.lower()
             ]
             if len(found) != 1:
-                known = ", ".join(sorted(f.name for f in children)[:20])
-                problem = "is ambiguous" if found else "is not there"
-                others = f"; there are: {known}" if known else f": {'.'.join(path)} is {kind}"
-                raise PredicateError(f"column {'.'.join(names)!r} {problem}{others}")
+                known = [f.name for f in found or children]
+                problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
+                if not found:
+                    problem += instead(name, known) if known else f": {'.'.join(path)} is {kind}"
+                raise PredicateError(f"column {'.'.join(names)!r} {problem}")
             path.append(found[0].name)
             kind = found[0].type
             children = list(kind.fields) if pa.types.is_struct(kind) else []

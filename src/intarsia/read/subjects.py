@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import acero
 
-from intarsia.errors import IndexSpecError, PredicateError
+from intarsia.errors import IndexSpecError, PredicateError, instead
 from intarsia.format.schema import Leaf
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
@@ -57,11 +57,10 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
             leaves = ", ".join(leaf.name for leaf in schema.leaves if leaf.path[0] == on)
             raise IndexSpecError(f"the column is nested: it has {leaves}")
         if meaning is not None:
-            raise IndexSpecError(f"there is no column {on!r}")
+            raise IndexSpecError(f"column {on!r} is not there")
     if index.reads is Reads.ELEMENTS:
         raise IndexSpecError("it is of lists and maps, not of functions")
-    known = ", ".join(leaf.name for leaf in schema.leaves[:20])
-    problem = f"there is no column {on!r}; there are: {known}"
+    problem = f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
     try:
         term, kind = _function(on, file.schema_arrow)
     except PredicateError as error:
@@ -99,7 +98,7 @@ def _of_elements(file: OpenedFile, on: str) -> Subject:
         if not pa.types.is_struct(kind):
             raise IndexSpecError("the column is nested in lists")
         if kind.get_field_index(name) < 0:
-            raise IndexSpecError(f"there is no column {on!r}")
+            raise IndexSpecError(f"column {on!r} is not there")
         kind = kind.field(name).type
     if not is_list(kind) and not pa.types.is_map(kind):
         raise IndexSpecError("the column is no list")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError
+from intarsia.errors import FormatError, IndexSpecError, instead
 from intarsia.format.bloom import BloomFilter
 from intarsia.format.hashing import hash_values
 from intarsia.format.levels import PageLevels, histogram
@@ -64,10 +64,9 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
     for name in names:
         leaf = file.schema.leaf(name)
         if leaf is None:
-            known = ", ".join(leaf.name for leaf in file.schema.leaves[:20])
             raise IndexSpecError(
-                f"{file.name}: no index {name}:{index.kind}: there is no column {name!r}; "
-                f"there are: {known}"
+                f"{file.name}: no index {name}:{index.kind}: column {name!r} is not there"
+                f"{instead(name, (leaf.name for leaf in file.schema.leaves))}"
             )
         if isinstance(index, Bloom):
             reason = unfit_for_hashing(file.order(leaf.index))
