@@ -16,6 +16,7 @@ import os
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -27,16 +28,18 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.data import journal
 from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
+from intarsia.handle import version_of
 from intarsia.spark.commit import (
     journals,
     keep_job,
     publish,
     publish_batch,
     recover,
-    replaced_in,
 )
 from intarsia.spark.failure import told
+from intarsia.spark.optimize import _check, _OvertakenError
 from intarsia.spark.place import LocalPlace, Place
+from intarsia.spark.rewrites import OldFile
 from intarsia.write import embed, replace
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
@@ -259,7 +262,7 @@ def check_append_beside_overwrite(lake, folders, runs):
 
     def overwrite(wait):
         place = TurnTakingPlace(Place.of(lake), wait)
-        publish(place, "overwrite", list(replacing), replaced_in(place, folders))
+        publish(place, "overwrite", list(replacing), overwrites=folders)
 
     def look():
         found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
@@ -285,13 +288,52 @@ def test_an_overwrite_of_folders_takes_all_files_in_them_or_none(runs, tmp_path_
     check_append_beside_overwrite(tmp_path_factory.mktemp("lake"), ["day=1"], runs)
 
 
+def check_rewrite_beside_overwrite(lake, runs):
+    """Of what is rewritten nothing is left in the end, as nothing is of what it was before."""
+    put(lake, OLD)
+    put(lake / "_temporary-rewrite", {"m.parquet": 3})
+    put(lake / "_temporary-overwrite", NEW)
+    files = [OldFile(f, 0, 1, version_of(str(lake / f), pafs.LocalFileSystem()), ()) for f in OLD]
+
+    def rewrite(wait):
+        place = TurnTakingPlace(Place.of(lake), wait)
+
+        def check():
+            wait()
+            _check(place, "rewrite", SimpleNamespace(files=files))
+            wait()
+
+        with contextlib.suppress(_OvertakenError):
+            publish(place, "rewrite", ["m.parquet"], list(OLD), check=check)
+
+    def overwrite(wait):
+        publish(TurnTakingPlace(Place.of(lake), wait), "overwrite", list(NEW), overwrites=[""])
+
+    def look():
+        found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
+        assert found in [{*OLD}, {"m.parquet"}, {*NEW}]
+
+    _, overwrite_failed = taking_turns(runs, [rewrite, overwrite], look)
+    assert overwrite_failed is None
+    left = {str(path.relative_to(lake)) for path in lake.rglob("*.parquet")}
+    assert {name for name in left if not name.startswith("_temporary")} == {*NEW}
+    assert journals(Place.of(lake)) == []
+
+
+def test_an_overwrite_takes_what_its_files_were_rewritten_to(tmp_path):
+    cut_short = itertools.product(range(12), range(16))
+    begun_last = itertools.product([0], range(6), range(12), range(4))
+    for runs in itertools.chain(cut_short, begun_last):
+        check_rewrite_beside_overwrite(tmp_path / "-".join(map(str, runs)), runs)
+
+
 def test_what_a_dead_append_left_goes_with_an_overwrite(tmp_path):
     left = half_published(tmp_path)
     for file in (left / "_temporary-job").rglob("*.parquet"):
         file.unlink()  # all were moved
     place = Place.of(left)
     put(left / "_temporary-b", {"n.parquet": 9})
-    publish(place, "b", ["n.parquet"], replaced_in(place, [""]))
+    publish(place, "b", ["n.parquet"], overwrites=[""])
     assert values(left) == [9]
     assert [path.name for path in left.rglob("*.parquet")] == ["n.parquet"]
     assert journals(place) == []

@@ -78,7 +78,7 @@ def test_a_column_and_a_row_that_are_not_there_are_named():
         file.read(["m"])
     with pytest.raises(IndexError, match="row 4 of 1"):
         file.read(rows=ia.RowRanges.of((0, 5)))
-    with pytest.raises(IndexError, match="no column 'm'"):
+    with pytest.raises(IndexError, match="column 'm' is not there"):
         file.page_index(0, "m")
     with pytest.raises(IndexError, match="1 row groups"):
         file.page_index(3, "n")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import PathError, UnsupportedError, Where
+from intarsia.errors import PathError, UnsupportedError, Where, instead
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
@@ -235,7 +235,8 @@ class ParquetFile:
             return column
         leaf = self.schema.leaf(column)
         if leaf is None:
-            raise IndexError(f"there is no column {column!r}")
+            known = (leaf.name for leaf in self.schema.leaves)
+            raise IndexError(f"column {column!r} is not there{instead(column, known)}")
         return leaf.index
 
 

@@ -92,7 +92,7 @@ def _of_elements(file: OpenedFile, on: str) -> Subject:
     path = (on,) if file.schema.root(on) is not None else tuple(on.split("."))
     root = file.schema.root(path[0])
     if root is None or not root.all_leaves:
-        raise IndexSpecError(f"there is no column {on!r}")
+        raise IndexSpecError(f"column {on!r} is not there")
     kind = file.arrow_type(root)
     for name in path[1:]:
         if not pa.types.is_struct(kind):

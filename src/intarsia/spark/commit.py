@@ -44,6 +44,8 @@ from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
+_LOOKS = 20
+"""For the files that an overwrite is to remove."""
 _KEEP = "_keep"
 
 
@@ -56,6 +58,8 @@ def has_data(place: Place) -> bool:
 def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
     """The files in ``folders`` that an overwrite is to remove, in the order in which it has to.
 
+    Where there are no folders, none.
+
     What another commit is publishing there goes as a whole, the first file first, once that has
     been moved: the other has then either looked whether all are there, and was first, or misses it
     when it looks, and publishes none. Before that all of it stays, and comes after the overwrite.
@@ -64,6 +68,8 @@ def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
     def listing() -> list[str]:
         return [file for folder in folders for file in place.data_files(folder)]
 
+    if not folders:
+        return []
     files, under_way = listed_with_commits(place.filesystem, place.root, listing)
     theirs, begun = set[str](), list[str]()
     for journal in under_way:
@@ -88,24 +94,32 @@ def publish(
     job: str,
     files: Sequence[str],
     remove: Sequence[str] = (),
+    *,
+    overwrites: Sequence[str] = (),
     stream: StreamBatch | None = None,
     check: Callable[[], None] | None = None,
 ) -> None:
     """Move ``files`` out of the job's folder, then remove files that are there already.
 
-    Where a file cannot be moved, or ``check``, which is called just before the commit, raises, none
-    stays and the old ones do. Raises ``PathError``, or what ``check`` does.
+    Those are ``remove``, and all in the folders that it ``overwrites``. Where a file cannot be
+    moved, or ``check``, which is called just before the commit, raises, none stays and the old ones
+    do. Raises ``PathError``, or what ``check`` does.
     """
-    journal = Journal(job, PUBLISHING, tuple(files), tuple(remove), stream)
+    remove = (*remove, *replaced_in(place, overwrites))
+    journal = Journal(job, PUBLISHING, tuple(files), remove, stream)
     is_simple = len(files) < 2 and not remove and stream is None
     made: list[str] = []
     try:
         if not is_simple:
-            place.write_text(journal.name, journal.encode())
-        for folder in sorted({str(PurePosixPath(file).parent) for file in files}):
-            made = [*place.make("" if folder == "." else folder), *made]
+            journal = _begun(place, journal, overwrites)
+        for folder in sorted(set(map(_folder_of, files))):
+            made = [*place.make(folder), *made]
         for file in files:
-            place.move(f"{TEMPORARY}{job}/{file}", file)
+            try:
+                place.move(f"{TEMPORARY}{job}/{file}", file)
+            except FileNotFoundError:  # its folder was empty, and another commit has tidied it up
+                made = [*place.make(_folder_of(file)), *made]
+                place.move(f"{TEMPORARY}{job}/{file}", file)
         if check is not None:
             check()
         if not is_simple:
@@ -124,6 +138,26 @@ def publish(
             f"{place.root}: the new files are published, but what comes after failed; "
             f"recover() finishes it: {error}"
         ) from error
+
+
+def _folder_of(file: str) -> str:
+    folder = str(PurePosixPath(file).parent)
+    return "" if folder == "." else folder
+
+
+def _begun(place: Place, journal: Journal, overwrites: Sequence[str]) -> Journal:
+    """Write the journal; returns it as it is then.
+
+    What is overwritten is looked for again once it is there: who puts other files in the place of
+    some has either done so by then, or sees that they are to go.
+    """
+    for _ in range(_LOOKS):
+        place.write_text(journal.name, journal.encode())
+        found = replaced_in(place, overwrites) if overwrites else journal.remove
+        if set(found) == set(journal.remove):
+            return journal
+        journal = replace(journal, remove=tuple(found))
+    raise PathError(f"{place.root}: its files change too often to be replaced; nothing was written")
 
 
 def _check_moved(place: Place, files: Sequence[str]) -> None:
@@ -301,13 +335,13 @@ def is_done(place: Place, batch: StreamBatch) -> bool:
 
 
 def publish_batch(
-    place: Place, job: str, files: Sequence[str], remove: Sequence[str], batch: StreamBatch
+    place: Place, job: str, files: Sequence[str], overwrites: Sequence[str], batch: StreamBatch
 ) -> None:
     """Publish the files of a batch, unless it has been; what a dead driver left is cleared."""
     for journal in journals(place):
         if journal.stream is not None and journal.stream.query == batch.query:
             (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
     if not is_done(place, batch):
-        publish(place, job, files, remove, batch)
+        publish(place, job, files, overwrites=overwrites, stream=batch)
     for name in place.names(f"{TEMPORARY}{batch.query}-"):
         place.remove_tree(name)

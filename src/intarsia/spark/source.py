@@ -36,7 +36,7 @@ from intarsia.spark.stream import StreamReader
 from intarsia.spark.task import WrittenFile, write_task
 from intarsia.spark.tasks import Piece, pack
 from intarsia.spark.types import spark_schema
-from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_files
+from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_folders
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -200,8 +200,9 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
         """On the driver: publish what the tasks have written."""
         files = [file for message in messages if message for file in message.files]
         files = files or empty_file(self.job)
-        old = replaced_files(self.job, files, self.overwrites, self.only_touched)
-        publish(self.job.place, self.job.name, [file.path for file in files], old)
+        folders = replaced_folders(files, self.overwrites, self.only_touched)
+        paths = [file.path for file in files]
+        publish(self.job.place, self.job.name, paths, overwrites=folders)
         self.job.place.remove_tree(TEMPORARY + self.job.name)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
@@ -238,8 +239,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         for batch in {message.batch for message in written if message.batch}:
             job = self._job_of(batch)
             files = [file for message in written for file in message.files]
-            old = replaced_files(job, files, self.overwrites, self.only_touched)
-            publish_batch(job.place, job.name, [file.path for file in files], old, batch)
+            folders = replaced_folders(files, self.overwrites, self.only_touched)
+            publish_batch(job.place, job.name, [file.path for file in files], folders, batch)
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
         """On the driver: leave nothing behind; what failed tasks left goes with the next batch."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
-from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, replaced_in, settle
+from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
 from intarsia.spark.failure import told
 from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
 from intarsia.spark.names import Act, map_in_arrow
@@ -118,8 +118,8 @@ def write(
     try:
         tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
         files = told_of(tasks) or empty_file(job)
-        old = replaced_files(job, files, mode == "overwrite", partition_overwrite == "dynamic")
-        publish(place, job.name, [file.path for file in files], old)
+        folders = replaced_folders(files, mode == "overwrite", partition_overwrite == "dynamic")
+        publish(place, job.name, [file.path for file in files], overwrites=folders)
     except BaseException as error:
         found = told(error)
         clear_job(job, made, found)
@@ -162,14 +162,13 @@ def clear_job(job: Job, made: Sequence[str], error: BaseException | None = None)
     job.place.remove_empty(made)
 
 
-def replaced_files(
-    job: Job, files: Sequence[WrittenFile], overwrites: bool, only_touched: bool
+def replaced_folders(
+    files: Sequence[WrittenFile], overwrites: bool, only_touched: bool
 ) -> list[str]:
-    """The files there are that ``files`` take the place of."""
-    if not overwrites:
-        return []
-    folders = {str(PurePosixPath(file.path).parent) for file in files} if only_touched else {""}
-    return replaced_in(job.place, sorted(folders))
+    """The folders of which ``files`` take the place of all there is."""
+    if not overwrites or not only_touched:
+        return [""] if overwrites else []
+    return sorted({str(PurePosixPath(file.path).parent) for file in files})
 
 
 def empty_file(job: Job) -> list[WrittenFile]:
