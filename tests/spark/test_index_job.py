@@ -562,6 +562,11 @@ def test_indexes_are_dropped_again(spark, lake):
     assert row["bytes_before"] + row["bytes_added"] == len(before["0.parquet"])
     with pytest.warns(ia.IntarsiaWarning, match="index key:lookpu: no file has it"):
         assert set(statuses(ias.drop_indexes(spark, lake, "key:lookpu")).values()) == {"skipped"}
+    (lake / "0.parquet").write_bytes(b"torn")
+    for name in contents(lake).keys() - {"0.parquet", "3.parquet"}:
+        (lake / name).unlink()
+    found = statuses(ias.drop_indexes(spark, lake, "key:lookup"))  # and says nothing of all files
+    assert found == {"0.parquet": "failed", "3.parquet": "skipped"}
 
 
 # --- what is asked ------------------------------------------------------------------------------
@@ -577,7 +582,7 @@ def test_what_cannot_be_is_refused_before_anything_is_done(spark, lake):
         ias.add_indexes(spark, lake / "none", ["lookup(key)"])
     with pytest.raises(ValueError, match="split_bytes must be at least 1 byte"):
         ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=0)
-    with pytest.raises(ValueError, match="parallelism must be at least 1"):
+    with pytest.raises(ValueError, match="parallelism must be a whole number, at least 1"):
         ias.add_indexes(spark, lake, ["lookup(key)"], parallelism=-1)
     assert contents(lake) == before
 

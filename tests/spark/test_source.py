@@ -266,7 +266,8 @@ def test_modes_that_spark_refuses(mode, spark, tmp_path):
     [
         ({"curve": "hilbert"}, "intarsia.spark.cluster"),
         ({"cluster": "id"}, "option 'cluster' is unknown"),
-        ({"indexes": "lookup(nowhere)"}, "no column 'nowhere'"),
+        ({"indexes": "lookup(nowhere)"}, "column 'nowhere' is not there"),
+        ({"cluster_by": '["id"'}, "option 'cluster_by' is no list in JSON"),
         ({"cluster_by": "nowhere"}, "'nowhere' is not there"),
         ({"partition_by": "ts"}, "timeZone"),
         ({"partitionOverwriteMode": "dynamic"}, "goes with mode 'overwrite'"),

@@ -419,13 +419,22 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
     assert ias.read(spark, tmp_path / "lake").count() == 10
 
 
+def test_nothing_is_written_to_a_pattern(spark, tmp_path):
+    with pytest.raises(ia.PathError, match=r"L\*: .* this is a pattern"):
+        ias.write(spark.range(3), tmp_path / "L*")
+    assert everything_under(tmp_path) == []
+    (tmp_path / "L[1]").mkdir()
+    ias.write(spark.range(3), tmp_path / "L[1]")
+    assert spark.read.parquet(str(tmp_path / "L\\[1\\]")).count() == 3
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"cluster_by": ["nowhere"]}, ia.PredicateError, "'nowhere' is not there"),
         ({"partition_by": ["nowhere"]}, ia.PredicateError, "'nowhere' is not there"),
         ({"partition_by": ["id", "part"]}, ia.PredicateError, "nothing is left"),
-        ({"indexes": [ia.Lookup("nowhere")]}, ia.IndexSpecError, "no column 'nowhere'"),
+        ({"indexes": [ia.Lookup("nowhere")]}, ia.IndexSpecError, "'nowhere' is not there"),
         (
             {"indexes": [ia.Lookup("part")], "partition_by": ["part"]},
             ia.IndexSpecError,
@@ -434,6 +443,17 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
         ({"indexes": [ia.Lookup("id"), ia.Lookup("id")]}, ia.IndexSpecError, "asked for twice"),
         ({"mode": "replace"}, ValueError, "mode must be one of"),
         ({"rows_per_page": 0}, ValueError, "rows_per_page"),
+        ({"rows_per_page": "8"}, ValueError, "rows_per_page must be a whole number, .* not '8'"),
+        ({"rows_per_page": 1.5}, ValueError, "rows_per_page must be a whole number"),
+        ({"checkpoint_row_groups": True}, ValueError, "checkpoint_row_groups must be a whole"),
+        ({"partition_by": [5]}, TypeError, "named by texts, not by 5"),
+        ({"partition_by": [""], "select": "*, 1 AS ``"}, ia.PredicateError, "need a name"),
+        (
+            {"partition_by": ["l"], "select": "*, array(1) AS l"},
+            ia.PredicateError,
+            "'l' cannot be in partition_by: it is list",
+        ),
+        ({"partition_by": ["m"], "select": "*, map(1,2) AS m"}, ia.PredicateError, "it is map"),
         ({"partition_by": ["part", "part"]}, ia.PredicateError, "part"),
         ({"partition_by": ["_h"], "select": "*, 1 AS _h"}, ia.PredicateError, "'_h' cannot be in"),
         ({"select": "*, 1 AS id"}, ia.PredicateError, "two columns are called 'id'"),
@@ -447,6 +467,13 @@ def test_append_to_a_new_path_makes_it(spark, tmp_path):
         "index_twice",
         "unknown_mode",
         "no_rows_per_page",
+        "rows_per_page_in_text",
+        "part_of_a_row_per_page",
+        "checkpoints_of_true",
+        "number_for_a_folder_column",
+        "folder_column_without_a_name",
+        "folders_of_lists",
+        "folders_of_maps",
         "folder_column_twice",
         "folder_column_that_hides",
         "column_twice",

@@ -11,6 +11,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 import intarsia as ia
 from intarsia.format.footer import framed, read_footer
@@ -279,6 +280,18 @@ def test_a_failure_while_writing_leaves_the_old_sidecar(file, monkeypatch):
         ia.add_indexes(file, ["n:lookup"], sidecar=True)
     assert sidecars(file.parent) == before
     assert used(ia.dataset(file))
+
+
+def test_a_sidecar_that_cannot_be_removed_is_said(file):
+    class Stubborn(LocalFileSystem):
+        def rm(self, *_args, **_options):
+            raise PermissionError("not yours")
+
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    before = sidecars(file.parent)
+    with pytest.raises(ia.PathError, match="cannot be removed: not yours"):
+        ia.drop_indexes(file, ["k:lookup"], sidecar=True, filesystem=Stubborn())
+    assert sidecars(file.parent) == before
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path, file):

@@ -30,6 +30,7 @@ from intarsia.errors import IntarsiaError, quiet
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.read.file import open_source
 from intarsia.read.sidecars import Sidecars
+from intarsia.spark.failure import as_told
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog import (
@@ -99,7 +100,8 @@ def build_catalog(
                 kept = [_merged(target, known, generation)]
             except (IntarsiaError, OSError):
                 return build_catalog(spark, path, filesystem=filesystem)
-        read, segment = _read(spark, target, known, generation)
+        with as_told():
+            read, segment = _read(spark, target, known, generation)
         segments = [*kept, segment] if read or not kept else kept
         return publish(target, known, generation, segments, read)
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from intarsia import errors
 
 _RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def as_told() -> Iterator[None]:
+    """A context that raises what tasks raised, as ``told`` tells it."""
+    try:
+        yield
+    except Exception as error:
+        found = told(error)
+        if found is error:
+            raise
+        raise found from error
 
 
 def told(error: BaseException) -> BaseException:

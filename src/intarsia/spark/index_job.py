@@ -51,7 +51,7 @@ from intarsia.spark.index_task import (
     merge_file,
     merge_section,
 )
-from intarsia.spark.job import bytes_of
+from intarsia.spark.job import bytes_of, check_count
 from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
@@ -207,8 +207,8 @@ def _wanted(
 
 
 def _parallelism(spark: SparkSession, asked: int | None) -> int:
-    if asked is not None and asked < 1:
-        raise ValueError(f"parallelism must be at least 1, not {asked}")
+    if asked is not None:
+        check_count("parallelism", asked)
     return asked or parallelism_of(spark)
 
 
@@ -344,7 +344,7 @@ def _report(
     spark: SparkSession, files: Sequence[str], reports: Sequence[FileReport], nowhere: str
 ) -> DataFrame:
     """The reports as a DataFrame, in the order of the files."""
-    seen = [set(report.unfit) for report in reports if report.status != FAILED]
+    seen = [set(report.unfit) for report in reports]
     for name in sorted(set.intersection(*seen)) if seen else ():
         message = f"index {name}: {nowhere}; the report says why"
         warn(message, stacklevel=3)

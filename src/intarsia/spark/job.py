@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from intarsia.spark.curve import check_curve
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema, nullable
+from intarsia.storage import is_glob
 from intarsia.write.writer import PAGE_ROWS, check_fit
 
 if TYPE_CHECKING:
@@ -74,11 +76,10 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
     Raises ``IndexSpecError`` or ``PredicateError`` for columns that are not there or cannot be
     used so, ``ValueError`` for numbers out of range.
     """
-    if layout.rows_per_page < 1:
-        raise ValueError(f"rows_per_page must be at least 1, not {layout.rows_per_page}")
+    check_count("rows_per_page", layout.rows_per_page)
     every = layout.checkpoint_row_groups
-    if every is not None and every < 1:
-        raise ValueError(f"checkpoint_row_groups must be at least 1, not {every}")
+    if every is not None:
+        check_count("checkpoint_row_groups", every)
     if (every or layout.keep_unfinished) and not place.is_shared_disk:
         raise ValueError(
             f"{place.root}: checkpoint_row_groups and keep_unfinished are for folders that drivers "
@@ -86,24 +87,11 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
         )
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
     within = names_of(layout.sort_within)
-    known = schema.names
-    for column in known:
-        if known.count(column) > 1:
-            raise PredicateError(f"two columns are called {column!r}")
+    _check_columns(schema.names, folders, clusters, within)
+    columns = arrow_schema(schema)
     for column in folders:
-        if column.startswith(("_", ".")) and column != FOLDER:
-            raise PredicateError(
-                f"column {column!r} cannot be in partition_by: folders that begin with "
-                f"{column[0]!r} are passed over by readers"
-            )
-    for column in (*folders, *clusters, *within):
-        if column not in known:
-            raise unknown_column(column, known)
-        if [*folders, *clusters].count(column) > 1:
-            raise PredicateError(f"column {column!r} is named twice in partition_by and cluster_by")
-        if within.count(column) > 1 or (column in folders and column in within):
-            raise PredicateError(f"column {column!r} is named twice in sort_within or folders")
-    files = [nullable(one) for one in arrow_schema(schema) if one.name not in folders]
+        _check_key(columns.field(column))
+    files = [nullable(one) for one in columns if one.name not in folders]
     if not files:
         raise PredicateError("every column is in partition_by; nothing is left to write")
     if layout.curve is not None:
@@ -130,9 +118,48 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
     )
 
 
+def check_count(name: str, count: object) -> None:
+    """Raise ``ValueError`` where an argument is no whole number from 1 on."""
+    if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, not {count!r}")
+
+
+def _check_columns(
+    known: Sequence[str], folders: Sequence[str], clusters: Sequence[str], within: Sequence[str]
+) -> None:
+    if not known:
+        raise PredicateError("there are no columns to write")
+    for column in known:
+        if known.count(column) > 1:
+            raise PredicateError(f"two columns are called {column!r}")
+    for column in (*folders, *clusters, *within):
+        if column not in known:
+            raise unknown_column(column, [name for name in known if name != FOLDER])
+        if [*folders, *clusters].count(column) > 1:
+            raise PredicateError(f"column {column!r} is named twice in partition_by and cluster_by")
+        if within.count(column) > 1 or (column in folders and column in within):
+            raise PredicateError(f"column {column!r} is named twice in sort_within or folders")
+
+
+def _check_key(column: pa.Field) -> None:
+    """Raise ``PredicateError`` for a column whose values cannot be names of folders."""
+    if column.name.startswith(("_", ".")) and column.name != FOLDER:
+        raise PredicateError(
+            f"column {column.name!r} cannot be in partition_by: folders that begin with "
+            f"{column.name[0]!r} are passed over by readers"
+        )
+    if not column.name or pa.types.is_nested(column.type):
+        problem = f"it is {column.type}" if column.name else "folders need a name"
+        raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")
+
+
 def names_of(columns: Sequence[str]) -> tuple[str, ...]:
-    """Column names; one name may stand alone."""
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+    """Column names; one name may stand alone. Raises ``TypeError`` for what is no name."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"columns are named by texts, not by {name!r}")
+    return names
 
 
 def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | None:
@@ -153,9 +180,12 @@ def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | No
 
 
 def check_place(place: Place) -> None:
-    """Raise ``PathError`` where there is a file instead of a folder."""
-    if place.kind() == pafs.FileType.File:
+    """Raise ``PathError`` where there is a file instead of a folder, or a pattern is meant."""
+    kind = place.kind()
+    if kind == pafs.FileType.File:
         raise PathError(f"{place.root}: there is a file where the data set is to be")
+    if kind == pafs.FileType.NotFound and is_glob(place.root):
+        raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
 
 
 def check_folders(job: Job) -> None:

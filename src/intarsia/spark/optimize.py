@@ -24,6 +24,7 @@ from intarsia.errors import FormatError, PathError, Where
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
+from intarsia.spark.failure import as_told
 from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of
 from intarsia.spark.names import map_in_arrow
 from intarsia.spark.order import arranged
@@ -100,7 +101,8 @@ def optimize(
     """
     require_pyspark()
     target = bytes_of(target_file_size)
-    assert target is not None
+    if target is None:
+        raise ValueError("target_file_size is bytes, or text such as '128 MB', not None")
     place = root_of(path, filesystem)
     check_place(place)
     kinds = None if indexes is None else kinds_of(indexes)
@@ -176,7 +178,8 @@ def _carry_out(
         make_job_folder(_job(place, name, folders[0].form, layout))
         try:
             try:
-                written = run(place, name, folders)
+                with as_told():
+                    written = run(place, name, folders)
             except Exception:  # whatever Spark made of it, the reason may be that a file is gone
                 now = {folder.name: changed_since(place, folder.files) for folder in folders}
                 changed = {name: why for name, why in now.items() if why}

@@ -82,9 +82,9 @@ def layout_of(options: Options) -> Layout:
     """How files are to be laid out."""
     return Layout(
         indexes=options.get("indexes", "") or (),
-        partition_by=names(options.get("partition_by", "")),
-        cluster_by=names(options.get("cluster_by", "")),
-        sort_within=names(options.get("sort_within", "")),
+        partition_by=names_of(options, "partition_by"),
+        cluster_by=names_of(options, "cluster_by"),
+        sort_within=names_of(options, "sort_within"),
         rows_per_page=count_of(options, "rows_per_page") or PAGE_ROWS,
         target_file_size=options.get("target_file_size"),
         checkpoint_row_groups=count_of(options, "checkpoint_row_groups"),
@@ -97,7 +97,7 @@ def count_of(options: Options, name: str) -> int | None:
     text = get(options, name)
     if text is None:
         return None
-    if not text.strip().isdigit() or int(text) < 1:
+    if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"option {name!r} is a number from 1 on, not {text!r}")
     return int(text)
 
@@ -125,8 +125,15 @@ def age_of(options: Options, default: str) -> int:
     return int(float(found.group(1)) * _MILLISECONDS[found.group(2)])
 
 
-def names(text: str) -> list[str]:
-    """Names with commas between them; JSON for names that have commas in them."""
-    if text.strip().startswith("["):
-        return [str(name) for name in json.loads(text)]
-    return [name.strip() for name in text.split(",") if name.strip()]
+def names_of(options: Options, name: str) -> list[str]:
+    """Names with commas between them; JSON for names that have commas in them.
+
+    Raises ``ValueError`` for what is no list in JSON.
+    """
+    text = options.get(name, "")
+    if not text.strip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return [str(part) for part in json.loads(text)]
+    except ValueError as error:
+        raise ValueError(f"option {name!r} is no list in JSON: {text!r}: {error}") from error

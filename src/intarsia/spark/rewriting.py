@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.errors import PathError, UnsupportedError, Where
+from intarsia.errors import FormatError, PathError, UnsupportedError, Where
 from intarsia.spark.job import Job
 from intarsia.spark.names import Act
 from intarsia.spark.place import Place
@@ -83,8 +83,17 @@ def _rows(place: Place, form: Form, parts: Sequence[Part]) -> Iterator[pa.Record
             changed = changed_since(place, [part.file])  # asked once it is open
             if changed:
                 raise PathError(f"{place.root}: {changed}")
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=list(part.groups)):
+            batches = file.iter_batches(_BATCH_ROWS, row_groups=list(part.groups))
+            for batch in _naming(place.path(part.file.path), batches):
                 yield _conformed(batch, schema, part.folder)
+
+
+def _naming(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``batches``; what pyarrow cannot read of them is a ``FormatError`` that names the file."""
+    try:
+        yield from batches
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(str(error), Where(path)) from error
 
 
 def with_folder(schema: pa.Schema) -> pa.Schema:

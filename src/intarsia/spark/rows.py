@@ -79,8 +79,10 @@ def in_order(
 
 def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
     """The row numbers of ``table`` in the order of ``columns``, NULL first."""
-    keys = [(name, "ascending", "at_start") for name in columns]
-    return pc.sort_indices(table.select(columns), sort_keys=keys)
+    # A name that begins with a dot would be a path.
+    numbers = [str(number) for number in range(len(columns))]
+    keys = [(number, "ascending", "at_start") for number in numbers]
+    return pc.sort_indices(table.select(columns).rename_columns(numbers), sort_keys=keys)
 
 
 def by_folder(

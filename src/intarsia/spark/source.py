@@ -91,7 +91,7 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
 
 
 def _query(options: opts.Options) -> Query:
-    columns = opts.names(options.get("columns", "")) or None
+    columns = opts.names_of(options, "columns") or None
     return query_of(_opened(options), columns, options.get("where"))
 
 

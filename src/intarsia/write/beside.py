@@ -115,8 +115,13 @@ def _replace(
                         out.write(part)
                 out.write(encode_end(directory, file.beside.owner(file.footer), at))
         for path in before:
-            with contextlib.suppress(OSError):
+            try:
                 places.filesystem.delete_file(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if not entries:  # otherwise the new one counts
+                    raise PathError(f"{path}: cannot be removed: {error}") from error
         places.forget(file.name)
 
 
