@@ -88,7 +88,7 @@ def test_what_cannot_be_is_said(options, message, spark, tmp_path):
     writer = spark.range(3).write.format("intarsia").mode("append").options(**options)
     with pytest.raises(PySparkException, match=message):
         writer.save(str(tmp_path / "lake"))
-    with pytest.raises(ValueError, match="checkpoint_row_groups must be at least 1"):
+    with pytest.raises(ValueError, match="checkpoint_row_groups must be a whole number"):
         ias.write(spark.range(3), tmp_path / "lake", checkpoint_row_groups=0)
     assert list(tmp_path.iterdir()) == []
 

@@ -171,5 +171,5 @@ def test_what_does_not_fit_is_told(spark, lake, tmp_path):
         ias.read(spark, lake, where="nowhere = 1")
     with pytest.raises(PySparkException, match="'nowhere' is not there"):
         spark.read.format("intarsia").option("where", "nowhere = 1").load(str(lake)).collect()
-    with pytest.raises(ia.IndexSpecError, match="no column 'nowhere'"):
+    with pytest.raises(ia.IndexSpecError, match="column 'nowhere' is not there"):
         ias.write(spark.range(3), tmp_path / "lake", indexes="nowhere:lookup")
