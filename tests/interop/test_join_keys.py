@@ -88,6 +88,16 @@ TAKING = {
     "by way of another": "SELECT * FROM logs a, logs, seen WHERE a.row = logs.n AND a.row = k",
 }
 LEAVING = {
+    "using behind a comma": "SELECT * FROM logs, (SELECT k AS n FROM seen) b JOIN "
+    "(SELECT 7 AS n) c USING (n)",
+    "a star that merges": "SELECT * FROM logs JOIN (SELECT 1 AS a, 1 AS b, k FROM seen UNION ALL "
+    "SELECT * FROM seen JOIN (SELECT k, 7 AS z FROM seen) o USING (k)) u ON n = u.k",
+    "a column in parentheses": "SELECT * FROM (SELECT (row), n AS row FROM logs) u "
+    "JOIN seen ON u.row = k",
+    "a name of another scope": "SELECT row FROM logs JOIN seen ON n = k, (WITH seen AS "
+    "(SELECT 3 AS k) SELECT count(*) FROM seen) x",
+    "a name that is taken later": "WITH x AS (SELECT k FROM seen), seen AS (SELECT 3 AS k) "
+    "SELECT row FROM logs JOIN x ON n = x.k",
     "left join": "SELECT * FROM logs LEFT JOIN seen ON k = n",
     "right join": "SELECT * FROM seen RIGHT JOIN logs ON k = n",
     "full join": "SELECT * FROM logs FULL JOIN seen ON k = n",
@@ -188,6 +198,31 @@ def test_keys_of_a_data_set_that_has_fewer_rows_left_reach_the_other(logs, tmp_p
 def test_keys_that_all_rows_hold_are_not_looked_for(logs):
     every = pa.table({"k": range(ROWS)})
     assert filters("SELECT * FROM logs JOIN e ON n = k", logs=logs, e=every) == {"logs": None}
+
+
+def test_what_cannot_be_read_for_keys_is_the_querys_own_business(logs, tmp_path):
+    path = tmp_path / "seen.parquet"
+    ia.write_table(SEEN, path)
+    seen = ia.dataset(path)
+    query = "SELECT row FROM logs JOIN seen ON n = k"
+    assert ia.sql(query, logs=logs, seen=seen).num_rows > 0
+    path.unlink()
+    with pytest.raises(duckdb.Error):
+        ia.sql(query, logs=logs, seen=seen)
+    assert ia.sql(f"{query} LIMIT 0", logs=logs, seen=seen).num_rows == 0
+
+
+def test_queries_that_double_are_planned_soon(logs):
+    parts = [f"c{n} AS (SELECT k FROM c{n - 1} UNION SELECT k FROM c{n - 1})" for n in range(1, 40)]
+    query = (
+        f"WITH c0 AS (SELECT k FROM seen), {', '.join(parts)} SELECT * FROM logs JOIN c39 ON n = k"
+    )
+    assert "is_in" in filters(query, logs=logs, seen=SEEN)["logs"]
+
+
+def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
+    query = "WITH c AS (SELECT n FROM logs) SELECT count(*) FROM logs WHERE row < 3"
+    assert ia.sql(query, logs=logs).to_pydict() == {"count_star()": [3]}
 
 
 def test_too_many_keys_are_not_looked_for(logs, monkeypatch):

@@ -44,8 +44,12 @@ class Joined:
         data = self.tables[scan.table]
         found = [] if scan.filter is None else [scan.filter]
         for keys in scan.keys if isinstance(data, Dataset) else ():
-            condition = self._condition(data, scan, keys)
-            if condition is not None and _may_pay(data, keys.column, condition):
+            try:
+                condition = self._condition(data, scan, keys)
+                may_pay = condition is not None and _may_pay(data, keys.column, condition)
+            except (IntarsiaError, OSError, pa.ArrowException):
+                continue  # the query comes upon it as well, or has no need to
+            if may_pay:
                 found.append(condition)
         return functools.reduce(operator.and_, found) if found else None
 
@@ -113,8 +117,5 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _may_pay(data: Dataset, column: str, condition: pc.Expression) -> bool:
     """Is there one among some rows for which ``condition`` does not hold?"""
-    try:
-        sample = spread_rows(data, column, _SAMPLE)
-    except IntarsiaError:  # which the scan comes upon as well, or has no need to
-        return True
+    sample = spread_rows(data, column, _SAMPLE)
     return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows

@@ -10,7 +10,7 @@ join that may be missing, nor through LIMIT or recursion.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -32,13 +32,14 @@ from intarsia.predicate.scope import (
 
 
 def conditions_of(
-    tree: exp.Expr, tables: Mapping[int, pa.Schema]
+    tree: exp.Expr, tables: Mapping[int, pa.Schema], taken: Collection[str] = ()
 ) -> dict[int, tuple[exp.Expr, ...]]:
     """For each table, the conditions on it, in terms of its columns.
 
-    ``tables`` has the schema of each ``exp.Table`` of ``tree`` that matters, by ``id``.
+    ``tables`` has the schema of each ``exp.Table`` of ``tree`` that matters, by ``id``, ``taken``
+    the names of all tables, in lower case.
     """
-    pushdown = _Pushdown(tree, tables)
+    pushdown = _Pushdown(Scopes(tree, tables, taken))
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
     pushdown.finish()
@@ -79,9 +80,9 @@ def _may_need_all(scope: exp.Select, table: exp.Table, alias: str) -> bool:
 class _Pushdown:
     """Collects conditions by the ``id`` of the table they are about."""
 
-    def __init__(self, tree: exp.Expr, tables: Mapping[int, pa.Schema]) -> None:
+    def __init__(self, scopes: Scopes) -> None:
         self.found: dict[int, list[exp.Expr]] = {}
-        self._scopes = Scopes(tree, tables)
+        self._scopes = scopes
         self._waiting: dict[str, dict[int, list[exp.Expr]]] = {}
 
     def visit(self, select: exp.Select) -> None:
@@ -110,9 +111,9 @@ class _Pushdown:
         for name, common in reversed(self._scopes.common_tables.items()):
             wanted = self._waiting.get(name, {})
             names = self._scopes.names(common.body)
-            if len(wanted) == common.uses and names is not None:
-                each = [joined(exp.And, conditions) for conditions in wanted.values()]
-                self._into(common.body, joined(exp.Or, each), names)
+            if wanted and len(wanted) == common.uses and names is not None:
+                each = {joined(exp.And, conditions): None for conditions in wanted.values()}
+                self._into(common.body, joined(exp.Or, [*each]), names)
 
     def _push(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
         for part in _with_implied(sources, condition):

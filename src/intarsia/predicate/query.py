@@ -105,7 +105,7 @@ def scans_of(
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
     try:
-        wanted = conditions_of(tree, fields)
+        wanted = conditions_of(tree, fields, known)
     except RecursionError:
         wanted = {}
     prefix = _unused_prefix(query)

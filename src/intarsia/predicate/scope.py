@@ -14,6 +14,8 @@ _KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
 _METHODS = {"", "NATURAL"}
 # Clauses after which FROM and WHERE no longer say which rows there are.
 UNUSUAL = ("laterals", "pivots", "match", "connect", "prewhere", "sample", "into")
+_GENERATORS = {"stack", "json_tuple", "inline", "inline_outer", "unnest", "variant_explode"}
+"""Functions that give several columns, besides those that sqlglot knows."""
 PLAIN_TABLE = ("this", "alias", "joins")
 """What a table comes with that gives all of its rows as they are; joins, where FROM is first."""
 Sources = Mapping[str, "Source"]
@@ -45,17 +47,22 @@ class Scopes:
     """The sources and outputs of a query's parts.
 
     ``tables`` has the schema of each ``exp.Table`` of the tree that matters, by ``id``; those of
-    which two columns differ by case only are left alone.
+    which two columns differ by case only are left alone. ``taken`` are names, in lower case, that
+    mean something else where no common table expression has them.
     """
 
-    def __init__(self, tree: exp.Expr, tables: Mapping[int, pa.Schema]) -> None:
+    def __init__(
+        self, tree: exp.Expr, tables: Mapping[int, pa.Schema], taken: Collection[str] = ()
+    ) -> None:
         self._tables = {
             key: {field.name.lower(): field.type for field in schema}
             for key, schema in tables.items()
             if len({name.lower() for name in schema.names}) == len(schema.names)
         }
-        self.common_tables = _common_tables(tree)
+        found = _common_tables(tree)
+        self.common_tables = {name: table for name, table in found.items() if name not in taken}
         self._sources: dict[int, Sources | None] = {}
+        self._origins: dict[tuple[int, int], tuple[Origin, ...]] = {}
 
     def is_table(self, node: exp.Expr) -> bool:
         return id(node) in self._tables
@@ -90,7 +97,7 @@ class Scopes:
             return None
         if select.args.get("joins") and first.this.args.get("joins"):
             return None
-        if not all(_is_understood(join) for join in joins):
+        if not all(_is_understood(join) for join in joins) or _may_merge_some(joins):
             return None
         found: dict[str, Source] = {}
         for place, node in enumerate([first.this, *(join.this for join in joins)]):
@@ -129,13 +136,15 @@ class Scopes:
         found: list[exp.Expr] = []
         for column in select.expressions:
             if not isinstance(column, exp.Star):
-                if column.is_star or column.find(exp.Columns):
+                if column.is_star or _may_be_several(column):
                     return None
                 found.append(column)
                 continue
             sources = self.sources(select)
             if sources is None or any(column.args.values()):
                 return None  # EXCLUDE, REPLACE, RENAME
+            if any(map(_merges, joins_of(select))):
+                return None  # one column where two sources have it
             for source in sources.values():
                 if source.names is None:
                     return None
@@ -162,10 +171,17 @@ class Scopes:
 
         None as well where their types differ: they are cast then.
         """
+        key = id(body), place
+        if key not in self._origins:
+            self._origins[key] = ()  # for what refers to itself
+            self._origins[key] = self._found_origins(body, place)
+        return self._origins[key]
+
+    def _found_origins(self, body: exp.Query, place: int) -> tuple[Origin, ...]:
         if isinstance(body, exp.SetOperation):
             sides = [self.body_of(body.this), self.body_of(body.expression)]
             found = [() if side is None else self.output_origins(side, place) for side in sides]
-            both = (*found[0], *found[1])
+            both = tuple(dict.fromkeys((*found[0], *found[1])))
             return both if all(found) and self.common_type(both) is not None else ()
         if not isinstance(body, exp.Select):
             return ()
@@ -196,8 +212,28 @@ def joins_of(select: exp.Select) -> list[exp.Join]:
 
 def _name_of(output: exp.Expr, place: int) -> str:
     """What an output is called; where the engine makes up a name, none that anything is called."""
+    output = output.unnest()
     is_named = isinstance(output, exp.Alias | exp.Column)
     return output.alias_or_name.lower() if is_named else f" {place}"
+
+
+def _may_be_several(output: exp.Expr) -> bool:
+    """May an expression in a SELECT give more columns than one?"""
+    calls = output.find_all(exp.Anonymous)
+    generates = any(call.name.lower() in _GENERATORS for call in calls)
+    return generates or output.find(exp.Columns, exp.UDTF) is not None
+
+
+def _merges(join: exp.Join) -> bool:
+    """Do columns of one name become one?"""
+    is_shown = join.kind not in ("SEMI", "ANTI")
+    return is_shown and bool(join.args.get("using") or join.method)
+
+
+def _may_merge_some(joins: Sequence[exp.Join]) -> bool:
+    """Is there a USING that some sources before it, behind a comma, are no part of?"""
+    commas = [join for join in joins if has_only(join, ("this",))]
+    return bool(commas) and any(join.args.get("using") for join in joins)
 
 
 def is_positional(operation: exp.SetOperation) -> bool:
