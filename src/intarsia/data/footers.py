@@ -20,9 +20,10 @@ class Footers:
 
         Not of files that are not there.
         """
-        is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        now = [version_of(file, filesystem) for file in files] if is_local else object()
-        if isinstance(now, list) and None in now:
-            return False
+        now: object = object()
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            now = versions = [version_of(file, filesystem) for file in files]
+            if None in versions:
+                return False
         self._kept = now if self._kept is None else self._kept
         return self._kept == now

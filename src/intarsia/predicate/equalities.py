@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.scope import Scopes, Sources, conjuncts, joins_of, own_name, owner_of
+from intarsia.predicate.scope import (
+    Scopes,
+    Sources,
+    conjuncts,
+    joins_of,
+    own_name,
+    owner_of,
+    wheres,
+)
 
 Place = tuple[str, str]
 """A source's alias and the name of one of its columns."""
-Alike = Callable[[pa.DataType, pa.DataType], bool]
-"""May columns of these types count as equal?"""
+Alike = Callable[[pa.DataType | None, pa.DataType | None], bool]
+"""May columns of these types, which have to be known, count as equal?"""
 
 
 def equal_columns(
@@ -20,28 +28,21 @@ def equal_columns(
 ) -> list[set[Place]]:
     """Columns that are equal in every row that ``select`` lets through, as far as they are kept."""
     groups: list[set[Place]] = []
-    where = select.args.get("where")
-    pairs = [*_pairs_of(where.this if where else None, sources)]
+    pairs = [*_pairs_of(wheres(select), sources)]
     for at, join in enumerate(joins_of(select), start=1):
         if is_inner(join):
             pairs += pairs_of_join(join, at, sources)
     for pair in pairs:
         kept = all(sources[alias].kept for alias, _ in pair)
-        if kept and are_alike(scopes, sources, *pair, alike):
+        if kept and alike(*(scopes.type_of(column_at(place), sources) for place in pair)):
             joined = set(pair).union(*(group for group in groups if group & set(pair)))
             groups[:] = [group for group in groups if not group & joined] + [joined]
     return groups
 
 
-def are_alike(scopes: Scopes, sources: Sources, one: Place, other: Place, alike: Alike) -> bool:
-    """Do two columns come from tables as they are, and are their types ``alike``?"""
-    first, second = (scopes.type_of(column_at(place), sources) for place in (one, other))
-    return first is not None and second is not None and alike(first, second)
-
-
 def pairs_of_join(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[Place, Place]]:
     """The columns that the join of the source at place ``at`` asks to be equal, by ON or USING."""
-    yield from _pairs_of(join.args.get("on"), sources)
+    yield from _pairs_of(conjuncts(join.args.get("on")), sources)
     aliases = list(sources)
     for name in join.args.get("using") or ():
         for one in aliases[:at]:
@@ -49,8 +50,8 @@ def pairs_of_join(join: exp.Join, at: int, sources: Sources) -> Iterator[tuple[P
                 yield (one, name.name.lower()), (aliases[at], name.name.lower())
 
 
-def _pairs_of(condition: exp.Expr | None, sources: Sources) -> Iterator[tuple[Place, Place]]:
-    for part in conjuncts(condition):
+def _pairs_of(conditions: Iterable[exp.Expr], sources: Sources) -> Iterator[tuple[Place, Place]]:
+    for part in conditions:
         sides = [part.this, part.expression] if type(part) is exp.EQ else []
         columns = [side for side in sides if isinstance(side, exp.Column)]
         places = [place_of(column, sources, {}) for column in columns]

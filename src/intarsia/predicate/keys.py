@@ -16,13 +16,12 @@ from sqlglot import exp
 from intarsia.predicate.casts import is_text
 from intarsia.predicate.equalities import (
     Place,
-    are_alike,
     column_at,
     equal_columns,
     is_inner,
     pairs_of_join,
 )
-from intarsia.predicate.scope import Origin, Scopes, Sources, conjuncts, joins_of
+from intarsia.predicate.scope import Origin, Scopes, Sources, conjuncts, joins_of, wheres
 from intarsia.predicate.views import without_views
 
 _AMONG = " among "
@@ -37,7 +36,8 @@ def join_keys(
         pairs += itertools.permutations(sorted(group), 2)
     for at, join in enumerate(joins_of(select), start=1):
         for mine, theirs in _of_outer_join(join, at, sources):
-            if are_alike(scopes, sources, mine, theirs, _are_keys):
+            kinds = (scopes.type_of(column_at(place), sources) for place in (mine, theirs))
+            if _are_keys(*kinds):
                 pairs.append((mine, theirs))
     for mine, theirs in pairs:
         origins = scopes.origins_of(column_at(theirs), sources)
@@ -46,16 +46,14 @@ def join_keys(
 
 def member_keys(scopes: Scopes, select: exp.Select, sources: Sources) -> Iterator[exp.Expr]:
     """Conditions of ``x IN (SELECT …)`` in ``select``'s WHERE."""
-    where = select.args.get("where")
-    for part in conjuncts(where.this if where else None):
+    for part in wheres(select):
         query = part.args.get("query") if isinstance(part, exp.In) else None
         body = None if query is None else scopes.body_of(query)
         column = part.this
         if body is None or not isinstance(column, exp.Column):
             continue
         origins = scopes.output_origins(body, 0)
-        kinds = scopes.type_of(column, sources), scopes.common_type(origins)
-        if kinds[0] is not None and kinds[1] is not None and _are_keys(kinds[0], kinds[1]):
+        if _are_keys(scopes.type_of(column, sources), scopes.common_type(origins)):
             yield _among(column, origins)
 
 
@@ -100,8 +98,10 @@ def _among(column: exp.Column, origins: Iterable[Origin]) -> exp.Expr:
     return exp.Anonymous(this=_AMONG, expressions=[column.copy(), *map(exp.Literal.string, texts)])
 
 
-def _are_keys(one: pa.DataType, other: pa.DataType) -> bool:
+def _are_keys(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     """Are values of these types equal to an engine just where they are equal to pyarrow?"""
+    if one is None or other is None:
+        return False
     types = pa.types
     one, other = without_views(one), without_views(other)
     if types.is_integer(one) and types.is_integer(other):

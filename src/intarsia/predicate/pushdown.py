@@ -28,6 +28,7 @@ from intarsia.predicate.scope import (
     is_positional,
     joins_of,
     owner_of,
+    wheres,
 )
 
 
@@ -90,8 +91,8 @@ class _Pushdown:
         sources = self._scopes.sources(select)
         if sources is None:
             return
-        where, having = select.args.get("where"), select.args.get("having")
-        for condition in conjuncts(where.this if where else None):
+        having = select.args.get("having")
+        for condition in wheres(select):
             self._push(select, sources, condition)
         for condition in conjuncts(having.this if having else None):
             self._push_having(select, sources, condition)
@@ -112,8 +113,9 @@ class _Pushdown:
             wanted = self._waiting.get(name, {})
             names = self._scopes.names(common.body)
             if wanted and len(wanted) == common.uses and names is not None:
-                each = {joined(exp.And, conditions): None for conditions in wanted.values()}
-                self._into(common.body, joined(exp.Or, [*each]), names)
+                each = [joined(exp.And, conditions) for conditions in wanted.values()]
+                distinct = list(dict.fromkeys(each))  # or what doubles at each step never ends
+                self._into(common.body, joined(exp.Or, distinct), names)
 
     def _push(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
         for part in _with_implied(sources, condition):
@@ -233,9 +235,9 @@ class _Pushdown:
             yield _replaced(condition, functools.partial(_instead, column_at((alias, name))))
 
 
-def _is_one_type(one: pa.DataType, other: pa.DataType) -> bool:
+def _is_one_type(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     """Do conditions mean the same of both? Not of floats: 0.0 and -0.0 are equal, and differ."""
-    return bool(one == other and not pa.types.is_floating(one))
+    return bool(one is not None and one == other and not pa.types.is_floating(one))
 
 
 def _instead(column: exp.Column, _: exp.Column) -> exp.Column:

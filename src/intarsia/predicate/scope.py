@@ -286,6 +286,12 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
                 yield other
 
 
+def wheres(select: exp.Select) -> Iterator[exp.Expr]:
+    """The conditions of a SELECT's WHERE."""
+    where = select.args.get("where")
+    return conjuncts(where.this if where else None)
+
+
 def owner_of(column: exp.Column, sources: Sources) -> str | None:
     """The source of ``column``, whose first part is a source's alias or a column's name."""
     if any(source.names is None for source in sources.values()):

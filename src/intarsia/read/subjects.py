@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import acero
 
 from intarsia.errors import IndexSpecError, PredicateError, instead
-from intarsia.format.schema import Leaf
+from intarsia.format.schema import Leaf, Schema
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
@@ -60,18 +60,21 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
             raise IndexSpecError(f"column {on!r} is not there")
     if index.reads is Reads.ELEMENTS:
         raise IndexSpecError("it is of lists and maps, not of functions")
-    problem = f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
     try:
         term, kind = _function(on, file.schema_arrow)
     except PredicateError as error:
-        if any(character in on for character in "()+-*"):
-            problem += f". Nor is it a function of columns: {error}"
-        raise IndexSpecError(problem) from error
+        is_function = any(character in on for character in "()+-*")
+        nor = f". Nor is it a function of columns: {error}" if is_function else ""
+        raise IndexSpecError(_missing(on, schema) + nor) from error
     if term.path:  # names in SQL have no case, those of columns have
-        raise IndexSpecError(problem)
+        raise IndexSpecError(_missing(on, schema))
     if meaning and meaning != term.meaning:
         raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
     return Subject(term, decoded(kind), order_of_type(decoded(kind)))
+
+
+def _missing(on: str, schema: Schema) -> str:
+    return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
 
 
 def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:

@@ -105,13 +105,16 @@ def publish(
     moved, or ``check``, which is called just before the commit, raises, none stays and the old ones
     do. Raises ``PathError``, or what ``check`` does.
     """
-    remove = (*remove, *replaced_in(place, overwrites))
-    journal = Journal(job, PUBLISHING, tuple(files), remove, stream)
-    is_simple = len(files) < 2 and not remove and stream is None
+
+    def removed() -> tuple[str, ...]:
+        return (*remove, *replaced_in(place, overwrites))
+
+    journal = Journal(job, PUBLISHING, tuple(files), removed(), stream)
+    is_simple = len(files) < 2 and not journal.remove and stream is None
     made: list[str] = []
     try:
         if not is_simple:
-            journal = _begun(place, journal, overwrites)
+            journal = _begun(place, journal, removed)
         for folder in sorted(set(map(_folder_of, files))):
             made = [*place.make(folder), *made]
         for file in files:
@@ -145,18 +148,18 @@ def _folder_of(file: str) -> str:
     return "" if folder == "." else folder
 
 
-def _begun(place: Place, journal: Journal, overwrites: Sequence[str]) -> Journal:
+def _begun(place: Place, journal: Journal, removed: Callable[[], tuple[str, ...]]) -> Journal:
     """Write the journal; returns it as it is then.
 
-    What is overwritten is looked for again once it is there: who puts other files in the place of
-    some has either done so by then, or sees that they are to go.
+    What is to be ``removed`` is looked for again once it is there: who puts other files in the
+    place of some has either done so by then, or sees that they are to go.
     """
     for _ in range(_LOOKS):
         place.write_text(journal.name, journal.encode())
-        found = replaced_in(place, overwrites) if overwrites else journal.remove
+        found = removed()
         if set(found) == set(journal.remove):
             return journal
-        journal = replace(journal, remove=tuple(found))
+        journal = replace(journal, remove=found)
     raise PathError(f"{place.root}: its files change too often to be replaced; nothing was written")
 
 

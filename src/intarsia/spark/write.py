@@ -23,7 +23,7 @@ from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
 from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
-from intarsia.spark.failure import told
+from intarsia.spark.failure import as_told
 from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
 from intarsia.spark.names import Act, map_in_arrow
 from intarsia.spark.order import arranged
@@ -116,16 +116,14 @@ def write(
     settle(place)
     made = make_job_folder(job)
     try:
-        tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
-        files = told_of(tasks) or empty_file(job)
+        with as_told():
+            tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
+            files = told_of(tasks) or empty_file(job)
         folders = replaced_folders(files, mode == "overwrite", partition_overwrite == "dynamic")
         publish(place, job.name, [file.path for file in files], overwrites=folders)
     except BaseException as error:
-        found = told(error)
-        clear_job(job, made, found)
-        if found is error:
-            raise
-        raise found from error
+        clear_job(job, made, error)
+        raise
     place.remove_tree(TEMPORARY + job.name)
     return files
 
