@@ -232,6 +232,23 @@ def test_too_many_keys_are_not_looked_for(logs, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(keys, "_MOST_ROWS", 3)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
+    monkeypatch.undo()
+    monkeypatch.setattr(keys, "_MOST_BYTES", 8)
+    assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
+
+
+def test_each_of_many_scans_is_planned_once(logs, monkeypatch):
+    planned = []
+    plan_of = ia.Dataset.plan
+
+    def plan(*args):
+        planned.append(args)
+        return plan_of(*args)
+
+    monkeypatch.setattr(ia.Dataset, "plan", plan)
+    joins = "".join(f" JOIN logs l{at} ON l{at}.n = l0.n" for at in range(1, 6))
+    assert "is_in" in filters(f"SELECT * FROM logs l0{joins} WHERE l5.row < 3", logs=logs)["logs"]
+    assert len(planned) == 6
 
 
 def test_a_join_with_few_reads_their_pages_only(logs):
@@ -294,7 +311,7 @@ def test_any_join_gives_duckdbs_answer(
     shape, sides, names, joins, column, numbers, tmp_path, monkeypatch
 ):
     """Of two data sets, ``a`` and ``b``, and a table in memory."""
-    monkeypatch.setattr(keys, "_may_pay", lambda *_: True)
+    monkeypatch.setattr(keys.Joined, "_may_pay", lambda *_: True)
     memory = dict(zip("abm", map(logs_of, numbers), strict=True))
     tables = {"m": memory["m"]}
     for name in "ab":

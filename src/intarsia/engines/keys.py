@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.sampled import spread_rows
@@ -23,6 +23,8 @@ from intarsia.predicate.query import Keys, Scan
 from intarsia.predicate.views import schema_without_views, without_views
 
 _MOST_KEYS = 100_000
+_MOST_BYTES = 8 << 20
+"""Of keys. Longer texts take longer to tell apart than to read."""
 _MOST_ROWS = 1_000_000
 """Of the other side, to find keys in."""
 _MOST_FILES = 100
@@ -32,59 +34,88 @@ _SAMPLE = 8
 hardly ever where half of the rows do."""
 
 
-@dataclass(frozen=True, slots=True)
 class Joined:
-    """The tables of a query by name, and its scans by name."""
+    """What the joins of a query leave of its scans."""
 
-    tables: Mapping[str, Dataset | pa.Table]
-    scans: Mapping[str, Scan]
+    def __init__(
+        self, tables: Mapping[str, pads.Dataset | pa.Table], scans: Mapping[str, Scan]
+    ) -> None:
+        """Of a query's tables by name, and its scans by name."""
+        self._tables = tables
+        self._scans = scans
+        # Columns that many joins hold equal are asked about in pairs.
+        self._rows_left = functools.cache(self._count_rows_left)
+        self._values = functools.cache(self._find_values)
+        self._sample = functools.cache(self._take_sample)
 
     def filter_of(self, scan: Scan) -> pc.Expression | None:
         """A scan's filter and what its keys leave: TRUE for every row that the query needs."""
-        data = self.tables[scan.table]
+        is_ours = isinstance(self._tables[scan.table], Dataset)
         found = [] if scan.filter is None else [scan.filter]
-        for keys in scan.keys if isinstance(data, Dataset) else ():
+        for keys in scan.keys if is_ours else ():
             try:
-                condition = self._condition(data, scan, keys)
-                may_pay = condition is not None and _may_pay(data, keys.column, condition)
+                condition = self._condition(scan, keys)
+                may_pay = condition is not None and self._may_pay(scan, keys.column, condition)
             except (IntarsiaError, OSError, pa.ArrowException):
                 continue  # the query comes upon it as well, or has no need to
             if may_pay:
                 found.append(condition)
         return functools.reduce(operator.and_, found) if found else None
 
-    def _condition(self, data: Dataset, scan: Scan, keys: Keys) -> pc.Expression | None:
+    def _condition(self, scan: Scan, keys: Keys) -> pc.Expression | None:
         """Does a row hold one of the keys? None where finding them might not pay."""
-        kind = without_views(data.schema.field(keys.column).type)
+        kind = without_views(self._tables[scan.table].schema.field(keys.column).type)
         found = []
         for name, column in keys.origins:
-            other = self.scans[name]
-            table = self.tables[other.table]
-            if isinstance(table, Dataset) and not _has_fewer(table, other, data, scan):
+            if not self._has_fewer(self._scans[name], scan):
                 return None
-            values = _distinct(table, column, other.filter)
-            if values is None or len(values) > _MOST_KEYS:
+            values = self._values(name, column)
+            if values is None:
                 return None
             found.append(_as_type(values, kind))
         return pc.field(keys.column).isin(pa.chunked_array(found).combine_chunks())
 
+    def _has_fewer(self, one: Scan, other: Scan) -> bool:
+        """Is the first a table in memory, or has fewer rows left, as far as can be told soon?"""
+        if isinstance(self._tables[one.table], pa.Table):
+            return True
+        left = self._rows_left(one.name)
+        if left is None or left > _MOST_ROWS:
+            return False
+        more = self._rows_left(other.name)
+        return other.filter is None if more is None else left < more
 
-def _has_fewer(one: Dataset, its: Scan, other: Dataset, others: Scan) -> bool:
-    """Has the first of two data sets fewer rows left, as far as can be told soon?"""
-    left = _rows_left(one, its.filter)
-    if left is None or left > _MOST_ROWS:
-        return False
-    more = _rows_left(other, others.filter)
-    return others.filter is None if more is None else left < more
+    def _count_rows_left(self, name: str) -> int | None:
+        """Rows that might match, by footers and indexes; None where many files would have to tell.
 
+        None as well of what pyarrow scans by itself.
+        """
+        scan = self._scans[name]
+        data = self._tables[scan.table]
+        if not isinstance(data, Dataset) or len(data.files) > _MOST_FILES:
+            return None
+        return data.plan([], scan.filter).figures.rows.selected
 
-def _rows_left(data: Dataset, filter_: pc.Expression | None) -> int | None:
-    """Rows that might match, by footers and indexes; None where many files would have to tell."""
-    return None if len(data.files) > _MOST_FILES else data.plan([], filter_).figures.rows.selected
+    def _find_values(self, name: str, column: str) -> pa.Array | None:
+        """The keys among a scan's rows; None of more than are worth it."""
+        scan = self._scans[name]
+        values = _distinct(self._tables[scan.table], column, scan.filter)
+        is_worth_it = (
+            values is not None and len(values) <= _MOST_KEYS and values.nbytes <= _MOST_BYTES
+        )
+        return values if is_worth_it else None
+
+    def _may_pay(self, scan: Scan, column: str, condition: pc.Expression) -> bool:
+        """Is there one among some rows for which ``condition`` does not hold?"""
+        sample = self._sample(scan.table, column)
+        return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows
+
+    def _take_sample(self, table: str, column: str) -> pa.Table:
+        return spread_rows(self._tables[table], column, _SAMPLE)
 
 
 def _distinct(
-    table: Dataset | pa.Table, column: str, filter_: pc.Expression | None
+    table: pads.Dataset | pa.Table, column: str, filter_: pc.Expression | None
 ) -> pa.Array | None:
     """A column's values where ``filter_`` is true, if not elsewhere, less NULL.
 
@@ -113,9 +144,3 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values.cast(kind)
     limits = np.iinfo(kind.to_pandas_dtype())
     return pa.array([n for n in values.to_pylist() if limits.min <= n <= limits.max], kind)
-
-
-def _may_pay(data: Dataset, column: str, condition: pc.Expression) -> bool:
-    """Is there one among some rows for which ``condition`` does not hold?"""
-    sample = spread_rows(data, column, _SAMPLE)
-    return not sample.num_rows or evaluate(condition, sample).num_rows < sample.num_rows

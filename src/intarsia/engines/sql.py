@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.engines.keys import Joined
 from intarsia.errors import MissingDependencyError
+from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, scans_of
 from intarsia.storage import PathLike
 from intarsia.text.words import contains_words
 
 if TYPE_CHECKING:
     import duckdb
+    import polars
 
 _WORDS = "contains_words"
 
@@ -31,29 +36,39 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-def sql(query: str, **tables: Dataset | PathLike | SupportsArrow) -> pa.Table:
+Table: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
+
+
+def sql(
+    query: str,
+    parameters: Parameters = (),
+    /,
+    **tables: Table,
+) -> pa.Table:
     """The answer of a SQL query, run by DuckDB over data sets, paths or tables, by name.
 
-    ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE '%full%'", logs="lake/logs")``: a path is
+    ``intarsia.sql("SELECT * FROM logs WHERE msg LIKE ?", ["%full%"], logs="lake/logs")``: a path is
     opened as ``intarsia.dataset`` does, and what gives an Arrow stream, as tables of pyarrow and
-    frames of Polars and pandas do, is joined as it is. Conditions that DuckDB does not push by
-    itself (LIKE, functions, …) reach the scans as well, as do the keys of what they are joined with
-    or have to be IN; answers are DuckDB's own either way. It is lent ``contains_words(text,
-    words)``, which is ``intarsia.contains_words`` of it. The session's time zone is UTC. Raises
-    ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no file, and DuckDB's
-    errors for what is wrong with the query. A statement that gives nothing gives a table of
-    nothing.
+    frames of Polars and pandas do, is joined as it is; lazy frames are collected. ``parameters``
+    are the values of ``?``, ``$1`` or, by name, ``$name``, as DuckDB takes them. Conditions that
+    DuckDB does not push by itself (LIKE, functions, …) reach the scans as well, as do the keys of
+    what they are joined with or have to be IN; answers are DuckDB's own either way. It is lent
+    ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
+    zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
+    file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing gives
+    a table of nothing.
     """
     engine = _require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
-    rewritten = scans_of(query, {name: table.schema for name, table in opened.items()})
+    schemas = {name: table.schema for name, table in opened.items()}
+    rewritten = scans_of(query, schemas, parameters=parameters)
     with engine.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         _register(connection, rewritten, opened)
         if _WORDS in query.lower():
             text, answer_type = "VARCHAR", "BOOLEAN"
             connection.create_function(_WORDS, _words, [text, text], answer_type, type="arrow")
-        answer = connection.sql(rewritten.sql)
+        answer = connection.sql(rewritten.sql, params=parameters or None)
         return pa.table({}) if answer is None else answer.to_arrow_table()
 
 
@@ -67,14 +82,23 @@ def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
     return found
 
 
-def _opened(table: Dataset | PathLike | SupportsArrow) -> Dataset | pa.Table:
-    if isinstance(table, Dataset):
+def _opened(table: Table) -> pads.Dataset | pa.Table:
+    if isinstance(table, pads.Dataset):
         return table
-    return pa.table(table) if isinstance(table, SupportsArrow) else dataset(table)
+    if isinstance(table, SupportsArrow):
+        return pa.table(table)
+    if isinstance(table, str | os.PathLike):
+        return dataset(table)
+    if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
+        return pa.table(table.collect())
+    kind = type(table).__name__
+    raise TypeError(f"a {kind} is no data set, path, lazy frame or source of an Arrow stream")
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, query: Query, tables: Mapping[str, Dataset | pa.Table]
+    connection: duckdb.DuckDBPyConnection,
+    query: Query,
+    tables: Mapping[str, pads.Dataset | pa.Table],
 ) -> None:
     """Every scan under its name, and every table under its own, for what was not rewritten.
 

@@ -246,6 +246,8 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
             is_plain = not isinstance(constant, exp.TryCast) and _decimals(text) <= DECIMALS["us"]
             return is_plain and target.this in _MOMENTS and _is_moment(kind)
+        case exp.Cast(this=number, to=target) if target.this is exp.DataType.Type.DOUBLE:
+            return type(constant) is exp.Cast and kind == pa.float64() and _fits(number, kind)
         case exp.Neg(this=exp.Literal(is_string=False) as number):
             return _number_fits(f"-{number.this}", kind)
         case exp.Literal(is_string=True, this=str(text)):

@@ -23,6 +23,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.keys import keys_in
+from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import columns_used, conditions_of
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
 from intarsia.predicate.sql import ODD
@@ -84,6 +85,7 @@ def scans_of(
     schemas: Mapping[str, pa.Schema],
     dialect: str = "duckdb",
     seen: Seen = lambda condition, schema: condition,
+    parameters: Parameters = (),
 ) -> Query:
     """``query`` with each occurrence of a table replaced by a scan of its own.
 
@@ -91,17 +93,23 @@ def scans_of(
     has to see it so. Occurrences that are more than a name and an alias (PIVOT, TABLESAMPLE), and
     all of a query that sqlglot cannot parse, keep the table's own name. Conditions of which
     ``seen`` gives none stay with the engine. What is behind EXPLAIN is rewritten as it would be
-    without. Raises ``PredicateError`` for tables whose names differ by case only.
+    without. ``parameters`` are values of its ``?``, which become ``$1`` and so on, or by name; they
+    count for conditions and stay parameters. Raises ``PredicateError`` for tables whose names
+    differ by case only.
     """
     if explain := _EXPLAIN.match(query):
-        explained = scans_of(query[explain.end() :], schemas, dialect, seen)
+        explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
         return replace(explained, sql=explain.group() + explained.sql)
     known = {name.lower(): name for name in schemas}
     if len(known) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
     tree = _parse(query, dialect)
+    if tree is not None and parameters:
+        query = numbered(query, dialect)
+        tree = _parse(query, dialect)
     if tree is None:
         return Query(query, (), tuple(schemas))
+    put_in(tree, parameters)
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
     try:
