@@ -21,6 +21,7 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.data.journal import Journal, visible
+from intarsia.predicate.casts import is_text
 from intarsia.spark.commit import journals, publish
 from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.rewrites import small_runs
@@ -295,9 +296,28 @@ def test_fields_that_some_structs_lack_are_null_there(spark, tmp_path):
     assert table.schema.field("same") == same
 
 
-def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path):
+def test_numbers_and_texts_get_the_widest_type(spark, tmp_path):
+    narrow = pa.table({"n": pa.array([1, None], pa.int8()), "s": ["x", "y"], "f": [True, False]})
+    wide = pa.table({"n": [2**40], "s": pa.array(["é"], pa.large_string()), "f": [True]})
+    pq.write_table(narrow, tmp_path / "a.parquet")
+    pq.write_table(wide, tmp_path / "b.parquet")
+    pq.write_table(narrow.select(["n"]).slice(0, 1), tmp_path / "c.parquet")
+    ia.add_indexes(tmp_path, [ia.Lookup("n")])
+    ias.optimize(spark, tmp_path)
+    (path,) = tmp_path.glob("*.parquet")
+    table = ia.dataset(path).to_table()
+    assert table.schema.types[0] == pa.int64()
+    assert is_text(table.schema.types[1])
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    expected = [(1, "x", True), (1, None, None), (2**40, "é", True), (None, "y", False)]
+    assert sorted(rows, key=repr) == sorted(expected, key=repr)
+    assert ia.dataset(path).count_rows(pc.field("n") == 2**40) == 1
+
+
+@pytest.mark.parametrize("other", [["x"], [1.5], pa.array([1], pa.uint64())])
+def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path, other):
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"id": other}), tmp_path / "b.parquet")
     before = contents(tmp_path)
     with pytest.raises(ia.UnsupportedError, match="differ in their columns' types"):
         ias.optimize(spark, tmp_path)
