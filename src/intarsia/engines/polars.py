@@ -50,11 +50,13 @@ def scan(source: Dataset | PathLike) -> polars.LazyFrame:
         # A limit counts the rows before the predicate, so then none may be left out.
         pushed = None if predicate is None or limit is not None else predicate
         found = None if pushed is None else arrow_predicate(pushed, data.schema)
-        left = limit
-        options = {"batch_size": batch_rows or _BATCH_ROWS}
-        if left is not None:
-            options["batch_size"] = max(min(options["batch_size"], left), 1)
-        for batch in data.to_batches(names or data.schema.names[:1], found, **options):
+        left, asked = limit, names or data.schema.names[:1]
+        size = batch_rows or _BATCH_ROWS
+        if left is not None and left <= size:  # a scan would read ahead
+            batches = iter(data.head(left, asked).to_batches())
+        else:
+            batches = data.to_batches(asked, found, batch_size=size)
+        for batch in batches:
             rows = batch if left is None else batch.slice(0, left)
             left = None if left is None else left - rows.num_rows
             frame = polars.DataFrame(polars.from_arrow(_from_the_start(rows)))
