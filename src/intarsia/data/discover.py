@@ -17,6 +17,7 @@ from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.data.journal import visible, visible_under
+from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.parallel import begin
@@ -30,6 +31,7 @@ def dataset(
     source: PathLike | Sequence[PathLike],
     *,
     schema: pa.Schema | None = None,
+    union_by_name: bool = False,
     filesystem: Any = None,
     partitioning: Any = "hive",
     sidecar: PathLike | None = None,
@@ -43,7 +45,9 @@ def dataset(
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
-    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns.
+    ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns. With
+    ``union_by_name``, which opens all files, it has the columns of all of them: numbers as wide
+    and timestamps as fine as in any, and NULL where a file lacks one.
     ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Sidecars are looked for beside the
     files, or in the folder ``sidecar`` that ``add_indexes`` put them into.
     ``page_checksum_verification`` compares pages that are read with their checksums, where they
@@ -71,7 +75,8 @@ def dataset(
     damaged one is. By default there is no limit but the format's own, 2 GiB.
 
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
-    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet.
+    ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
+    ``UnsupportedError`` where files that are to be united have a column of unlike types.
     """
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
@@ -90,6 +95,8 @@ def dataset(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=scan_options
     )
     found, files, base, cache = _located(source, filesystem, form, sidecar, seen)
+    if union_by_name:
+        schema = _united(cache, files, base, partitioning, schema)
     known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
     if known is not None or not isinstance(found, pafs.LocalFileSystem):
         folders = stated_folders(partitioning, files, base, schema)
@@ -132,6 +139,24 @@ def _located(
     if opening is not None:
         opening.result()
     return found, files, None if files == [at] else at.rstrip("/"), cache
+
+
+def _united(
+    cache: FileCache,
+    files: Sequence[str],
+    base: str | None,
+    partitioning: Any,
+    schema: pa.Schema | None,
+) -> pa.Schema:
+    """All columns of all files and folders."""
+    if schema is not None:
+        raise ValueError("union_by_name takes the columns of the files; schema says them")
+    folders = stated_folders(partitioning, files, base, None)
+    if folders is None:
+        raise ValueError("union_by_name needs a partitioning that says the types of its keys")
+    united = united_schema(cache, files)
+    keys = [field for field in folders.schema if field.name not in united.names]
+    return pa.schema([*united, *keys], united.metadata)
 
 
 def _open_early(cache: FileCache, path: str) -> None:

@@ -15,10 +15,11 @@ import pyarrow.fs as pafs
 from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
+from intarsia.predicate.nested import nullable
 from intarsia.spark.curve import check_curve
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
-from intarsia.spark.types import arrow_schema, nullable
+from intarsia.spark.types import arrow_schema
 from intarsia.storage import is_glob
 from intarsia.write.writer import PAGE_ROWS, check_fit
 

@@ -28,6 +28,7 @@ from intarsia.format.metadata import Type
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
 from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.nested import nullable
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
@@ -44,7 +45,7 @@ from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.sources import Source
 from intarsia.spark.stated import as_stated, check_keys, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
-from intarsia.spark.types import arrow_schema, leaves, nullable, spark_schema, with_leaves
+from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ Footers are read here, on the driver; no row is.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.data.folders import hive_types
+from intarsia.data.united import UNLIKE, widened
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
 from intarsia.format.metadata import CompressionCodec, Type
@@ -28,16 +28,15 @@ from intarsia.index.idx1 import KEY
 from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
-from intarsia.predicate.casts import keeps_values
 from intarsia.predicate.evaluation import unused
+from intarsia.predicate.nested import nullable
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.views import without_views
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
-from intarsia.spark.types import leaves, nullable
+from intarsia.spark.types import leaves
 from intarsia.storage import FileSource
 from intarsia.write.embed import standard_of
 
@@ -315,37 +314,14 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
 
 def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
     """All columns of all files; what is not in all may be NULL."""
-    bare = [schema.remove_metadata() for schema in schemas]
-    if not all(schema.equals(bare[0]) for schema in bare):
-        bare = _widened(bare)
+    bare = widened([schema.remove_metadata() for schema in schemas])
     try:
         united = pa.unify_schemas(bare)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except UNLIKE as error:
         problem = f"files differ in their columns' types: {error}"
         raise UnsupportedError(problem, Where(where)) from error
     fields = [f if all(_has(schema, f) for schema in bare) else nullable(f) for f in united]
     return pa.schema(fields)
-
-
-def _widened(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
-    """Integers as wide in each as they are in any, and texts of one type."""
-    kinds: dict[str, dict[pa.DataType, None]] = {}
-    for field in itertools.chain.from_iterable(schemas):
-        kinds.setdefault(field.name, {})[without_views(field.type)] = None
-    wide = {name: _widest(list(types)) for name, types in kinds.items() if len(types) > 1}
-    return [
-        pa.schema([field.with_type(wide.get(field.name) or field.type) for field in schema])
-        for schema in schemas
-    ]
-
-
-def _widest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """That of ``kinds`` which holds all values of the others, as numbers of the same sort."""
-    is_number = pa.types.is_integer
-    for wide in kinds:
-        if all(keeps_values(k, wide) and is_number(k) == is_number(wide) for k in kinds):
-            return wide
-    return None
 
 
 def _has(schema: pa.Schema, wanted: pa.Field) -> bool:

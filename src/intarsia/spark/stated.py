@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from intarsia.errors import PredicateError, UnsupportedError, Where
-from intarsia.spark.types import arrow_schema, nullable, spark_schema
+from intarsia.predicate.nested import nullable
+from intarsia.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
+from intarsia.predicate.nested import with_children
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -74,12 +74,7 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = pa.list_(kind.value_field)
-    return _rebuilt(kind, lambda field: field.with_type(_nearest(field.type)))
-
-
-def nullable(field: pa.Field) -> pa.Field:
-    """``field`` with NULL allowed at every level, as Spark writes all columns to files."""
-    return field.with_nullable(True).with_type(_rebuilt(field.type, nullable))
+    return with_children(kind, lambda field: field.with_type(_nearest(field.type)))
 
 
 def leaves(kind: pa.DataType) -> list[pa.DataType]:
@@ -91,21 +86,5 @@ def leaves(kind: pa.DataType) -> list[pa.DataType]:
 
 def with_leaves(field: pa.Field, old: pa.DataType, new: pa.DataType) -> pa.Field:
     """``field`` with leaves of the type ``new`` where they are of the type ``old``."""
-    kind = _rebuilt(field.type, lambda inner: with_leaves(inner, old, new))
+    kind = with_children(field.type, lambda inner: with_leaves(inner, old, new))
     return field.with_type(new if field.type == old else kind)
-
-
-def _rebuilt(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """A nested type with ``change`` made to its children; any other as it is."""
-    if pa.types.is_struct(kind):
-        return pa.struct([change(field) for field in kind.fields])
-    if pa.types.is_map(kind):
-        key = change(kind.key_field).with_nullable(False)
-        return pa.map_(key, change(kind.item_field))
-    if pa.types.is_list(kind):
-        return pa.list_(change(kind.value_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(change(kind.value_field))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(change(kind.value_field), kind.list_size)
-    return kind

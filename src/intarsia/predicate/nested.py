@@ -1,0 +1,28 @@
+"""Types within types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+
+def nullable(field: pa.Field) -> pa.Field:
+    """``field`` with NULL allowed at every level, but for keys of maps."""
+    return field.with_nullable(True).with_type(with_children(field.type, nullable))
+
+
+def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """A nested type with ``change`` made to its children; any other as it is."""
+    if pa.types.is_struct(kind):
+        return pa.struct([change(field) for field in kind.fields])
+    if pa.types.is_map(kind):
+        key = change(kind.key_field).with_nullable(False)
+        return pa.map_(key, change(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(change(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(change(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(change(kind.value_field), kind.list_size)
+    return kind

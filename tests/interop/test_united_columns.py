@@ -1,0 +1,128 @@
+"""``ia.dataset(…, union_by_name=True)``: all columns of all files, as DuckDB unites them."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+
+MOMENTS = [datetime.datetime(2026, 1, day) for day in (1, 2, 3)]
+WORDS = ["a", None, "é"]
+KINDS: dict[str, list[pa.Array]] = {
+    "whole": [
+        pa.array([1, None, 2], kind)
+        for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint32(), pa.int64())
+    ],
+    "floats": [pa.array([0.1, None, -0.0], kind) for kind in (pa.float32(), pa.float64())],
+    "texts": [
+        *(pa.array(WORDS, kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
+        pa.array(WORDS).dictionary_encode(),
+    ],
+    "moments": [pa.array(MOMENTS, pa.timestamp(unit)) for unit in ("ms", "us", "ns")],
+    "zoned": [pa.array(MOMENTS, pa.timestamp(unit, "UTC")) for unit in ("ms", "us", "ns")],
+    "nothing": [pa.nulls(3), *(pa.array([1, 2, 3], kind) for kind in (pa.int8(), pa.int64()))],
+}
+columns = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(arrays) for name, arrays in KINDS.items()}
+)
+
+
+def write(folder: Path, tables: list[pa.Table]) -> list[str]:
+    paths = [str(folder / f"{at}.parquet") for at in range(len(tables))]
+    for table, path in zip(tables, paths, strict=True):
+        pq.write_table(table, path)
+    return paths
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(files=st.lists(columns, min_size=1, max_size=4))
+def test_rows_are_those_that_duckdb_unites(files, tmp_path):
+    tables = [pa.table({"file": [at] * 3, **file}) for at, file in enumerate(files)]
+    paths = write(tmp_path, tables)
+    data = ia.dataset(paths, union_by_name=True)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        theirs = connection.read_parquet(paths, union_by_name=True)
+        found = data.to_table()
+        assert set(data.schema.names) == set(theirs.columns)
+        rows = connection.sql(f"SELECT {', '.join(theirs.columns)} FROM found").fetchall()
+        assert sorted(map(repr, rows)) == sorted(map(repr, theirs.fetchall()))
+    for name in set(data.schema.names) - {"nothing"}:
+        values = found[name].to_pylist()
+        assert data.count_rows(pc.field(name).is_null()) == values.count(None)
+        some = next((value for value in values if value is not None), None)
+        if some is not None:
+            assert data.count_rows(pc.field(name) == pa.scalar(some)) == values.count(some)
+
+
+def test_files_of_several_writers(tmp_path):
+    rows = {"id": [1, 2], "ts": MOMENTS[:2], "msg": ["a", "b"]}
+    pq.write_table(pa.table(rows), tmp_path / "arrow.parquet")
+    pl.DataFrame(rows).write_parquet(tmp_path / "polars.parquet")
+    pa.table(rows).to_pandas().to_parquet(tmp_path / "pandas.parquet")
+    duckdb.sql(f"COPY (SELECT 3::INT AS id, 'x' AS level) TO '{tmp_path}/duck.parquet'")
+    data = ia.dataset(tmp_path, union_by_name=True)
+    assert data.count_rows("id = 2 AND msg = 'b' AND level IS NULL") == 3
+    assert data.to_table(["id", "ts"], "level = 'x'").to_pylist() == [{"id": 3, "ts": None}]
+    found = ia.sql("SELECT count(level) AS n, max(ts) AS last FROM d", d=data).to_pydict()
+    assert found == {"n": [1], "last": [MOMENTS[1]]}
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+@pytest.mark.parametrize("partitioning", ["hive", ["day"], None])
+def test_keys_of_folders_come_last(tmp_path, partitioning, is_far):
+    for day, table in (("1", pa.table({"a": [1]})), ("2", pa.table({"b": ["x"], "a": [2]}))):
+        folder = tmp_path / (f"day={day}" if partitioning == "hive" else day)
+        folder.mkdir()
+        pq.write_table(table, folder / "f.parquet")
+    where = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()) if is_far else None
+    source = "/" if is_far else tmp_path
+    data = ia.dataset(source, filesystem=where, partitioning=partitioning, union_by_name=True)
+    keys = [] if partitioning is None else ["day"]
+    assert data.schema.names == ["a", "b", *keys]
+    assert data.to_table(["a", "b"], "a = 2").to_pylist() == [{"a": 2, "b": "x"}]
+    if keys:
+        assert data.to_table(["a", "b"], "day = 1").to_pylist() == [{"a": 1, "b": None}]
+
+
+def test_fields_of_structs_are_united_and_may_be_null(tmp_path):
+    for name in "xy":
+        kind = pa.struct([pa.field(name, pa.int64(), nullable=False)])
+        pq.write_table(pa.table({"s": pa.array([{name: 1}], kind)}), tmp_path / f"{name}.parquet")
+    data = ia.dataset(tmp_path, union_by_name=True)
+    assert data.to_table()["s"].to_pylist() == [{"x": 1, "y": None}, {"x": None, "y": 1}]
+
+
+def test_files_that_do_not_go_with_others_are_named(tmp_path):
+    numbers = [pa.table({"n": pa.array([1], kind)}) for kind in (pa.int8(), pa.int64(), pa.int16())]
+    write(tmp_path, [*numbers, pa.table({"n": ["x"]}), pa.table({"n": [1.5]})])
+    with pytest.raises(ia.UnsupportedError, match=r"3\.parquet: .*int64 vs string"):
+        ia.dataset(tmp_path, union_by_name=True)
+
+
+def test_what_has_no_meaning_is_refused(tmp_path):
+    write(tmp_path, [pa.table({"n": [1]})])
+    with pytest.raises(ValueError, match="schema says them"):
+        ia.dataset(tmp_path, schema=pa.schema([("n", pa.int64())]), union_by_name=True)
+    with pytest.raises(ValueError, match="types of its keys"):
+        ia.dataset(tmp_path, partitioning=pads.partitioning(flavor="hive"), union_by_name=True)
+
+
+def test_files_of_one_schema_keep_it(tmp_path):
+    table = pa.table({"n": pa.array([1], pa.int8())}).replace_schema_metadata({"who": "me"})
+    write(tmp_path, [table, table])
+    assert ia.dataset(tmp_path, union_by_name=True).schema.equals(table.schema, check_metadata=True)
