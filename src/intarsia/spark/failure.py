@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from intarsia import errors
 
+_LACKING = "ModuleNotFoundError: No module named 'intarsia'"
 _RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
@@ -24,12 +25,17 @@ def as_told() -> Iterator[None]:
 
 
 def told(error: BaseException) -> BaseException:
-    """The error that a task raised here, where its text is in that of Spark's; else ``error``.
+    """The error that a task raised, or why it could not start, where Spark says; else ``error``.
 
     Spark hands on no more than the traceback, with its own around it.
     """
     if isinstance(error, errors.IntarsiaError) or not isinstance(error, Exception):
         return error
+    if _LACKING in str(error):
+        return errors.MissingDependencyError(
+            "Spark's workers run a Python without intarsia: set PYSPARK_PYTHON, before the session "
+            "starts, to one that has it, as intarsia.spark.session does"
+        )
     found = _RAISED.findall(str(error))
     if not found:
         return error

@@ -31,6 +31,7 @@ from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
+from intarsia.spark.failure import as_told
 from intarsia.spark.index_task import (
     DONE,
     FAILED,
@@ -288,7 +289,9 @@ def _gathered(
                 yield pa.RecordBatch.from_pylist([row], schema=_PART)
 
     ids = spark.range(len(tasks), numPartitions=len(tasks))
-    rows = sorted(ids.mapInArrow(act, _PARTS).collect(), key=lambda row: (row.split, row.part))
+    with as_told():
+        rows = ids.mapInArrow(act, _PARTS).collect()
+    rows.sort(key=lambda row: (row.split, row.part))
     merges, reports = [], []
     for at, split in enumerate(splits):
         parts = [row for row in rows if row["split"] == at]
@@ -320,7 +323,8 @@ def _run(
         return []
     ids = spark.range(len(tasks), numPartitions=len(tasks))
     names = REPORT.names
-    rows = ids.mapInArrow(run, _RAW).collect()
+    with as_told():
+        rows = ids.mapInArrow(run, _RAW).collect()
     return [FileReport(**{name: row[name] for name in names}) for row in rows]
 
 

@@ -48,10 +48,13 @@ def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
 
 
 def check_keys(folders: pa.Schema) -> None:
-    """Raise ``UnsupportedError`` for a key of folders that is to be read as moments."""
+    """Raise ``UnsupportedError`` for a key of folders that is to be read as moments or decimals."""
     for key in folders:
         if getattr(key.type, "tz", None):
             raise UnsupportedError(
                 "names of folders are in some time zone: timestamp_ntz or string reads them",
                 Where(column=key.name),
             )
+        if pa.types.is_decimal(key.type):
+            problem = f"names of folders cannot be read as {key.type}: string or double reads them"
+            raise UnsupportedError(problem, Where(column=key.name))
