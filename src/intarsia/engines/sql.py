@@ -36,14 +36,14 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-Table: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
+TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
 def sql(
     query: str,
     parameters: Parameters = (),
     /,
-    **tables: Table,
+    **tables: TableLike,
 ) -> pa.Table:
     """The answer of a SQL query, run by DuckDB over data sets, paths or tables, by name.
 
@@ -82,7 +82,7 @@ def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
     return found
 
 
-def _opened(table: Table) -> pads.Dataset | pa.Table:
+def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):

@@ -70,13 +70,17 @@ def _constant(value: object) -> exp.Expr | None:
     return None if constant is None else constant(value)
 
 
-def _number(value: int | float | Decimal) -> exp.Expr:
-    literal = exp.Literal.number(f"{abs(value):f}" if isinstance(value, Decimal) else abs(value))
+def _number(value: int | float) -> exp.Expr:
+    literal = exp.Literal.number(abs(value))
     return exp.Neg(this=literal) if value < 0 else literal
 
 
 def _decimal(value: Decimal) -> exp.Expr | None:
-    return _number(value) if value.is_finite() else None
+    """With all digits, which arithmetic would round."""
+    if not value.is_finite():
+        return None
+    literal = exp.Literal.number(f"{value.copy_abs():f}")
+    return exp.Neg(this=literal) if value < 0 else literal
 
 
 def _double(value: float) -> exp.Expr | None:
