@@ -33,8 +33,9 @@ def told(error: BaseException) -> BaseException:
         return error
     if _LACKING in str(error):
         return errors.MissingDependencyError(
-            "Spark's workers run a Python without intarsia: set PYSPARK_PYTHON, before the session "
-            "starts, to one that has it, as intarsia.spark.session does"
+            "Spark's workers run a Python without intarsia: name one that has it by "
+            "PYSPARK_PYTHON before the session starts, as intarsia.spark.session does, or send "
+            "the package along"
         )
     found = _RAISED.findall(str(error))
     if not found:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -109,7 +108,7 @@ def test_the_wheel_is_all_that_executors_need(wheel, bare, session_on, tmp_path)
 def test_the_wheel_can_be_sent_along(wheel, bare, session_on, tmp_path):
     python, _ = bare
     spark = session_on(python=str(python))
-    with pytest.raises(PySparkException, match="No module named 'intarsia'"):
+    with pytest.raises(ia.MissingDependencyError, match="a Python without intarsia"):
         ias.write(spark.range(10), tmp_path / "lake")
     assert not (tmp_path / "lake").exists()
     sent = shutil.copy(wheel, tmp_path / "intarsia.zip")  # Spark knows .zip, not .whl
