@@ -19,6 +19,7 @@ import pytest
 import intarsia as ia
 from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
+from intarsia.catalog.tables import new_name
 from intarsia.data.catalog import read_pointer, root_of
 from intarsia.write import catalog, catalog_segment
 
@@ -318,6 +319,25 @@ def test_a_reader_whose_tables_are_gone_rereads_the_pointer(lake, opened, monkey
 
 def _infos(folder):
     return pafs.LocalFileSystem().get_file_info(pafs.FileSelector(str(folder), recursive=True))
+
+
+def test_tables_of_a_catalog_are_no_data_to_any_pattern(lake):
+    before = set(lake.rglob("*.parquet"))
+    ia.build_catalog(lake)
+    assert set(lake.rglob("*.parquet")) == before
+    assert ia.dataset(lake, catalog=True).count_rows() == pads.dataset(sorted(before)).count_rows()
+
+
+def test_a_catalog_whose_tables_have_their_old_names_serves(lake, opened, monkeypatch):
+    def old_name(*args):
+        return new_name(*args).replace(".table", ".parquet")
+
+    monkeypatch.setattr(catalog_segment, "new_name", old_name)
+    ia.build_catalog(lake)
+    assert list((lake / "_intarsia").glob("*.parquet"))
+    opened.clear()
+    assert ia.dataset(lake, catalog=True).count_rows(pc.field("id") == some_id(7)) == 1
+    assert data_files(opened) <= {"007.parquet"}
 
 
 def test_sidecars_and_catalogs_leave_each_other_alone(tmp_path, opened):

@@ -3,7 +3,7 @@
 ::
 
     lake/_intarsia/catalog.json                               replaced at once, by renaming
-    lake/_intarsia/catalog-<16 digits>-<table>-<8>.parquet    never changed; named by the pointer
+    lake/_intarsia/catalog-<16 digits>-<table>-<8>.table      never changed; named by the pointer
 
 A catalog is a list of segments, each of which is about a number of files and made at one time.
 A first line holds the version, and length and CRC of the JSON document that follows. Everything
@@ -30,7 +30,8 @@ POINTER = "catalog.json"
 MOST_BYTES = 256 * 1024 * 1024
 """A longer pointer is not read."""
 _VERSION = 1
-_NAME = re.compile(r"catalog-[0-9a-f]{16}-[a-z]+-[0-9a-f]{8}\.parquet")
+_NAME = re.compile(r"catalog-[0-9a-f]{16}-[a-z]+-[0-9a-f]{8}\.(table|parquet)")
+"""Tables ended in ``.parquet`` once, which ``**/*.parquet`` took for data."""
 _LONGEST_LINE = 200
 _MOST_FILES = 1 << 32
 

@@ -81,7 +81,7 @@ class BuiltTable:
 
 def new_name(generation: str, what: str) -> str:
     """A name for a table that no other will have."""
-    return f"catalog-{generation}-{what}-{secrets.token_hex(4)}.parquet"
+    return f"catalog-{generation}-{what}-{secrets.token_hex(4)}.table"
 
 
 def build_table(
