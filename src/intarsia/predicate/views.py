@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from intarsia.predicate.nested import with_children
+
 VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """Views, and types of as many characters or bytes."""
 
@@ -16,17 +18,7 @@ def without_views(kind: pa.DataType) -> pa.DataType:
         return kind
     if kind in VIEWED:
         return VIEWED[kind]
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(
-            key.with_type(without_views(key.type)), item.with_type(without_views(item.type))
-        )
-    held = kind.value_field.with_type(without_views(kind.value_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(held, kind.list_size)
-    return pa.large_list(held) if pa.types.is_large_list(kind) else pa.list_(held)
+    return with_children(kind, lambda field: field.with_type(without_views(field.type)))
 
 
 _MAY_HOLD_VIEWS = {
