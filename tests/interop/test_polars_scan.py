@@ -214,6 +214,15 @@ def test_a_path_is_opened(data, frame):
     assert_frame_equal(ia.polars.scan(data.files[0]).collect(), frame)
 
 
+def test_a_path_is_opened_with_the_options_of_data_sets(data, tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"b": ["x"]}), tmp_path / "b.parquet")
+    found = ia.polars.scan(tmp_path, union_by_name=True).filter(c("b") == "x").collect()
+    assert found.rows() == [(None, "x")]
+    with pytest.raises(TypeError, match="takes no options: union_by_name"):
+        ia.polars.scan(data, union_by_name=True)
+
+
 def characters():
     return [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
 

@@ -210,6 +210,20 @@ def test_scan_prints_where_rows_are_and_fields_of_structs(more, say, lake):
     assert [json.loads(line) for line in said.lines] == [{"__row_number": 6, "x": 6, "k": 6}]
 
 
+def test_files_are_united_by_name(say, tmp_path):
+    pq.write_table(pa.table({"k": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"host": ["b"], "k": [1000]}), tmp_path / "b.parquet")
+    unlike = say("scan", tmp_path, "--where", "k > 100")
+    assert_refused(unlike)
+    assert "int64 cannot be read as int8" in unlike.err
+    assert "union_by_name" in unlike.err
+    asked = ["--union-by-name", "--where", "host = 'b'"]
+    said = say("scan", tmp_path, "--format", "json", *asked)
+    assert [json.loads(line) for line in said.lines] == [{"k": 1000, "host": "b"}]
+    assert "b.parquet" in say("explain", tmp_path, *asked).out
+    assert_refused(say("explain", tmp_path, *asked[1:]))
+
+
 def test_scan_prints_json(say, lake):
     said = say("scan", lake, "--where", "k IN (6, 7)", "--format", "json")
     first, second = (json.loads(line) for line in said.lines)

@@ -46,6 +46,11 @@ _column = click.option(
     multiple=True,
     help="Only this column; one with fields stands for all of them. May be given again.",
 )
+_union_by_name = click.option(
+    "--union-by-name",
+    is_flag=True,
+    help="All columns of all files, NULL where one lacks them, instead of the first file's.",
+)
 _all = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
@@ -258,6 +263,7 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     metavar="BYTES",
     help="Stop at a page that holds more, decompressed: one of 100 KB can hold 2 GiB.",
 )
+@_union_by_name
 @sidecar_folder_option
 def scan(
     path: str,
@@ -267,11 +273,16 @@ def scan(
     form: str,
     on_corrupt: OnCorrupt | None,
     page_size_limit: int | None,
+    union_by_name: bool,
     sidecar_folder: str | None,
 ) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match."""
     source = dataset(
-        path, sidecar=sidecar_folder, on_corrupt=on_corrupt, page_size_limit=page_size_limit
+        path,
+        union_by_name=union_by_name,
+        sidecar=sidecar_folder,
+        on_corrupt=on_corrupt,
+        page_size_limit=page_size_limit,
     )
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
@@ -296,6 +307,7 @@ def scan(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+@_union_by_name
 @sidecar_folder_option
 def explain(
     path: str,
@@ -303,13 +315,14 @@ def explain(
     columns: str | None,
     analyze: bool,
     as_json: bool,
+    union_by_name: bool,
     sidecar_folder: str | None,
 ) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
 
     20 files are shown, and the 20 columns of each that take most.
     """
-    source = dataset(path, sidecar=sidecar_folder)
+    source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
     explanation = source.explain(_names(source, columns), where, analyze=analyze)
     if as_json:
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))

@@ -46,8 +46,9 @@ def dataset(
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
     ``schema`` is the first file's unless given, plus the folders' ``key=value`` columns. With
-    ``union_by_name``, which opens all files, it has the columns of all of them: numbers as wide
-    and timestamps as fine as in any, and NULL where a file lacks one.
+    ``union_by_name``, which opens all files, it has the columns of all of them: numbers as wide,
+    timestamps as fine and decimals as long as in any, within lists and structs as well, and NULL
+    where a file lacks one. A value that does not fit is an error of the scan that reads it.
     ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Sidecars are looked for beside the
     files, or in the folder ``sidecar`` that ``add_indexes`` put them into.
     ``page_checksum_verification`` compares pages that are read with their checksums, where they

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -13,84 +14,100 @@ from intarsia.data.cache import FileCache
 from intarsia.data.survey import each_of
 from intarsia.errors import UnsupportedError, Where
 from intarsia.predicate.casts import keeps_values
-from intarsia.predicate.constants import DECIMALS
-from intarsia.predicate.nested import nullable
+from intarsia.predicate.nested import leaf_pairs, nullable, with_children
 from intarsia.predicate.views import without_views
+from intarsia.read.opened import OpenedFile
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
 """What pyarrow raises of schemas that cannot be united."""
+Becoming = Callable[[pa.DataType, pa.DataType], bool]
+"""May a column of one type, which is not nested, be of the other among its like?"""
 
 
-def united_schema(cache: FileCache, files: Sequence[str]) -> pa.Schema:
-    """All columns of ``files``, in the order in which they come, ``widened``, and NULL allowed.
+def united_schema(
+    cache: FileCache,
+    files: Sequence[str],
+    schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_arrow"),
+) -> pa.Schema:
+    """All columns of ``files``, in the order in which they come, ``united``, and NULL allowed.
 
     Metadata is the first file's. Raises ``UnsupportedError`` that names a file whose columns do not
     go with those of the files before it.
     """
-    schemas = list(each_of(cache, (partial(_schema_of, cache, file) for file in files)))
+
+    def read(path: str) -> pa.Schema:
+        return schema_of(cache.as_opened(path))
+
+    schemas = list(each_of(cache, (partial(read, file) for file in files)))
     if all(schema is schemas[0] or schema.equals(schemas[0]) for schema in schemas):
-        united = schemas[0]
+        schema = schemas[0]
     else:
         try:
-            united = _united(schemas)
+            schema = _united(schemas)
         except UNLIKE:
             _raise_of_first(files, schemas)
             raise
-    return united.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)
+    return schema.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)
 
 
-def widened(schemas: Sequence[pa.Schema], *, moments: bool = False) -> list[pa.Schema]:
-    """Whole numbers, and others, as wide in each as they are in any, and texts of one type, none
-    of which is a dictionary where another is not.
+def united(schemas: Sequence[pa.Schema], may_become: Becoming) -> pa.Schema:
+    """All columns of all ``schemas``, each of a type that all of its own ``may_become``.
 
-    With ``moments``, timestamps of the finest unit, which may not hold the years of another.
+    What is within lists and structs likewise. Raises one of ``UNLIKE`` where there is none.
     """
     kinds: dict[str, dict[pa.DataType, None]] = {}
     for field in itertools.chain.from_iterable(schemas):
+        known = kinds.setdefault(field.name, {})
         if not pa.types.is_null(field.type):
-            kinds.setdefault(field.name, {})[field.type] = None
-    wide = {
-        name: _widest(types) or (_finest(types) if moments else None)
-        for name, types in ((name, list(map(_plain, found))) for name, found in kinds.items())
-        if len(types) > 1
-    }
-    return [
-        pa.schema([field.with_type(wide.get(field.name) or field.type) for field in schema])
-        for schema in schemas
-    ]
+            known[field.type] = None
+    common = {name: common_type(list(types), may_become) for name, types in kinds.items()}
+    return pa.unify_schemas(
+        [
+            pa.schema([field.with_type(common[field.name] or field.type) for field in schema])
+            for schema in schemas
+        ]
+    )
+
+
+def stays_itself(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Whole numbers and others that become wider, and texts."""
+    is_whole = pa.types.is_integer
+    return keeps_values(kind, target) and is_whole(kind) == is_whole(target)
+
+
+def can_be_read(kind: pa.DataType, target: pa.DataType) -> bool:
+    """What pyarrow reads as another type, unless the type has no room for a value."""
+    if pa.types.is_decimal(kind) or pa.types.is_decimal(target):
+        return bool(pa.types.is_decimal(kind) and pa.types.is_decimal(target))
+    return not pa.types.is_float16(target) or keeps_values(kind, target)
+
+
+def common_type(kinds: Sequence[pa.DataType], may_become: Becoming) -> pa.DataType | None:
+    """The type that all ``kinds`` may become, none of which is a dictionary where others are not.
+
+    What is NULL in all rows may become any.
+    """
+    if len(kinds) < 2:
+        return next(iter(kinds), None)
+    plain = list(map(_plain, kinds))
+    try:
+        schemas = [pa.schema([("", kind)]) for kind in plain]
+        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except UNLIKE:
+        return None
+    pairs = itertools.chain.from_iterable(leaf_pairs(kind, common) for kind in plain)
+    is_common = all(pa.types.is_null(kind) or may_become(kind, target) for kind, target in pairs)
+    return common if is_common else None
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    return without_views(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _widest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type that holds all values of all ``kinds``, as numbers of the same sort, or texts."""
-    try:
-        fields = (pa.schema([("", kind)]) for kind in kinds)
-        wide = pa.unify_schemas(list(fields), promote_options="permissive").field(0).type
-    except UNLIKE:
-        return None
-    is_whole = pa.types.is_integer
-    if all(keeps_values(kind, wide) and is_whole(kind) == is_whole(wide) for kind in kinds):
-        return wide
-    return None
-
-
-def _finest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """That of ``kinds`` which has the finest unit, if all are timestamps of one time zone."""
-    if all(map(pa.types.is_timestamp, kinds)) and len({kind.tz for kind in kinds}) == 1:
-        return max(kinds, key=lambda kind: DECIMALS[kind.unit])
-    return None
-
-
-def _schema_of(cache: FileCache, path: str) -> pa.Schema:
-    return cache.as_opened(path).schema_arrow
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return with_children(without_views(kind), lambda field: field.with_type(_plain(field.type)))
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    united = pa.unify_schemas(widened(schemas, moments=True))
-    return pa.schema([nullable(field) for field in united])
+    return pa.schema([nullable(field) for field in united(schemas, can_be_read)])
 
 
 def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
@@ -100,7 +117,8 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
         _united([_united(schemas[:at]), schemas[at]])
     except UNLIKE as error:
         problem = f"its columns do not go with those of the files before it: {error}"
-        raise UnsupportedError(problem, Where(files[at])) from error
+        hint = "a schema that is stated says what they are to be read as"
+        raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 
 
 def _are_unlike(schemas: Sequence[pa.Schema]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 131_072
 
 
-def scan(source: Dataset | PathLike) -> polars.LazyFrame:
-    """A LazyFrame over a data set, or over a path that ``intarsia.dataset`` opens.
+def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> polars.LazyFrame:
+    """A LazyFrame over a data set, or over what ``intarsia.dataset`` opens with ``options``.
 
     Predicates, columns and row limits reach the scan. Polars applies its predicate to what is read,
     so answers are Polars' own. Raises ``MissingDependencyError`` without Polars, ``PathError``
-    where there is no file.
+    where there is no file, ``TypeError`` for options of a data set that is open.
     """
     try:
         import polars
@@ -36,7 +36,12 @@ def scan(source: Dataset | PathLike) -> polars.LazyFrame:
         message = "Polars is not installed: install the extra, intarsia[polars]"
         raise MissingDependencyError(message) from error
 
-    data = source if isinstance(source, Dataset) else dataset(source)
+    if isinstance(source, Dataset):
+        if options:
+            raise TypeError(f"a data set that is open takes no options: {', '.join(options)}")
+        data = source
+    else:
+        data = dataset(source, **options)
 
     def read(
         columns: list[str] | None,

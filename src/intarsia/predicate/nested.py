@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -26,3 +26,17 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(change(kind.value_field), kind.list_size)
     return kind
+
+
+def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataType, pa.DataType]]:
+    """All in ``kind`` that is not nested, and what there is of ``wide``, which has the same."""
+    if pa.types.is_null(kind) or not pa.types.is_nested(kind):
+        yield kind, wide
+    elif pa.types.is_struct(kind):
+        for field in kind.fields:
+            yield from leaf_pairs(field.type, wide.field(field.name).type)
+    elif pa.types.is_map(kind):
+        yield from leaf_pairs(kind.key_type, wide.key_type)
+        yield from leaf_pairs(kind.item_type, wide.item_type)
+    else:
+        yield from leaf_pairs(kind.value_type, wide.value_type)

@@ -118,7 +118,10 @@ def _typed(
         return as_type(values, field.type)
     except pa.ArrowException as error:
         where = Where(file.name, column=field.name)
-        message = f"{values.type} cannot be read as {field.type}: {error}"
+        message = (
+            f"{values.type} cannot be read as {field.type}, which the first file has unless a "
+            f"schema or union_by_name says otherwise: {error}"
+        )
         raise FormatError(message, where) from error
 
 

@@ -22,13 +22,14 @@ _WRITES = (
     "keep_unfinished",
 )
 _READS = ("where", "columns", "parallelism")
-_TABLES = ("catalog", "sidecar")
+_TABLES = ("catalog", "sidecar", "merge_schema")
 _STREAMS = ("max_files_per_trigger", "max_file_age")
 _SPARKS = {
     "partitionoverwritemode": "partition_overwrite",
     "maxfilespertrigger": "max_files_per_trigger",
     "maxfileage": "max_file_age",
     "timezone": "time_zone",
+    "mergeschema": "merge_schema",
 }
 """Spark's own names of options, in small letters."""
 _PASSED = ("path", "paths", "checkpointlocation")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
+from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, unknown_column
 from intarsia.format.metadata import Type
@@ -33,6 +35,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
@@ -89,6 +92,7 @@ def read(
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
     schema: StructType | str | None = None,
+    merge_schema: bool = False,
     reader: str = "auto",
     filesystem: Any = None,
     sidecar: PathLike | None = None,
@@ -101,7 +105,9 @@ def read(
     ``path``, ``sidecar``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for
     ``intarsia.dataset``; executors warn of what is skipped. ``where`` is an Expression or a SQL
     condition, read as DuckDB reads it (a backslash in LIKE is just that). ``schema`` names columns
-    and their types, also such as only later files have; without it they are the first file's.
+    and their types, also such as only later files have; without it they are the first file's, or
+    with ``merge_schema``, for which the driver opens all files, those of all, united as
+    ``intarsia.dataset`` does by name.
 
     Planning, by statistics, indexes and the catalog, happens now and on the driver, which also
     reads what is left where that is little (4 MB in few files): the DataFrame then holds the rows
@@ -117,7 +123,7 @@ def read(
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     stated = None if schema is None else stated_schema(schema)
-    found = opened(path, filesystem, catalog, stated, sidecar)
+    found = opened(path, filesystem, catalog, stated, sidecar, merge_schema=merge_schema)
     found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
     query = query_of(found, found.schema.names[:1] if is_bare else columns, where, stated)
@@ -147,6 +153,7 @@ def explain(
     columns: Sequence[str] | None = None,
     where: pc.Expression | str | None = None,
     schema: StructType | str | None = None,
+    merge_schema: bool = False,
     reader: str = "auto",
     filesystem: Any = None,
     sidecar: PathLike | None = None,
@@ -158,7 +165,8 @@ def explain(
     """
     require_pyspark()
     stated = None if schema is None else stated_schema(schema)
-    source = Source(opened(path, filesystem, catalog, stated, sidecar), folder_of(path))
+    found = opened(path, filesystem, catalog, stated, sidecar, merge_schema=merge_schema)
+    source = Source(found, folder_of(path))
     query = query_of(source.data, columns, where, stated)
     way = choose(spark, source, query, reader)
     explained = source.data.explain(query.columns, query.where)
@@ -182,10 +190,13 @@ def opened(
     catalog: bool | Literal["auto"] = "auto",
     stated: pa.Schema | None = None,
     sidecar: PathLike | None = None,
+    *,
+    merge_schema: bool = False,
 ) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates.
 
-    Columns that are ``stated`` have those types, be they in the first file or not.
+    Columns that are ``stated`` have those types, be they in the first file or not. With
+    ``merge_schema`` there are those of all files.
     """
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen)
@@ -197,7 +208,10 @@ def opened(
     made = open_dataset(found, files, base, folders, form=form)
     cache = made._cache
     cache.places = places_of(found, sidecar)
-    plain = pa.schema([field.with_type(_as_in_spark(made, field)) for field in made.schema])
+    plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
+    if merge_schema:
+        united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))
+        plain = pa.schema([*united, *(field for field in plain if field.name not in united.names)])
     if stated is not None:
         plain = as_stated(plain, stated)
     if plain != made.schema:
@@ -209,16 +223,21 @@ def opened(
     return made
 
 
-def _as_in_spark(source: Dataset, field: pa.Field) -> pa.DataType:
-    """A column's type; INT96 are instants, which pyarrow gives as times without a zone.
+def _as_in_spark(schema: pa.Schema, file: Callable[[], OpenedFile]) -> pa.Schema:
+    """The columns of ``file``, and of its folders, as Spark is to have them.
 
-    What is within it may be NULL: a struct of another file may have fewer fields.
+    INT96 are instants, which pyarrow gives as times without a zone. What is within a column may be
+    NULL: a struct of another file may have fewer fields.
     """
+    return pa.schema([field.with_type(_type_in_spark(field, file)) for field in schema])
+
+
+def _type_in_spark(field: pa.Field, file: Callable[[], OpenedFile]) -> pa.DataType:
     without_zone = leaves(field.type).count(_TIME)
-    if without_zone and source.files:
-        file = source._cache.as_opened(source.files[0])
-        root = file.schema.root(field.name)
-        own = [] if root is None else [file.schema.leaves[i].element for i in root.leaves]
+    if without_zone:
+        stored = file().schema
+        root = stored.root(field.name)
+        own = [] if root is None else [stored.leaves[i].element for i in root.leaves]
         if without_zone == sum(element.type == Type.INT96 for element in own):
             field = with_leaves(field, _TIME, _INSTANT)
     return _VIEWS.get(field.type, nullable(field).type)

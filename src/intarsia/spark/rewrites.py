@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.data.folders import hive_types
-from intarsia.data.united import UNLIKE, widened
+from intarsia.data.united import UNLIKE, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
 from intarsia.format.metadata import CompressionCodec, Type
@@ -29,7 +29,7 @@ from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
 from intarsia.predicate.evaluation import unused
-from intarsia.predicate.nested import nullable
+from intarsia.predicate.nested import leaf_pairs, nullable
 from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
@@ -314,17 +314,19 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
 
 def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
     """All columns of all files; what is not in all may be NULL."""
-    bare = widened([schema.remove_metadata() for schema in schemas])
     try:
-        united = pa.unify_schemas(bare)
+        common = united([schema.remove_metadata() for schema in schemas], stays_itself)
     except UNLIKE as error:
         problem = f"files differ in their columns' types: {error}"
         raise UnsupportedError(problem, Where(where)) from error
-    fields = [f if all(_has(schema, f) for schema in bare) else nullable(f) for f in united]
-    return pa.schema(fields)
+    return pa.schema([f if all(_has(s, f) for s in schemas) else nullable(f) for f in common])
 
 
 def _has(schema: pa.Schema, wanted: pa.Field) -> bool:
     """Is there such a column, with all that is in it?"""
     at = schema.get_field_index(wanted.name)
-    return at >= 0 and bool(schema.field(at).type == wanted.type)
+    return at >= 0 and _num_leaves(schema.field(at).type) == _num_leaves(wanted.type)
+
+
+def _num_leaves(kind: pa.DataType) -> int:
+    return sum(1 for _ in leaf_pairs(kind, kind))

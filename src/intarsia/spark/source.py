@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
     """Data sets of Parquet files with indexes.
 
-    Options of reading are ``where``, ``columns`` and ``parallelism``, ``catalog`` and ``sidecar``,
-    of streams ``maxFilesPerTrigger`` and ``maxFileAge`` instead of these two; of writing
-    ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``, ``rows_per_page``,
-    ``target_file_size``, ``checkpoint_row_groups``, ``keep_unfinished``,
-    ``partitionOverwriteMode`` and ``timeZone``.
+    Options of reading are ``where``, ``columns`` and ``parallelism``, ``catalog``, ``sidecar`` and
+    ``mergeSchema``, of streams ``maxFilesPerTrigger`` and ``maxFileAge`` instead of these three; of
+    writing ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``, ``rows_per_page``,
+    ``target_file_size``, ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode``
+    and ``timeZone``.
     Lists have commas between their parts.
     """
 
@@ -59,7 +59,7 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
         return "intarsia"
 
     def schema(self) -> StructType:
-        """The columns that are asked for, in the first file's types."""
+        """The columns that are asked for, as the first file has them, or all files do together."""
         return spark_schema(_query(self.options).found)
 
     def reader(self, schema: StructType) -> Reader:
@@ -96,8 +96,13 @@ def _query(options: opts.Options) -> Query:
 
 
 def _opened(options: opts.Options, stated: pa.Schema | None = None) -> Dataset:
-    path, catalog = opts.path_of(options), opts.catalog_of(options)
-    return opened(path, catalog=catalog, stated=stated, sidecar=options.get("sidecar"))
+    return opened(
+        opts.path_of(options),
+        catalog=opts.catalog_of(options),
+        stated=stated,
+        sidecar=options.get("sidecar"),
+        merge_schema=opts.flag_of(options, "merge_schema"),
+    )
 
 
 def _job(options: opts.Options, schema: StructType) -> Job:

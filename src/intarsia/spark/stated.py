@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from intarsia.data.united import can_be_read, common_type
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.predicate.nested import nullable
 from intarsia.spark.types import arrow_schema, spark_schema
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
 def stated_schema(schema: StructType | str) -> pa.Schema:
     """A schema of Spark's, or its text, as Arrow has it; all may be NULL.
 
-    Raises ``PredicateError`` where it has no columns, or two of one name.
+    Raises ``PredicateError`` where it has no columns, or two of one name, ``TypeError`` for
+    anything else.
     """
     from pyspark.sql.types import StructType
 
+    if not isinstance(schema, StructType | str):
+        kind = f"{type(schema).__module__}.{type(schema).__name__}"
+        raise TypeError(f"a schema is a StructType of Spark's, or the text of one, not {kind}")
     parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not parsed.names or len(set(parsed.names)) < len(parsed.names):
         raise PredicateError("a schema has columns, and each once")
@@ -28,7 +33,7 @@ def stated_schema(schema: StructType | str) -> pa.Schema:
 
 
 def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
-    """``schema`` with the columns that are stated; where Spark has the same type, as it was.
+    """``schema`` with the columns that are stated; where Spark has the same type, as wide in both.
 
     Raises ``PredicateError`` for a column that is there but for the case of its letters.
     """
@@ -42,9 +47,17 @@ def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:
             raise PredicateError(f"{problem}: names are told apart by case here")
         if at < 0:
             schema = schema.append(field)
-        elif arrow_schema(spark_schema(pa.schema([schema.field(at)])))[0].type != field.type:
-            schema = schema.set(at, field)
+        else:
+            own = schema.field(at)
+            schema = schema.set(at, own.with_type(_as_wide(own, field.type)))
     return schema
+
+
+def _as_wide(own: pa.Field, stated: pa.DataType) -> pa.DataType:
+    """The stated type, or where Spark has the same for a file's, one that other files' fit too."""
+    if arrow_schema(spark_schema(pa.schema([own])))[0].type != stated:
+        return stated
+    return common_type([own.type, stated], can_be_read) or own.type
 
 
 def check_keys(folders: pa.Schema) -> None:
