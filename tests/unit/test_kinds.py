@@ -3,6 +3,8 @@
 import json
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.format.footer import framed, read_footer, with_key_values
-from intarsia.index import How, Inverted, Keys, Match, Op, Reads, fingerprints, registry
+from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section_write import STEP_SCHEMA, entries_of
@@ -185,6 +187,72 @@ def test_a_kind_says_what_it_serves(serves):
     Own.serves = serves
     with pytest.raises(ia.IndexSpecError, match="does not say what it serves"):
         ia.register_index_kind(Own)
+
+
+class WithoutKeys(Inverted):
+    kind = "without_keys"
+    serves = frozenset({Op.EQ})
+
+    def keys_for(self, predicate, of):
+        return None
+
+
+class WithoutAnswers(Summary):
+    kind = "without_answers"
+    serves = frozenset({Op.EQ})
+
+    def summarize(self, values, starts):
+        return pa.record_batch({"n": np.diff(starts)})
+
+
+class WithoutFields(ia.Lookup):
+    kind = "without_fields"
+    known: ClassVar[int] = 0
+    bits: int = 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (WithoutKeys, "does not define keys_of_values"),
+        (WithoutAnswers, "does not define might_match"),
+        (WithoutFields, r"its parameter bits is none: it lacks @dataclass\(frozen=True\)"),
+    ],
+)
+def test_a_kind_that_could_not_work_is_not_registered(kind, words):
+    with pytest.raises(ia.IndexSpecError, match=words):
+        ia.register_index_kind(kind)
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        (lambda starts: pa.table({"n": np.diff(starts)}), "a Table, not a RecordBatch"),
+        (
+            lambda starts: pa.record_batch({"n": np.diff(starts)[1:]}),
+            r"\d+ summaries of \d+ granules",
+        ),
+        (
+            lambda starts: pa.record_batch({f"n{len(starts)}": np.diff(starts)}),
+            "summaries of other columns",
+        ),
+    ],
+)
+def test_summaries_are_one_a_granule(gives, words, file, monkeypatch):
+    class Own(WithoutAnswers):
+        kind = "own_summary"
+
+        def summarize(self, values, starts):
+            return gives(starts)
+
+        def might_match(self, predicate, summaries, of):
+            return None
+
+    monkeypatch.setattr(registry, "_registered", {})
+    before = Path(file).read_bytes()
+    with pytest.raises(ia.IndexSpecError, match=f"'own_summary' gave {words}"):
+        ia.add_indexes(file, ia.register_index_kind(Own)("k"))
+    assert Path(file).read_bytes() == before
 
 
 def test_a_function_of_a_column_that_is_read_in_another_type_is_not_looked_up(file):

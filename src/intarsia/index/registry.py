@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
@@ -38,6 +39,11 @@ _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
     Words.kind: Words,
 }
 _STANDARD = (Bloom.kind, PageIndex.kind)
+_FUNCTIONS: dict[type, tuple[str, str]] = {
+    Inverted: ("keys_of_values", "keys_for"),
+    Summary: ("summarize", "might_match"),
+}
+"""What a kind of either shape is made of."""
 _registered: dict[str, type[EmbeddedIndex]] = {}
 
 
@@ -66,6 +72,14 @@ def _problem(cls: object) -> str | None:
         return "it does not say its version"
     if not isinstance(getattr(cls, "serves", None), Set):
         return "it does not say what it serves: a set of Op and How"
+    base = Inverted if issubclass(cls, Inverted) else Summary
+    for name in _FUNCTIONS[base]:
+        if getattr(cls, name) is getattr(base, name):
+            return f"it does not define {name}"
+    fields = {field.name for field in dataclasses.fields(cls)}
+    for name, kind in inspect.get_annotations(cls).items():
+        if name not in fields and "ClassVar" not in str(kind):
+            return f"its parameter {name} is none: it lacks @dataclass(frozen=True)"
     return None
 
 

@@ -160,9 +160,10 @@ class Summaries:
         self._held: list[pa.Array] = []
         self._done = self._next = int(starts[0])
         self._found: list[pa.RecordBatch] = []
-        empty = pa.array([], of.type)
-        self._found.append(self._index.summarize(empty, np.zeros(1, dtype=np.int64)))
-        self.schema = self._found[0].schema
+        empty = index.summarize(pa.array([], of.type), np.zeros(1, dtype=np.int64))
+        _check_summaries(index, empty, 0)
+        self._found.append(empty)
+        self.schema = empty.schema
 
     def add(self, values: Values) -> None:
         self._held.append(values.values)
@@ -174,7 +175,9 @@ class Summaries:
             return
         edges = self._starts[first : last + 1] - self._done
         whole = pa.concat_arrays(self._held)
-        self._found.append(self._index.summarize(whole.slice(0, int(edges[-1])), edges))
+        found = self._index.summarize(whole.slice(0, int(edges[-1])), edges)
+        _check_summaries(self._index, found, last - first, self.schema)
+        self._found.append(found)
         self._done = int(self._starts[last])
         self._held = [whole.slice(int(edges[-1]))]
 
@@ -219,5 +222,20 @@ def _check_keys(index: Inverted, keys: KeyArray, positions: Positions, values: p
         problem = f"{len(keys)} keys for {len(positions)} positions"
     elif len(positions) and not (positions.min() >= 0 and positions.max() < len(values)):
         problem = "positions outside the values"
+    if problem:
+        raise IndexSpecError(f"index kind {index.kind!r} gave {problem}")
+
+
+def _check_summaries(
+    index: Summary, found: pa.RecordBatch, granules: int, schema: pa.Schema | None = None
+) -> None:
+    """Raise ``IndexSpecError`` for what a kind must not give; ``schema`` is of those before."""
+    problem = None
+    if not isinstance(found, pa.RecordBatch):
+        problem = f"a {type(found).__name__}, not a RecordBatch"
+    elif found.num_rows != granules:
+        problem = f"{found.num_rows} summaries of {granules} granules"
+    elif schema is not None and found.schema != schema:
+        problem = "summaries of other columns or types than of no values"
     if problem:
         raise IndexSpecError(f"index kind {index.kind!r} gave {problem}")
