@@ -207,7 +207,7 @@ def test_what_cannot_be_read_for_keys_is_the_querys_own_business(logs, tmp_path)
     query = "SELECT row FROM logs JOIN seen ON n = k"
     assert ia.sql(query, logs=logs, seen=seen).num_rows > 0
     path.unlink()
-    with pytest.raises(duckdb.Error):
+    with pytest.raises(ia.PathError, match=r"seen\.parquet: there is no such file"):
         ia.sql(query, logs=logs, seen=seen)
     assert ia.sql(f"{query} LIMIT 0", logs=logs, seen=seen).num_rows == 0
 

@@ -877,6 +877,25 @@ def test_without_duckdb_the_extra_is_named(data, monkeypatch):
         ia.sql("SELECT 1")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t WHERE k = 1000",
+        "SELECT count(*) FROM t WHERE k + 0 > 100",
+        "SELECT b.k FROM t AS a JOIN t AS b USING (k) WHERE a.k > 100",
+    ],
+)
+def test_what_scans_raise_is_raised_as_it_is(query, tmp_path):
+    pq.write_table(pa.table({"k": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": [1000]}), tmp_path / "b.parquet")
+    data = ia.dataset(tmp_path)
+    with pytest.raises(ia.FormatError, match=r"b\.parquet, column k: int64 cannot be read") as told:
+        ia.sql(query, t=data)
+    assert "Traceback" not in str(told.value)
+    with pytest.raises(duckdb.Error, match="nothing_there"):
+        ia.sql(f"{query} AND nothing_there = 1", t=data)
+
+
 def test_names_that_differ_by_case_only_are_refused(data):
     with pytest.raises(ia.PredicateError, match="case"):
         ia.sql("SELECT 1", a=data, A=data)

@@ -16,7 +16,8 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.engines.keys import Joined
-from intarsia.errors import MissingDependencyError
+from intarsia.engines.watched import WatchedDataset
+from intarsia.errors import IntarsiaError, MissingDependencyError
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, scans_of
 from intarsia.storage import PathLike
@@ -55,21 +56,27 @@ def sql(
     what they are joined with or have to be IN; answers are DuckDB's own either way. It is lent
     ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
     zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
-    file, and DuckDB's errors for what is wrong with the query. A statement that gives nothing gives
-    a table of nothing.
+    file, errors of reading as scans of data sets do, and DuckDB's for what is wrong with the query.
+    A statement that gives nothing gives a table of nothing.
     """
     engine = _require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in opened.items()}
     rewritten = scans_of(query, schemas, parameters=parameters)
+    errors: list[IntarsiaError] = []
     with engine.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        _register(connection, rewritten, opened)
+        _register(connection, rewritten, opened, errors)
         if _WORDS in query.lower():
             text, answer_type = "VARCHAR", "BOOLEAN"
             connection.create_function(_WORDS, _words, [text, text], answer_type, type="arrow")
-        answer = connection.sql(rewritten.sql, params=parameters or None)
-        return pa.table({}) if answer is None else answer.to_arrow_table()
+        try:
+            answer = connection.sql(rewritten.sql, params=parameters or None)
+            return pa.table({}) if answer is None else answer.to_arrow_table()
+        except engine.Error:
+            if not errors:
+                raise
+    raise errors[0]
 
 
 def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
@@ -99,20 +106,22 @@ def _register(
     connection: duckdb.DuckDBPyConnection,
     query: Query,
     tables: Mapping[str, pads.Dataset | pa.Table],
+    errors: list[IntarsiaError],
 ) -> None:
     """Every scan under its name, and every table under its own, for what was not rewritten.
 
     A scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks
-    for columns itself.
+    for columns itself. What scans raise is added to ``errors``.
     """
     for name, table in tables.items():
-        connection.register(name, table)
+        watched = WatchedDataset.of(table, errors) if isinstance(table, Dataset) else table
+        connection.register(name, watched)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     for scan in query.scans:
         table = tables[scan.table]
         if isinstance(table, Dataset):
             left = joined.filter_of(scan)
-            table = table if left is None else table.filter(left)
+            table = WatchedDataset.of(table if left is None else table.filter(left), errors)
         connection.register(scan.name, table)
 
 

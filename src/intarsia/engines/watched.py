@@ -1,0 +1,36 @@
+"""Errors of scans that an engine runs, which passes on no more of them than their text."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from intarsia.data.dataset import Dataset
+from intarsia.errors import IntarsiaError
+
+
+class WatchedDataset(Dataset):
+    """A data set whose scans add what they raise to ``errors``."""
+
+    errors: list[IntarsiaError]
+
+    @classmethod
+    def of(cls, data: Dataset, errors: list[IntarsiaError]) -> WatchedDataset:
+        """The same files, schema and filter as ``data``."""
+        made = cls.wrap(data)
+        assert isinstance(made, WatchedDataset)
+        made.errors = errors
+        return made
+
+    def _scan(self, *args: Any, **options: Any) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
+        scan = super()._scan(*args, **options)
+        return None if scan is None else (scan[0], self._watched(scan[1]))
+
+    def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:
+        try:
+            yield from tables
+        except IntarsiaError as error:
+            self.errors.append(error)
+            raise
