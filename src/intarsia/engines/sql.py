@@ -17,7 +17,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.engines.keys import Joined
 from intarsia.engines.watched import WatchedDataset
-from intarsia.errors import IntarsiaError, MissingDependencyError
+from intarsia.errors import MissingDependencyError
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, scans_of
 from intarsia.storage import PathLike
@@ -63,10 +63,12 @@ def sql(
     opened = {name: _opened(table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in opened.items()}
     rewritten = scans_of(query, schemas, parameters=parameters)
-    errors: list[IntarsiaError] = []
     with engine.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        _register(connection, rewritten, opened, errors)
+        _register(connection, rewritten, opened)
+        watched = [table for table in opened.values() if isinstance(table, WatchedDataset)]
+        for table in watched:  # what could not be read for keys
+            table.errors.clear()
         if _WORDS in query.lower():
             text, answer_type = "VARCHAR", "BOOLEAN"
             connection.create_function(_WORDS, _words, [text, text], answer_type, type="arrow")
@@ -74,6 +76,7 @@ def sql(
             answer = connection.sql(rewritten.sql, params=parameters or None)
             return pa.table({}) if answer is None else answer.to_arrow_table()
         except engine.Error:
+            errors = [error for table in watched for error in table.errors]
             if not errors:
                 raise
     raise errors[0]
@@ -90,12 +93,14 @@ def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
 
 
 def _opened(table: TableLike) -> pads.Dataset | pa.Table:
+    if isinstance(table, str | os.PathLike):
+        table = dataset(table)
+    if isinstance(table, Dataset):
+        return WatchedDataset.wrap(table)
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
         return pa.table(table)
-    if isinstance(table, str | os.PathLike):
-        return dataset(table)
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
@@ -106,22 +111,20 @@ def _register(
     connection: duckdb.DuckDBPyConnection,
     query: Query,
     tables: Mapping[str, pads.Dataset | pa.Table],
-    errors: list[IntarsiaError],
 ) -> None:
     """Every scan under its name, and every table under its own, for what was not rewritten.
 
     A scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks
-    for columns itself. What scans raise is added to ``errors``.
+    for columns itself.
     """
     for name, table in tables.items():
-        watched = WatchedDataset.of(table, errors) if isinstance(table, Dataset) else table
-        connection.register(name, watched)
+        connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     for scan in query.scans:
         table = tables[scan.table]
         if isinstance(table, Dataset):
             left = joined.filter_of(scan)
-            table = WatchedDataset.of(table if left is None else table.filter(left), errors)
+            table = table if left is None else table.filter(left)
         connection.register(scan.name, table)
 
 

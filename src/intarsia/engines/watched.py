@@ -6,22 +6,23 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 
 from intarsia.data.dataset import Dataset
 from intarsia.errors import IntarsiaError
 
 
 class WatchedDataset(Dataset):
-    """A data set whose scans add what they raise to ``errors``."""
+    """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
     errors: list[IntarsiaError]
 
     @classmethod
-    def of(cls, data: Dataset, errors: list[IntarsiaError]) -> WatchedDataset:
-        """The same files, schema and filter as ``data``."""
-        made = cls.wrap(data)
+    def wrap(cls, base: pads.FileSystemDataset) -> WatchedDataset:
+        """The same files, schema and filter as ``base``, and its errors."""
+        made = super().wrap(base)
         assert isinstance(made, WatchedDataset)
-        made.errors = errors
+        made.errors = base.errors if isinstance(base, WatchedDataset) else []
         return made
 
     def _scan(self, *args: Any, **options: Any) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
