@@ -29,7 +29,7 @@ from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
 from intarsia.predicate.evaluation import unused
-from intarsia.predicate.nested import leaf_pairs, nullable
+from intarsia.predicate.nested import nullable
 from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
@@ -325,8 +325,4 @@ def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
 def _has(schema: pa.Schema, wanted: pa.Field) -> bool:
     """Is there such a column, with all that is in it?"""
     at = schema.get_field_index(wanted.name)
-    return at >= 0 and _num_leaves(schema.field(at).type) == _num_leaves(wanted.type)
-
-
-def _num_leaves(kind: pa.DataType) -> int:
-    return sum(1 for _ in leaf_pairs(kind, kind))
+    return at >= 0 and len(leaves(schema.field(at).type)) == len(leaves(wanted.type))

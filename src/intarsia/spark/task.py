@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.job import Job
 from intarsia.spark.rows import Rows, by_folder, in_order
+from intarsia.spark.types import leaves
 from intarsia.write.writer import open_writer
 
 ROW_GROUP_ROWS = 1024 * 1024
@@ -123,12 +124,6 @@ def _sorting_columns(job: Job) -> list[pq.SortingColumn]:
         kind = job.schema.field(at).type
         if pa.types.is_floating(kind) or pa.types.is_nested(kind):
             break
-        leaf = sum(_num_leaves(field.type) for field in list(job.schema)[:at])
+        leaf = sum(len(leaves(field.type)) for field in list(job.schema)[:at])
         found.append(pq.SortingColumn(leaf, nulls_first=True))
     return found
-
-
-def _num_leaves(kind: pa.DataType) -> int:
-    if not pa.types.is_nested(kind):
-        return 1
-    return sum(_num_leaves(kind.field(i).type) for i in range(kind.num_fields))
