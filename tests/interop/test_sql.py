@@ -628,6 +628,7 @@ list_contains(ld, 'nan')
 list_contains(lt, 2)
 list_contains(i, 2)
 list_contains(m, 'a')
+list_contains(l, NULL)
 list_has_any(l, NULL)
 list_has_any(l, [i])
 'a' IN s

@@ -135,6 +135,8 @@ class _Exact(Translator):
 
     def _membership(self, node: exp.Expr, asked: Membership, kind: pa.DataType) -> pc.Expression:
         held = held_type(kind, asked)
+        if not asked.of_several and isinstance(_bare(asked.constants[0]), exp.Null):
+            raise _refusal(node)  # of empty lists it is NULL to DuckDB 2.0.0, FALSE to later ones
         for constant in asked.constants:
             if held is None or not is_constant(constant) or not _fits(_bare(constant), held):
                 raise _refusal(constant)
