@@ -89,11 +89,17 @@ PREDICATES = (
         "tz < '2020-01-01 01:00:00+00'",
         c("tz") < datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.UTC),
     ),
+    Predicate(
+        "ts < TIMESTAMPTZ '2020-01-01 00:00:00+00' + INTERVAL '1 hour'",
+        c("ts") < datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=1),
+        "ts < TIMESTAMP '2020-01-01 00:00:00' + INTERVAL '1 hour'",
+    ),
     Predicate("ts::DATE = '2020-01-10'", c("ts").dt.date() == datetime.date(2020, 1, 10)),
     Predicate("id::DOUBLE = 7.0", c("id").cast(pl.Float64) == 7.0),
     Predicate("gap IS NOT NULL", c("gap").is_not_null()),
     Predicate("s = 'k07777'", c("s") == "k07777"),
     Predicate("s LIKE 'k0777%'", c("s").str.starts_with("k0777")),
+    Predicate("s LIKE 'k07' || '77%'", c("s").str.starts_with(pl.lit("k07") + "77")),
     Predicate("starts_with(s, 'k0777')", c("s").str.starts_with("k0777")),
     Predicate("s LIKE '%7777'", c("s").str.ends_with("7777")),
     Predicate(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
+import re
 import sys
 
 import duckdb
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia import engines
 from intarsia.predicate.query import Query, scans_of
 
 CONDITIONS = """
@@ -42,6 +46,23 @@ i / 2 = 1
 i // 2 = 1
 i % 2 = 1
 i + 1 > 3
+i = 2 * 3 + 1
+i < 2147483647 + 1
+d >= 7 / 2
+f > 0.05 + 0.05
+dec = 0.55 * 2
+s LIKE '%' || '_' || '%'
+upper(s) = upper('a_b')
+date = DATE '2020-01-01' + 1
+date + 1 = DATE '2020-01-03'
+date > TIMESTAMPTZ '2020-01-03 00:30:00+02:00' - INTERVAL 1 HOUR
+ts BETWEEN DATE '2020-01-01' AND DATE '2020-01-01' + INTERVAL '2 days 12 hours'
+ts_ms >= TIMESTAMP '2020-01-02 12:00:00' + INTERVAL 1 MICROSECOND
+ts_ns > epoch_ms(1577966400000)
+tz IN (to_timestamp(1577966400), '2020-01-03 12:00:00.000003')
+paris > date_trunc('week', TIMESTAMP '2020-01-08 00:00:00')
+ts < now() AND date < current_date - INTERVAL 1 DAY AND paris < localtimestamp
+ts > now() - INTERVAL 1 YEAR
 i8 = 300
 i8 + 100 < 200
 u > 9223372036854775807
@@ -595,9 +616,19 @@ PUSHED = {
     "list_has_all(ldec, [1.10, 2])": "ia.list_contains_all(ldec",
     "map_contains(m, 'a')": 'ia.map_contains(m, "a")',
     "'a' IN m": 'ia.map_contains(m, "a")',
+    "i = 2 * 3 + 1": "(i == 7)",
+    "s LIKE 'a' || '%'": "match_like",
+    "lower(s) = lower('AXB')": '(utf8_lower(s) == "axb")',
+    "date > DATE '2020-01-01' + INTERVAL 1 DAY": "(date > 2020-01-02 00:00:00.000000)",
+    "ts > TIMESTAMPTZ '2020-01-02 12:00:00+00'": "(ts > 2020-01-02 12:00:00.000000)",
+    "tz > date_trunc('month', '2020-01-02'::DATE)": "(tz > 2020-01-01 00:00:00.000000Z)",
 }
 KEPT = """
 i + 1 > 3
+i = 2147483647 + 1
+d > 1e300 * 1e300
+ts > now()
+ts > random() * DATE '2020-01-01'
 s COLLATE NOCASE = 'a'
 d = 'nan'
 dec = '1.105'
@@ -649,6 +680,38 @@ def test_a_condition_reaches_the_scan(data, condition, what):
 @pytest.mark.parametrize("condition", KEPT)
 def test_a_condition_that_may_mean_something_else_stays(data, condition):
     assert filters_of(f"SELECT row FROM t WHERE {condition}", data) == [None]
+
+
+def test_now_is_one_moment_to_engine_and_scans(tmp_path):
+    """Rows of the moments about the query's own, down to the microsecond."""
+    start = datetime.datetime.now(datetime.UTC).replace(microsecond=0, tzinfo=None)
+    ticks = np.datetime64(start) + np.arange(0, 10_000_000, 100).astype("m8[us]")
+    ia.write_table(pa.table({"ts": ticks}), tmp_path / "t.parquet", max_rows_per_page=1000)
+    data = ia.dataset(tmp_path)
+    for _ in range(20):
+        before = ia.sql(
+            "SELECT count(*) AS n, epoch_us(now()) AS now FROM t WHERE ts < now()", t=data
+        )
+        ((n, now),) = zip(before["n"].to_pylist(), before["now"].to_pylist(), strict=True)
+        assert n == (ticks.astype(np.int64) < now).sum()
+
+
+def test_the_current_moment_reaches_the_scan(data, monkeypatch):
+    queries = []
+
+    def registered(connection, query, tables):
+        queries.append(query)
+        register(connection, query, tables)
+
+    register = engines.sql._register
+    monkeypatch.setattr(engines.sql, "_register", registered)
+    ia.sql("SELECT row FROM t WHERE ts > now() - INTERVAL 1 HOUR AND date < today()", t=data)
+    (scan,) = queries[0].scans
+    found = re.fullmatch(r"\(\(ts > (.*)\) and \(date < (.*)\)\)", str(scan.filter))
+    now = datetime.datetime.now(datetime.UTC)
+    since = now - datetime.datetime.fromisoformat(f"{found[1]}Z")
+    assert datetime.timedelta(0, 3600) <= since < datetime.timedelta(0, 3700)
+    assert abs(datetime.date.fromisoformat(found[2]) - now.date()).days <= 1
 
 
 def test_each_occurrence_has_its_own_filter(data):

@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.spark.stream import StreamReader
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +79,17 @@ def test_folders_conditions_and_columns(spark, paths):
     found = ias.read(spark, paths[1])
     assert found.columns == ["id", "t"]
     assert ids(spark, paths[1]) == [i for i in range(100) if i % 2 == 1 and i != 7]
+
+
+def test_now_is_when_a_batch_is_planned(tmp_path):
+    ia.write_table(pa.table({"ts": pa.array([0], pa.timestamp("us"))}), tmp_path / "a.parquet")
+    options = {"path": str(tmp_path), "where": "ts > now() - INTERVAL 1 HOUR"}
+    reader = StreamReader(options, StructType([StructField("ts", TimestampNTZType())]))
+    start, end = reader.initialOffset(), reader.latestOffset(reader.initialOffset(), None)
+    (first,) = reader.partitions(start, end)
+    (second,) = reader.partitions(start, end)
+    assert str(first.where) < str(second.where)
+    assert list(reader.read(first)) == []
 
 
 def test_the_parquet_sink_gets_the_same_rows(spark, paths):

@@ -181,6 +181,27 @@ abs(i) = 7
 abs(d) > 2
 i + 1 > 3
 i * 2 - 1 = 5
+i + (2 - 1) > 3
+i = 1 + 1
+i = -(7)
+i IN (7 // 2, 10 % 4)
+d > 7 / 2 - 1
+dec = 1.05 + 0.05
+i = '3'::INT::DOUBLE
+lower(s) = lower('AXB')
+s LIKE '_' || upper('x') || '%' OR s LIKE 'a' || '%'
+date = DATE '2020-01-01' + 1
+date BETWEEN make_date(2020, 1, 2) AND DATE '2020-01-01' + INTERVAL 2 DAYS
+date IN ('2020-01-02 12:00'::TIMESTAMP::DATE, current_date)
+date > current_date - 7
+ts > TIMESTAMP '2020-01-02' + INTERVAL '1 day 2 hours'
+ts > TIMESTAMPTZ '2020-01-02 14:00:00+02:00'
+ts > now() - INTERVAL 1 MONTH
+ts < now()
+date < now()
+tz < localtimestamp
+tz > date_trunc('day', TIMESTAMPTZ '2020-01-03 14:00:00+02:00')
+tz < to_timestamp(1578000000)
 (i + 1) * 2 = 6
 date = '2020-01-02'
 date > DATE '2020-01-02'
@@ -274,6 +295,10 @@ date = 5
 i = 'two'
 date = '2020-13-01'
 ts = 'noon'
+ts > INTERVAL 1 DAY
+s > CAST(now() AS VARCHAR)
+ts > TRY_CAST(now() AS DATE)
+ts > date_trunc('century', now())
 i LIKE '1%'
 s LIKE ls
 s LIKE 5

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -19,7 +21,7 @@ from intarsia.engines.keys import Joined
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import MissingDependencyError
 from intarsia.predicate.parameters import Parameters
-from intarsia.predicate.query import Query, scans_of
+from intarsia.predicate.query import Query, scans_of, seen_by_duckdb
 from intarsia.storage import PathLike
 from intarsia.text.words import contains_words
 
@@ -62,9 +64,10 @@ def sql(
     engine = _require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in opened.items()}
-    rewritten = scans_of(query, schemas, parameters=parameters)
     with engine.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        now = functools.cache(functools.partial(_begin, connection))
+        rewritten = scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
         _register(connection, rewritten, opened)
         watched = [table for table in opened.values() if isinstance(table, WatchedDataset)]
         for table in watched:  # what could not be read for keys
@@ -80,6 +83,13 @@ def sql(
             if not errors:
                 raise
     raise errors[0]
+
+
+def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
+    """What ``now()`` is in the transaction that begins here."""
+    connection.begin()
+    [(since,)] = connection.sql("SELECT epoch_us(now())").fetchall()
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since)
 
 
 def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:

@@ -20,6 +20,15 @@ def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
     return kind if zoned and plain else target
 
 
+def beside_moments(found: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar:
+    """A constant to compare with ``kind``: dates and moments that have no zone are UTC."""
+    has_zone = pa.types.is_timestamp(found.type) and found.type.tz is not None
+    if kind is None or not has_zone:
+        return found
+    plain = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+    return found.cast(pa.timestamp(found.type.unit)) if plain else found
+
+
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp."""
     if kind is not None and pa.types.is_dictionary(kind):

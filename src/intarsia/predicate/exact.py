@@ -22,9 +22,10 @@ from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.functions import is_list
+from intarsia.predicate.literals import is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.scope import has_only
-from intarsia.predicate.sql import Translator, is_constant, is_plainly_wanted
+from intarsia.predicate.sql import Translator, is_plainly_wanted
 from intarsia.predicate.text_search import TextSearch, matches_like, regex_problem
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {

@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
+from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import columns_used, conditions_of
@@ -80,11 +81,16 @@ None where there is no such condition.
 """
 
 
+def seen_by_duckdb(now: Now | None = None) -> Seen:
+    """What DuckDB computes of constants alone is worked out; ``now`` is what is now to it."""
+    return lambda condition, _: folded(condition, now)
+
+
 def scans_of(
     query: str,
     schemas: Mapping[str, pa.Schema],
     dialect: str = "duckdb",
-    seen: Seen = lambda condition, schema: condition,
+    seen: Seen = seen_by_duckdb(),  # noqa: B008 # it has no state
     parameters: Parameters = (),
 ) -> Query:
     """``query`` with each occurrence of a table replaced by a scan of its own.

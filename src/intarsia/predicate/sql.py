@@ -18,8 +18,15 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
-from intarsia.predicate.constants import moment_type, number_scalar, text_scalar
+from intarsia.predicate.constants import (
+    beside_moments,
+    moment_type,
+    number_scalar,
+    text_scalar,
+)
+from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
+from intarsia.predicate.literals import is_constant
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.text_search import (
     SEARCHES,
@@ -69,8 +76,12 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
-def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
+def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.Expression:
     """The Expression of a SQL condition over ``schema``'s fields.
+
+    What it computes of constants alone is worked out first, as DuckDB does in UTC: ``now() -
+    INTERVAL '1 hour'``, ``date_trunc('month', current_date)``, ``7 * 86400``. Without ``now``, the
+    current moment is not known.
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
@@ -88,7 +99,7 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
         raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
     try:
-        return Translator(schema).condition(tree)
+        return Translator(schema).condition(folded(tree, now))
     except PredicateError:
         raise
     except RecursionError as error:
@@ -293,8 +304,9 @@ class Translator:
                 return pa.scalar(bool(value))
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return number_scalar(f"-{inner.this}", kind)
-            case exp.Cast(this=inner, to=target) if not isinstance(node, exp.TryCast):
-                return self._scalar(inner, moment_type(_cast_type(target), kind))
+            case exp.Cast(this=inner, to=target) if _is_read_once(node):
+                found = self._scalar(inner, moment_type(_cast_type(target), kind))
+                return beside_moments(found, kind)
             case exp.Literal(this=text) if node.is_string:
                 return text_scalar(text, kind)
             case exp.Literal(this=text):
@@ -378,14 +390,9 @@ def is_plainly_wanted(node: exp.Expr) -> bool:
     return True
 
 
-def is_constant(node: exp.Expr) -> bool:
-    """Is ``node`` a literal, cast or in parentheses perhaps?"""
-    match node:
-        case exp.Paren(this=inner) | exp.Neg(this=inner) | exp.Cast(this=inner):
-            return is_constant(inner)
-        case exp.Literal() | exp.Null() | exp.Boolean():
-            return True
-    return False
+def _is_read_once(node: exp.Cast) -> bool:
+    """Is a constant cast as it is written, and not as something else made of it?"""
+    return type(node) is exp.Cast and not isinstance(node.this.unnest(), exp.Cast)
 
 
 def _is_text_view(kind: pa.DataType) -> bool:

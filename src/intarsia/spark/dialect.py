@@ -8,7 +8,6 @@ decimals, and types that Spark has no equal of.
 
 from __future__ import annotations
 
-import calendar
 import datetime as dt
 import re
 from typing import TYPE_CHECKING
@@ -17,8 +16,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.calculation import months_later
+from intarsia.predicate.literals import is_constant
 from intarsia.predicate.query import Seen
-from intarsia.predicate.sql import Translator, is_constant
+from intarsia.predicate.sql import Translator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,11 +88,7 @@ def _moved(text: str, count: int, unit: str) -> str | None:
         date, unit = dt.date.fromisoformat(text), unit.upper().removesuffix("S")
         if unit == "DAY":
             return (date + dt.timedelta(days=count)).isoformat()
-        if unit not in _MONTHS:
-            return None
-        years, month = divmod(date.year * 12 + date.month - 1 + count * _MONTHS[unit], 12)
-        last = calendar.monthrange(years, month + 1)[1]
-        return dt.date(years, month + 1, min(date.day, last)).isoformat()
+        return months_later(date, count * _MONTHS[unit]).isoformat() if unit in _MONTHS else None
     except (ValueError, OverflowError):
         return None
 

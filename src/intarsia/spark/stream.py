@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -43,11 +44,12 @@ Offset = dict[str, Any]
 
 
 class _Files(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
-    """The files that a task reads."""
+    """The files that a task reads, and what is wanted of them."""
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], where: pc.Expression | None) -> None:
         super().__init__(None)
         self.paths = paths
+        self.where = where
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not typed
@@ -61,8 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._columns = schema.names
         self._output = stated_schema(schema)
         self._schema = self._known_schema(path)
-        where = options.get("where")
-        self._where = None if where is None else parse_where(where, self._schema)
+        self._asked = options.get("where")
+        self._where()  # raises what is wrong with it before there is a file
         self._most_files = opts.count_of(options, "max_files_per_trigger")
         self._most_age = opts.age_of(options, _MOST_AGE)
         self._parallelism = opts.count_of(options, "parallelism") or os.cpu_count() or 1
@@ -74,6 +76,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             return opened(path, stated=self._output).schema
         except PathError:
             return self._output
+
+    def _where(self) -> pc.Expression | None:
+        """The condition; to it, now is when a batch is planned."""
+        return None if self._asked is None else parse_where(self._asked, self._schema)
 
     def initialOffset(self) -> Offset:  # noqa: N802 # Spark's name
         """Nothing has been read."""
@@ -117,7 +123,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             lightest = min(range(count), key=loads.__getitem__)
             loads[lightest] += new[name][0]
             tasks[lightest].append(name)
-        return [_Files(paths) for paths in tasks]
+        where = self._where()
+        return [_Files(paths, where) for paths in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's files for which the condition holds."""
@@ -127,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         folders = pads.partitioning(pa.schema(fields), flavor="hive") if fields else None
         found, root = self._place.filesystem, self._place.root
         source = open_dataset(found, paths, root, folders, self._schema)
-        for batch in source.to_batches(self._columns, filter=self._where):
+        for batch in source.to_batches(self._columns, filter=partition.where):
             table = pa.Table.from_batches([batch])
             yield from table.cast(self._output, safe=False).to_batches()
 

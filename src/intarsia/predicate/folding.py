@@ -1,0 +1,153 @@
+"""What a SQL condition computes of constants alone → the constant that comes of it.
+
+``ts > now() - INTERVAL 1 HOUR`` compares ``ts`` with a moment, which is something to plan by. What
+``calculation`` is not certain of is left as it is written.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+
+from sqlglot import exp
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.calculation import (
+    OPERATORS,
+    Interval,
+    UnknownValueError,
+    Value,
+    cast,
+    in_ascii,
+    moment,
+    number,
+    since_epoch,
+    together,
+    truncated,
+    unit,
+    whole,
+)
+from intarsia.predicate.literals import constant_of
+
+Now = Callable[[], datetime]
+"""The moment that a query begins, with its time zone."""
+
+_COMPUTING = {
+    *OPERATORS,
+    *(exp.Neg, exp.Cast, exp.Lower, exp.Upper, exp.DateAdd, exp.DateTrunc, exp.TimestampTrunc),
+    *(exp.AtTimeZone, exp.UnixToTime, exp.DateFromParts),
+    *(exp.Anonymous, exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp),
+}
+_NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
+_DATE = ("year", "month", "day")
+_COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def utc_now() -> datetime:
+    """The current moment."""
+    return datetime.now(UTC)
+
+
+def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
+    """``condition`` with constants for what is certain to come to one; a copy where there is any.
+
+    Without ``now``, what asks for the current moment or day is left.
+    """
+    if not any(map(_computes, condition.walk())):
+        return condition
+    return condition.copy().transform(_Folder(now).constant, copy=False)
+
+
+class _Folder:
+    """Works out values; the current moment is asked for once."""
+
+    def __init__(self, now: Now | None) -> None:
+        self._now = now
+
+    def constant(self, node: exp.Expr) -> exp.Expr:
+        """The constant that ``node`` comes to; itself where it is one, or none is certain."""
+        if not _computes(node):
+            return node
+        try:
+            return constant_of(self._value(node)) or node
+        except (UnknownValueError, PredicateError, RecursionError, ArithmeticError, ValueError):
+            return node
+
+    def _value(self, node: exp.Expr) -> Value:
+        """Raises what ``calculation`` does."""
+        match node:
+            case exp.Literal(this=str(text)):
+                return text if node.is_string else number(text)
+            case exp.Paren(this=inner):
+                return self._value(inner)
+            case exp.Neg(this=inner):
+                return OPERATORS[exp.Mul](self._value(inner), -1)
+            case exp.Interval():
+                return self._interval(node)
+            case exp.Cast(this=inner, to=exp.DataType(this=kind)) if type(node) is exp.Cast:
+                return cast(self._value(inner), kind)
+            case exp.Lower(this=inner):
+                return in_ascii(self._value(inner)).lower()
+            case exp.Upper(this=inner):
+                return in_ascii(self._value(inner)).upper()
+            case exp.DateAdd(this=inner, expression=exp.Interval() as span):
+                return OPERATORS[exp.Add](moment(self._value(inner)), self._interval(span))
+            case exp.DateTrunc(this=inner) | exp.TimestampTrunc(this=inner):
+                return truncated(moment(self._value(inner)), unit(node.text("unit")))
+            case exp.AtTimeZone(this=inner) if node.text("zone") == "UTC":
+                at = moment(self._value(inner))
+                return at.replace(tzinfo=None if at.tzinfo else UTC)
+            case exp.UnixToTime(this=inner):
+                return since_epoch(self._value(inner), node.text("scale"))
+            case exp.DateFromParts():
+                return date(*(whole(self._value(node.args[part])) for part in _DATE))
+        if type(node) in OPERATORS:
+            sides = self._value(node.args["this"]), self._value(node.args["expression"])
+            return OPERATORS[type(node)](*sides)
+        return self._current(node)
+
+    def _current(self, node: exp.Expr) -> date:
+        """What is another on another day."""
+        if not any(value for name, value in node.args.items() if name != "this"):
+            match node:
+                case exp.Anonymous(this=str(name)) if name.lower() in _NOW:
+                    return self._moment
+                case exp.CurrentTimestamp(this=None):
+                    return self._moment
+                case exp.CurrentDate(this=None):
+                    return self._moment.date()
+                case exp.Localtimestamp(this=None):
+                    return self._moment.replace(tzinfo=None)
+        raise UnknownValueError
+
+    @functools.cached_property
+    def _moment(self) -> datetime:
+        if self._now is None:
+            raise UnknownValueError
+        return self._now().astimezone(UTC)
+
+    def _interval(self, node: exp.Interval) -> Interval:
+        counted = node.args.get("unit")
+        if counted is None:  # '1 day 2 hours'
+            parts = _COUNTED.findall(node.name)
+            if not parts or _COUNTED.sub("", node.name):
+                raise UnknownValueError
+            return functools.reduce(together, (unit(name).times(int(n)) for n, name in parts))
+        if not isinstance(node.this, exp.Literal):
+            return unit(counted.name).times(whole(self._value(node.this)))
+        if not _WHOLE.fullmatch(node.name):  # 1.5 is 1 in some places
+            raise UnknownValueError
+        return unit(counted.name).times(int(node.name))
+
+
+def _computes(node: exp.Expr) -> bool:
+    """Is ``node`` more than a constant as ``constant_of`` writes them?"""
+    if type(node) not in _COMPUTING:
+        return False
+    inner = node.this if isinstance(node, exp.Cast) else node
+    if isinstance(inner, exp.Neg):
+        inner = inner.this
+    return not isinstance(inner, exp.Literal | exp.Null | exp.Boolean)

@@ -1,0 +1,61 @@
+"""SQL's constants: which parts of a condition are one, and Python's values written as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+
+from sqlglot import exp
+
+
+def is_constant(node: exp.Expr) -> bool:
+    """Is ``node`` a literal, cast or in parentheses perhaps?"""
+    match node:
+        case exp.Paren(this=inner) | exp.Neg(this=inner) | exp.Cast(this=inner):
+            return is_constant(inner)
+        case exp.Literal() | exp.Null() | exp.Boolean():
+            return True
+    return False
+
+
+def constant_of(value: object) -> exp.Expr | None:
+    """The constant that means what ``value`` does; None where there is none."""
+    if isinstance(value, datetime):  # pandas' are of a type of their own
+        zone = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
+        return exp.cast(exp.Literal.string(value.isoformat(" ")), zone)
+    constant = _CONSTANTS.get(type(value))
+    return None if constant is None else constant(value)
+
+
+def _number(value: int | float) -> exp.Expr:
+    return _signed(str(abs(value)), value < 0)
+
+
+def _decimal(value: Decimal) -> exp.Expr | None:
+    """With all digits, which arithmetic would round."""
+    if not value.is_finite():
+        return None
+    return _signed(f"{value.copy_abs():f}", value < 0)
+
+
+def _signed(digits: str, is_negative: bool) -> exp.Expr:
+    literal = exp.Literal.number(digits)
+    return exp.Neg(this=literal) if is_negative else literal
+
+
+def _double(value: float) -> exp.Expr | None:
+    """As DOUBLE: a literal with a point is a DECIMAL."""
+    return exp.cast(_number(value), "DOUBLE") if math.isfinite(value) else None
+
+
+_CONSTANTS: Mapping[type, Callable[..., exp.Expr | None]] = {
+    type(None): lambda _: exp.Null(),
+    bool: lambda value: exp.Boolean(this=value),
+    int: _number,
+    float: _double,
+    Decimal: _decimal,
+    str: exp.Literal.string,
+    date: lambda value: exp.cast(exp.Literal.string(value.isoformat()), "DATE"),
+}
