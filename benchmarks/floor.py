@@ -23,7 +23,8 @@ from logs import ROW_GROUP_ROWS
 from peers import Question
 
 import intarsia as ia
-from intarsia.decode.splice import ChunkBytes, RowGroupBytes, SchemaTemplates, splice
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
+from intarsia.decode.template import SchemaTemplates
 from intarsia.storage import FileSource
 
 _KEY_SLACK = 64 * 1024

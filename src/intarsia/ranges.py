@@ -211,6 +211,20 @@ class RowRanges:
         rows: Int64Array = np.arange(counts.sum()) + np.repeat(self.starts - before, counts)
         return rows
 
+    def at(self, positions: Int64Array) -> RowRanges:
+        """The rows that stand at ``positions``, ascending, when only this object's rows are kept.
+
+        ::
+
+            self       NYYYNNYY      kept:   YYYYY
+            positions  [1, 2, 4]     result: NNYYNNNY
+        """
+        if len(self) == 1:
+            return RowRanges.from_rows(positions + self.starts[0])
+        before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
+        part = before.searchsorted(positions, side="right") - 1
+        return RowRanges.from_rows(positions + (self.starts - before)[part])
+
     def positions(self, inner: RowRanges) -> RowRanges:
         """Where the rows of ``inner``, a subset, stand when only this object's rows are kept.
 

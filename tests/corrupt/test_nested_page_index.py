@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.decode.splice import ChunkBytes, RowGroupBytes, SchemaTemplates, splice
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
+from intarsia.decode.template import SchemaTemplates
 from intarsia.format.compact import list_span, replace_fields, spans
 from intarsia.format.footer import read_footer
 from intarsia.format.metadata import (

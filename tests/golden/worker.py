@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import intarsia as ia
+from intarsia.decode import splice
 from intarsia.format.footer import read_footer
 from intarsia.format.metadata import PageType
 from intarsia.format.thrift import amended, encode
@@ -96,7 +98,8 @@ def reads(path: Path) -> str:
         theirs = None
     try:
         file = ia.ParquetFile(path)
-        ours = file.read()
+        with patch.object(splice, "_WIDE_ROWS", 0):  # texts as where they are many
+            ours = file.read()
         middle = (ours.num_rows // 3, -(-ours.num_rows * 2 // 3))
         part = file.read(rows=ia.RowRanges.of(middle))
     except ia.IntarsiaError:

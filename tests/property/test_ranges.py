@@ -68,6 +68,15 @@ def test_equality_and_hash(one, other):
         assert hash(a) == hash(b)
 
 
+@given(vectors, vectors)
+def test_rows_at_positions(kept, chosen):
+    ranges = RowRanges.from_mask(kept)
+    positions = np.flatnonzero(chosen[: kept.sum()])
+    found = ranges.at(positions)
+    assert is_canonical(found)
+    assert found.rows().tolist() == np.flatnonzero(kept)[positions].tolist()
+
+
 @given(vectors, st.integers(0, ROWS))
 def test_complement_within_any_number_of_rows(vector, num_rows):
     ranges = RowRanges.from_mask(vector).complement(num_rows)

@@ -1,6 +1,14 @@
-import pyarrow as pa
+import json
+from unittest.mock import patch
 
-from intarsia.decode.splice import SchemaTemplates, splice
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.decode import splice as room
+from intarsia.decode.splice import splice
+from intarsia.decode.template import RootTemplate, SchemaTemplates
 from intarsia.format.metadata import FileMetaData, SchemaElement
 from intarsia.format.schema import read_schema
 from intarsia.format.thrift import encode
@@ -17,3 +25,81 @@ def test_spliced_bytes_are_in_arrows_memory():
     before = pa.total_allocated_bytes()
     spliced = splice(template, [])
     assert pa.total_allocated_bytes() - before >= spliced.size > 0
+
+
+ROWS = 5000
+TEXTS = [None if n % 7 == 0 else f"{n}é" for n in range(ROWS)]
+TEXT = pa.array(TEXTS)
+BYTES = pa.array([text and text.encode() for text in TEXTS], pa.binary())
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What each file that pyarrow was given is opened as: the type of texts, or the stored ones."""
+    found = []
+    plain = RootTemplate.opened
+
+    def noted(self, data, verify_checksums):
+        file = plain(self, data, verify_checksums)
+        found.append([str(kind) for kind in file.schema_arrow.types])
+        return file
+
+    monkeypatch.setattr(RootTemplate, "opened", noted)
+    return found
+
+
+def read(tmp_path, opened, table, *, read_dictionary=(), **options):
+    """A table as it is read here, which is as pyarrow reads it; the types it was decoded as."""
+    pq.write_table(table, tmp_path / "a.parquet", **options)
+    theirs = pq.read_table(tmp_path / "a.parquet", read_dictionary=list(read_dictionary))
+    ours = ia.ParquetFile(tmp_path / "a.parquet", read_dictionary=read_dictionary).read()
+    assert ours.schema.equals(theirs.schema)
+    assert ours.equals(theirs)
+    return opened[-1]
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "decoded"),
+    [
+        ({"a": TEXT}, ["large_string"]),
+        ({"a": BYTES}, ["large_binary"]),
+        ({"a": TEXT, "b": BYTES}, ["large_string", "large_binary"]),
+        ({"a": pa.array(range(ROWS)), "b": TEXT}, ["int64", "large_string"]),
+        ({"a": pa.array(range(ROWS))}, ["int64"]),
+    ],
+    ids=["texts", "bytes", "both", "beside numbers", "numbers"],
+)
+def test_many_texts_are_decoded_as_large_ones(tmp_path, opened, columns, decoded, store_schema):
+    assert read(tmp_path, opened, pa.table(columns), store_schema=store_schema) == decoded
+
+
+def test_few_texts_are_not(tmp_path, opened):
+    assert read(tmp_path, opened, pa.table({"a": TEXT[:100]})) == ["string"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (pa.large_string(), {}),
+        (pa.string_view(), {}),
+        (pa.dictionary(pa.int32(), pa.string()), {}),
+        (pa.string(), {"read_dictionary": ["a"]}),
+        (pa.string(), {"read_dictionary": ["a"], "store_schema": False}),
+        (pa.json_(), {}),
+        (pa.json_(), {"store_schema": False}),
+    ],
+)
+def test_texts_of_other_types_are_as_they_were(tmp_path, opened, kind, options):
+    texts = pa.array([text and json.dumps(text) for text in TEXTS])
+    read(tmp_path, opened, pa.table({"a": texts.cast(kind), "b": TEXT}), **options)
+
+
+def test_texts_in_lists_beside_them_are_as_they_were(tmp_path, opened):
+    lists = pa.array([[text] for text in TEXTS])
+    read(tmp_path, opened, pa.table({"a": lists, "b": TEXT}), store_schema=False)
+
+
+def test_more_bytes_than_offsets_can_tell_are_several_arrays(tmp_path, opened):
+    with patch.object(room, "narrowed", side_effect=pa.ArrowInvalid("too large")):
+        assert read(tmp_path, opened, pa.table({"a": TEXT})) == ["string"]

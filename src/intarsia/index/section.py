@@ -30,11 +30,10 @@ import pyarrow as pa
 from intarsia.decode.page_limit import check_limit
 from intarsia.decode.splice import (
     ChunkBytes,
-    RootTemplate,
     RowGroupBytes,
-    SchemaTemplates,
     decode_roots,
 )
+from intarsia.decode.template import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds
 from intarsia.format.declared_order import order_of

@@ -62,10 +62,12 @@ def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
 
 
 class _Folder:
-    """Works out values; the current moment is asked for once."""
+    """Works out values, each once; the current moment is asked for once."""
 
     def __init__(self, now: Now | None) -> None:
         self._now = now
+        self._known: dict[int, tuple[exp.Expr, Value | None]] = {}
+        """By nodes, which are kept so that no other has the same number; None is not certain."""
 
     def constant(self, node: exp.Expr) -> exp.Expr:
         """The constant that ``node`` comes to; itself where it is one, or none is certain."""
@@ -73,10 +75,22 @@ class _Folder:
             return node
         try:
             return constant_of(self._value(node)) or node
-        except (UnknownValueError, PredicateError, RecursionError, ArithmeticError, ValueError):
+        except UnknownValueError:
             return node
 
     def _value(self, node: exp.Expr) -> Value:
+        """Raises ``UnknownValueError``, of what nests too deeply as well."""
+        if id(node) not in self._known:
+            try:
+                self._known[id(node)] = node, self._worked_out(node)
+            except (UnknownValueError, PredicateError, RecursionError, ArithmeticError, ValueError):
+                self._known[id(node)] = node, None
+        _, value = self._known[id(node)]
+        if value is None:
+            raise UnknownValueError
+        return value
+
+    def _worked_out(self, node: exp.Expr) -> Value:
         """Raises what ``calculation`` does."""
         match node:
             case exp.Literal(this=str(text)):

@@ -65,7 +65,7 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     if wanted is not None:
         places = rows_containing(found.column(wanted.column), wanted)
         if places is not None:
-            found, rows = found.take(pa.array(places)), RowRanges.from_rows(rows.rows()[places])
+            found, rows = found.take(pa.array(places)), rows.at(places)
             if condition.contained is not None or not found.num_rows:
                 return found, rows
     numbers = unused(_NUMBERS, found.column_names)
@@ -80,4 +80,4 @@ def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.
     if len(hits) == found.num_rows:
         return found, rows
     passed = found.take(hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
-    return passed, RowRanges.from_rows(rows.rows()[hits.to_numpy()])
+    return passed, rows.at(hits.to_numpy())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.splice import SchemaTemplates
+from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import CorruptDataWarning, FormatError, UnsupportedError, Where, warn
 from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
 from intarsia.format.declared_order import order_of

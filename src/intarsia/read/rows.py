@@ -13,11 +13,11 @@ from intarsia.decode.merge import Part, merge
 from intarsia.decode.page_body import num_rows
 from intarsia.decode.splice import (
     ChunkBytes,
-    RootTemplate,
     RowGroupBytes,
     decode_root,
     decode_roots,
 )
+from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header

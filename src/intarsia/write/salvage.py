@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.splice import SchemaTemplates
+from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.footer import check_editable, framed, read_footer, with_key_values
 from intarsia.format.metadata import FileMetaData, RowGroup

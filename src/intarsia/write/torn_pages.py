@@ -11,10 +11,10 @@ from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.splice import (
     ChunkBytes,
     RowGroupBytes,
-    SchemaTemplates,
     decode_root,
     leaf_values,
 )
+from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.levels import bit_packed_bytes
 from intarsia.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType, Type
