@@ -530,11 +530,46 @@ def test_one_bad_file_keeps_the_good_ones_from_being_changed(say, lake):
     assert state(lake) == before
 
 
-def test_one_file_without_the_column_keeps_the_others_from_being_changed(say, lake):
+@pytest.mark.filterwarnings("always::intarsia.IntarsiaWarning")
+def test_a_file_without_the_column_goes_without_and_is_told_of(say, lake):
     pq.write_table(pa.table({"other": [1]}), lake / "day=2" / "zzz.parquet")
-    before = state(lake)
-    assert_refused(say("index", "add", lake, "word:lookup"), "zzz.parquet", "word")
-    assert state(lake) == before
+    first = sorted(state(lake))[0]
+    assert say("index", "add", lake / first, "word:lookup").err == "1 of 1 file indexed\n"
+    said = say("index", "add", lake, "word:lookup", "--missing")
+    assert said.code == 0
+    warning, summary = said.err.splitlines()
+    assert "1 of 3 files cannot have it" in warning
+    assert "zzz.parquet: no index word:lookup: column 'word' is not there" in warning
+    assert summary == "1 of 3 files indexed, 1 had it all, 1 cannot have it"
+    assert [line for line in said.lines if not line.startswith(" ")] == [
+        str(lake / sorted(state(lake))[1])
+    ]
+
+
+def test_twenty_files_are_shown_unless_all_are_asked_for(say, tmp_path):
+    for number in range(23):
+        pq.write_table(pa.table({"k": [number]}), tmp_path / f"{number:02}.parquet")
+    added = say("index", "add", tmp_path, "k:lookup")
+    assert added.err == "23 of 23 files indexed\n"
+    for said in (added, say("index", "list", tmp_path)):
+        assert sum(line.endswith(".parquet") for line in said.lines) == 20
+        assert said.lines[-1] == "… and 3 files more: --all shows them"
+    shown = say("index", "list", tmp_path, "--all").lines
+    assert sum(line.endswith(".parquet") for line in shown) == 23
+
+
+def test_reports_are_to_be_had_as_json(say, lake):
+    added = say("index", "add", lake, "k:lookup", "page_index", "--json")
+    listed = say("index", "list", lake, "--json")
+    dropped = say("index", "drop", lake, "k:lookup", "--json")
+    documents = [[json.loads(line) for line in said.lines] for said in (added, listed, dropped)]
+    assert [len(files) for files in documents] == [2, 2, 2]
+    file = documents[0][0]
+    (entry,) = file["indexes"]
+    assert (entry["name"], entry["kind"], entry["on"]) == ("k:lookup", "lookup", "k")
+    assert (file["added"], file["rows"]) == (["k:lookup", "page_index"], ROWS // 2)
+    assert documents[1][0] == file | {"added": []}
+    assert [file["indexes"] for file in documents[2]] == [[], []]
 
 
 COMMANDS = {

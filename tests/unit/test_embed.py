@@ -85,11 +85,26 @@ def test_the_same_index_twice_in_one_call_is_refused(file):
     assert file.read_bytes() == before
 
 
-def test_no_file_changes_where_one_cannot_have_the_index(tmp_path, file):
+def test_a_file_that_cannot_have_an_index_goes_without(tmp_path, file):
+    other = tmp_path / "z.parquet"
+    pq.write_table(pa.table({"k": [[1]], "n": [1]}), other)
+    before = other.read_bytes()
+    told = r"index k:lookup: 1 of 2 files cannot have it; .*z\.parquet: .*is nested"
+    with pytest.warns(ia.IntarsiaWarning, match=told):
+        first, second = ia.add_indexes(tmp_path, [ia.Lookup("k")])
+    assert (first.path, first.added, first.unfit) == (str(file), ("k:lookup",), ())
+    assert (second.path, second.added, second.unfit) == (str(other), (), ("k:lookup",))
+    assert other.read_bytes() == before
+    with pytest.warns(ia.IntarsiaWarning, match=told):
+        reports = ia.add_indexes(tmp_path, ["n:lookup", "k:lookup"], replace=False)
+    assert [report.added for report in reports] == [("n:lookup",), ("n:lookup",)]
+
+
+def test_no_file_changes_where_none_can_have_the_index(tmp_path, file):
     pq.write_table(pa.table({"other": [1]}), tmp_path / "z.parquet")
     before = file.read_bytes()
-    with pytest.raises(ia.IndexSpecError, match=r"z\.parquet.*column 'k' is not there"):
-        ia.add_indexes(tmp_path, [ia.Lookup("k")])
+    with pytest.raises(ia.IndexSpecError, match=r"column 'nowhere' is not there"):
+        ia.add_indexes(tmp_path, [ia.Lookup("k"), ia.Lookup("nowhere")])
     assert file.read_bytes() == before
 
 

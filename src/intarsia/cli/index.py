@@ -11,11 +11,13 @@ from intarsia.cli import show, terminal
 from intarsia.index.registry import kinds, parse
 from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
-from intarsia.write.embed import add_indexes, list_indexes
+from intarsia.write.embed import IndexReport, add_indexes, list_indexes
 
 sidecar_folder_option = click.option(
     "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
 )
+_all = click.option("--all", "everything", is_flag=True, help="Show more than 20 files.")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
 
 @click.group()
@@ -33,8 +35,16 @@ def index() -> None:
 @click.option(
     "--missing", is_flag=True, help="Only to files that do not have it, with the same settings."
 )
+@_all
+@_json
 def index_add(
-    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None, missing: bool
+    path: str,
+    indexes: Sequence[str],
+    sidecar: bool,
+    sidecar_folder: str | None,
+    missing: bool,
+    everything: bool,
+    as_json: bool,
 ) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
 
@@ -49,13 +59,20 @@ def index_add(
 
     Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
     have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
-    other reader still reads it.
+    other reader still reads it. One that cannot have an INDEX, as it lacks the column, goes
+    without; where no file can have it, none is changed.
+
+    Shows the files that were given any, and says how many there are of the others.
     """
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
         where = sidecar_folder or sidecar
         reports = add_indexes(path, wanted, sidecar=where, replace=not missing, progress=progress)
-    show.indexes(reports)
+    if as_json:
+        show.as_json(reports)
+    else:
+        show.indexes([report for report in reports if report.added], everything)
+        show.added(reports)
 
 
 @index.command("drop")
@@ -65,8 +82,15 @@ def index_add(
     "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
 )
 @sidecar_folder_option
+@_all
+@_json
 def index_drop(
-    path: str, indexes: Sequence[str], sidecar: bool, sidecar_folder: str | None
+    path: str,
+    indexes: Sequence[str],
+    sidecar: bool,
+    sidecar_folder: str | None,
+    everything: bool,
+    as_json: bool,
 ) -> None:
     """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
 
@@ -80,15 +104,25 @@ def index_drop(
     """
     with terminal.progress("dropping") as progress:
         reports = drop_indexes(path, indexes, sidecar=sidecar_folder or sidecar, progress=progress)
-    show.indexes(reports)
+    _show(reports, everything, as_json)
 
 
 @index.command("list")
 @click.argument("path")
 @sidecar_folder_option
-def index_list(path: str, sidecar_folder: str | None) -> None:
+@_all
+@_json
+def index_list(path: str, sidecar_folder: str | None, everything: bool, as_json: bool) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
-    show.indexes(list_indexes(path, sidecar=sidecar_folder))
+    _show(list_indexes(path, sidecar=sidecar_folder), everything, as_json)
+
+
+def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> None:
+    if as_json:
+        show.as_json(reports)
+    else:
+        show.indexes(reports, everything)
+        show.missing(reports)
 
 
 @index.command("advise")

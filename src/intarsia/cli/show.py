@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
+import click
 import pyarrow as pa
 
 from intarsia.cli.terminal import Column, clean, plural, say, whole_table
@@ -12,12 +14,14 @@ from intarsia.predicate.readable import readable_values
 from intarsia.read.health import missing_in
 from intarsia.write.embed import IndexReport, StandardReport
 
+_FILES = 20
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
-def indexes(reports: Sequence[IndexReport]) -> None:
-    """The indexes of files, and what they take."""
-    for report in reports:
+def indexes(reports: Sequence[IndexReport], everything: bool) -> None:
+    """The indexes of files, and what they take: of 20 files, unless ``everything`` is asked for."""
+    shown = reports if everything else reports[:_FILES]
+    for report in shown:
         say(clean(report.path))
         for entry in report.indexes:
             say(f"  {embedded(entry, report.rows, report.file_bytes)}")
@@ -29,10 +33,34 @@ def indexes(reports: Sequence[IndexReport]) -> None:
             say("  no index")
         for problem in report.problems:
             say(f"  {clean(problem)}")
+    if len(shown) < len(reports):
+        say(f"… and {plural(len(reports) - len(shown), 'file')} more: --all shows them")
+
+
+def missing(reports: Sequence[IndexReport]) -> None:
+    """Which indexes some files lack that others have."""
     names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
     for name, lacking in missing_in(names).items():
         files = plural(len(reports), "file")
         say(f"{clean(name)} is missing in {len(lacking):,} of {files}: index add --missing adds it")
+
+
+def added(reports: Sequence[IndexReport]) -> None:
+    """How many files were given indexes, and what of the others."""
+    given = sum(bool(report.added) for report in reports)
+    unfit = sum(bool(report.unfit) and not report.added for report in reports)
+    parts = [
+        f"{given:,} of {plural(len(reports), 'file')} indexed",
+        *([f"{had:,} had it all"] if (had := len(reports) - given - unfit) else []),
+        *([f"{unfit:,} cannot have it"] if unfit else []),
+    ]
+    click.echo(", ".join(parts), err=True)
+
+
+def as_json(reports: Sequence[IndexReport]) -> None:
+    """One JSON object a file, one a line."""
+    for report in reports:
+        click.echo(json.dumps(report.to_dict(), ensure_ascii=False))
 
 
 def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:

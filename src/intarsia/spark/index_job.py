@@ -43,7 +43,6 @@ from intarsia.spark.index_task import (
     OneOf,
     Split,
     Wanted,
-    choose,
     drop_from_file,
     gather_from,
     held_bytes,
@@ -232,7 +231,7 @@ def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
         with quiet():
             version = version_of(path, wanted.filesystem)
             file = open_file(path, wanted.filesystem, sidecar=places)
-            choice = choose(file, wanted, places)
+            choice = wanted.choice_of(file)
             check_fit(file, choice.due, editable=places is None)
             groups = cut(file, limit)
             size = held_bytes(file, places)

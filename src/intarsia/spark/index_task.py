@@ -26,11 +26,11 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
-from intarsia.write.build import Builder, check_indexes, new_file_id
+from intarsia.write.build import Builder, new_file_id
 from intarsia.write.drop import drop_from, held_names, name_of
 from intarsia.write.embed import add_to, check_fit
 from intarsia.write.parts import FromParts, FromSections, gather_part
-from intarsia.write.present import is_present
+from intarsia.write.present import Choice, choose
 from intarsia.write.spill import Workspace
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
@@ -85,25 +85,17 @@ class Wanted:
     anew: bool = False
     """Are those built again that are there already?"""
 
+    def choice_of(self, file: OpenedFile) -> Choice:
+        """Which of the indexes a file is given."""
+        kinds = [index for index in self.indexes if not isinstance(index, str)]
+        return choose(file, kinds, anew=self.anew, beside=self.sidecar is not False)
+
     @property
     def places(self) -> Sidecars | None:
         """Where sidecars are, if they are to hold the indexes."""
         if self.sidecar is False:
             return None
         return Sidecars(self.filesystem, None if self.sidecar is True else self.sidecar)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which indexes one file is due, and what is to be said of the others."""
-
-    due: tuple[IndexSpec, ...]
-    unfit: tuple[str, ...]
-    whys: tuple[str, ...]
-
-    @property
-    def why(self) -> str | None:
-        return "; ".join(self.whys) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,32 +148,11 @@ class _Outcome:
     """Else others finish what was begun."""
 
 
-def choose(file: OpenedFile, wanted: Wanted, places: Sidecars | None) -> Choice:
-    """The indexes that a file can have and has not, of those wanted."""
-    due: list[IndexSpec] = []
-    there, unfit, whys = [], [], []
-    for index in wanted.indexes:
-        assert not isinstance(index, str)
-        try:
-            check_indexes(file, [index])
-        except IndexSpecError as error:
-            unfit.append(spec_name(index))
-            whys.append(str(error).removeprefix(f"{file.name}: "))
-            continue
-        if not wanted.anew and is_present(file, index, beside=places is not None):
-            there.append(spec_name(index))
-        else:
-            due.append(index)
-    if there:
-        whys.insert(0, f"it has {', '.join(there)} already")
-    return Choice(tuple(due), tuple(unfit), tuple(whys))
-
-
 def index_file(path: str, wanted: Wanted) -> FileReport:
     """Add to a file the indexes that it has not; as the library's own ``add_indexes`` does."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
-        return _added(file, version, places, wanted, choose(file, wanted, places), None)
+        return _added(file, version, places, wanted, wanted.choice_of(file), None)
 
     return _reported(path, wanted, act)
 
@@ -192,7 +163,7 @@ def merge_file(merge: Merge, wanted: Wanted, place: Place) -> FileReport:
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _added(file, version, places, wanted, choose(file, wanted, places), None)
+            return _added(file, version, places, wanted, wanted.choice_of(file), None)
         return _added(file, version, places, wanted, split.choice, _parts(merge, place))
 
     return _reported(split.path, wanted, act)
@@ -218,7 +189,7 @@ def merge_section(one: OneOf, wanted: Wanted, place: Place) -> FileReport:
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         if version != split.version:
-            return _added(file, version, places, wanted, choose(file, wanted, places), None)
+            return _added(file, version, places, wanted, wanted.choice_of(file), None)
         parts = _parts(merge, place)
         if place.read_text(marks[one.number]) is None:
             name = f"{merge.names[0]}-{secrets.token_hex(8)}"

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,9 @@ from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
-from intarsia.write.build import Builder, Told, check_indexes
+from intarsia.write.build import Builder, Told, check_indexes, names_of
 from intarsia.write.compose import Composed, compose
-from intarsia.write.present import is_present
+from intarsia.write.present import choose
 from intarsia.write.replace import (
     check_unchanged,
     copied_by_system,
@@ -73,7 +73,8 @@ class IndexReport:
 
     ``sidecar`` are those beside the file. ``problems`` say which are ignored as a whole, and why:
     those in the file, or in its sidecar, where they are damaged or belong to what the file was
-    before it was rewritten.
+    before it was rewritten. ``added`` are the names of those that it has just been given, ``unfit``
+    of those that were asked for and it cannot have.
     """
 
     path: str
@@ -83,6 +84,16 @@ class IndexReport:
     standard: tuple[StandardReport, ...]
     sidecar: tuple[IndexEntry, ...] = ()
     problems: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON takes it."""
+        entries = {
+            place: [{"name": entry.name, **dataclasses.asdict(entry)} for entry in held]
+            for place, held in (("indexes", self.indexes), ("sidecar", self.sidecar))
+        }
+        return dataclasses.asdict(self) | entries
 
 
 def add_indexes(
@@ -106,9 +117,10 @@ def add_indexes(
     makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
     downloaded and uploaded. An index of the same name is replaced, and its space returned; with
     ``replace=False`` one that is there with the same parameters, whole and not stale, stays, and a
-    file that has them all is left alone: so are files indexed that are new in a folder. Every
-    file's footer is checked before the first file is changed; where values turn out to be such that
-    an index cannot be built, files before theirs keep what they were given.
+    file that has them all is left alone: so are files indexed that are new in a folder. A file that
+    cannot have an index, as it lacks the column, goes without, which is warned of. Every file's
+    footer is checked before the first file is changed; where values turn out to be such that an
+    index cannot be built, files before theirs keep what they were given.
 
     With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
     ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
@@ -116,8 +128,9 @@ def add_indexes(
     file stays as it is: its length, its footer, and its entity tag or time of last change. Where
     the file has an index of the same name in itself, that one is used.
 
-    Raises ``IndexSpecError`` for an index that cannot be built, ``FormatError`` for a file that is
-    not Parquet or must not be changed, ``PathError`` where there is none, or none can be written.
+    Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
+    for a file that is not Parquet or must not be changed, ``PathError`` where there is none, or
+    none can be written.
     """
     indexes = kinds_of(indexes)
     if not indexes:
@@ -126,7 +139,13 @@ def add_indexes(
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     if places is not None:
         only_embedded(indexes)
-    steps = [check_fit(open_file(file, found), indexes, editable=places is None) for file in files]
+    steps, unfit = [], {}
+    for file in files:
+        opened = open_file(file, found)
+        choice = choose(opened, indexes, anew=True, beside=False)
+        steps.append(check_fit(opened, choice.due, editable=places is None))
+        unfit[file] = dict(zip(choice.unfit, choice.whys, strict=True))
+    _check_unfit(unfit)
     told = _Steps(progress, files, steps)
     reports = []
     for at, file in enumerate(files):
@@ -134,16 +153,33 @@ def add_indexes(
         version = version_of(file, found)
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
-            beside = places is not None
-            due = [one for one in indexes if replace or not is_present(opened, one, beside=beside)]
+            due = choose(opened, indexes, anew=replace, beside=places is not None).due
+            names = tuple(names_of(opened, due))
         if due:
             if places is None:
                 warn_of_names(file, found)
             with quiet(), _naming(file):
                 add_to(opened, due, found, version, places, told)
-        reports.append(report_of(open_file(file, found, sidecar=places)))
+        now = report_of(open_file(file, found, sidecar=places))
+        reports.append(dataclasses.replace(now, added=names, unfit=tuple(unfit[file])))
     told.end()
     return reports
+
+
+def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
+    """Warn of indexes that some files cannot have, which are given with the reasons.
+
+    Raises ``IndexSpecError`` where that is all files.
+    """
+    messages = []
+    for name in dict.fromkeys(name for whys in unfit.values() for name in whys):
+        (first, why), *others = [(file, whys[name]) for file, whys in unfit.items() if name in whys]
+        if len(others) + 1 == len(unfit):
+            raise IndexSpecError(f"{first}: {why}")
+        share = f"{len(others) + 1:,} of {len(unfit):,} files"
+        messages.append(f"index {name}: {share} cannot have it; {first}: {why}")
+    for message in messages:
+        warn(message, stacklevel=4)
 
 
 def add_to(

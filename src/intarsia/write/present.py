@@ -1,19 +1,56 @@
-"""Which indexes a file has already, so that a job that is done again does only the rest."""
+"""Which indexes a file can have, and has already, so that what is done again does only the rest."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from intarsia.errors import FormatError, PathError
+from intarsia.errors import FormatError, IndexSpecError, PathError
 from intarsia.index.probe import open_section
-from intarsia.index.registry import EmbeddedIndex, IndexSpec
+from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
-from intarsia.write.build import check_index, on_of
+from intarsia.write.build import check_index, check_indexes, on_of
 from intarsia.write.standard import check_standard, groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which indexes one file is due; of the others, which it cannot have, and what to say of it."""
+
+    due: tuple[IndexSpec, ...]
+    unfit: tuple[str, ...]
+    whys: tuple[str, ...]
+
+    @property
+    def why(self) -> str | None:
+        return "; ".join(self.whys) or None
+
+
+def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside: bool) -> Choice:
+    """The indexes that a file can have and, unless they are built ``anew``, has not.
+
+    With ``beside``, its sidecar is to have them.
+    """
+    due: list[IndexSpec] = []
+    there, unfit, whys = [], [], []
+    for index in indexes:
+        try:
+            check_indexes(file, [index])
+        except IndexSpecError as error:
+            unfit.append(spec_name(index))
+            whys.append(str(error).removeprefix(f"{file.name}: "))
+            continue
+        if not anew and is_present(file, index, beside=beside):
+            there.append(spec_name(index))
+        else:
+            due.append(index)
+    if there:
+        whys.insert(0, f"it has {', '.join(there)} already")
+    return Choice(tuple(due), tuple(unfit), tuple(whys))
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:
