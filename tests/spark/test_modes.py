@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
@@ -177,6 +178,31 @@ def test_a_writer_warns_of_files_that_were_half_published(spark, tmp_path, monke
     assert ids(spark, tmp_path) == list(range(12))
     assert ias.recover(tmp_path) == ["_temporary-x"]
     assert not list(tmp_path.glob("_commit-*"))
+
+
+@pytest.mark.parametrize("partition_by", [[], ["part"]])
+def test_rows_of_other_columns_are_appended_with_a_warning(partition_by, spark, tmp_path):
+    ias.write(by_part(spark, 0, 9), tmp_path, partition_by=partition_by)
+    ias.write(by_part(spark, 9, 12), tmp_path, partition_by=partition_by, mode="append")
+    other = spark.range(12, 15).selectExpr("CAST(id AS INT) AS id", "id % 3 AS part", "'a' AS host")
+    told = r"\.parquet: it has no column 'host'; column 'id' is bigint there, and int here\. .*"
+    with pytest.warns(ia.IntarsiaWarning, match=told + "merge_schema=True.*union_by_name=True"):
+        ias.write(other, tmp_path, partition_by=partition_by, mode="append")
+    found = ias.read(spark, tmp_path, columns=["id", "host"], merge_schema=True).collect()
+    assert sorted(row.id for row in found) == list(range(15))
+    assert [row.host for row in sorted(found)].count("a") == 3
+
+
+def test_rows_that_lack_a_column_are_told_of_whatever_wrote_it(spark, tmp_path):
+    texts = pa.array(["a"], pa.large_string())
+    there = {"id": [1], "s": texts.dictionary_encode(), "ts": pa.array([1], pa.timestamp("ns"))}
+    pq.write_table(pa.table(there), tmp_path / "a.parquet")
+    same = spark.sql("SELECT 2L AS id, 'b' AS s, TIMESTAMP_NTZ '2020-01-01' AS ts")
+    ias.write(same, tmp_path, mode="append")
+    with pytest.warns(ia.IntarsiaWarning, match="the new rows have no columns 's', 'ts'"):
+        ias.write(spark.range(1), tmp_path, mode="append")
+    (tmp_path / "a.parquet").write_bytes(b"no Parquet")
+    ias.write(spark.range(1), tmp_path, mode="append")
 
 
 RETRIED = """

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -187,22 +186,3 @@ def check_place(place: Place) -> None:
         raise PathError(f"{place.root}: there is a file where the data set is to be")
     if kind == pafs.FileType.NotFound and is_glob(place.root):
         raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
-
-
-def check_folders(job: Job) -> None:
-    """Raise ``PathError`` where what is there lies in folders of another column, or in none.
-
-    A data set of both is one that no reader knows what to make of.
-    """
-    ours = job.partition_by[0] if job.partition_by else None
-    theirs = {
-        unquote(name.partition("=")[0]) if "=" in name else None
-        for name, info in job.place.names("").items()
-        if name[0] not in "_." and ("=" in name or info.type == pafs.FileType.File)
-    }
-    if theirs and ours not in theirs:
-        known = ", ".join(sorted(f"folders of {key!r}" if key else "no folders" for key in theirs))
-        raise PathError(
-            f"{job.place.root}: the files there are in {known}, and new ones would be in "
-            f"{f'folders of {ours!r}' if ours else 'none'}: say the same partition_by"
-        )

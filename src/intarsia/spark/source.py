@@ -27,7 +27,8 @@ from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
-from intarsia.spark.job import Job, check_folders, check_place, job_of
+from intarsia.spark.existing import check_existing
+from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
 from intarsia.spark.read import Query, execute, opened, query_of
 from intarsia.spark.sources import Source
@@ -127,7 +128,7 @@ def _checked(options: opts.Options, job: Job, overwrite: bool) -> bool:
     is_dynamic = _is_dynamic(options, job, overwrite)
     check_place(job.place)
     if is_dynamic or not overwrite:
-        check_folders(job)
+        check_existing(job)
     return is_dynamic
 
 

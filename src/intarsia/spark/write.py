@@ -23,8 +23,9 @@ from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.read.request import without_rows
 from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
+from intarsia.spark.existing import check_existing
 from intarsia.spark.failure import as_told
-from intarsia.spark.job import Job, Layout, check_folders, check_place, job_of
+from intarsia.spark.job import Job, Layout, check_place, job_of
 from intarsia.spark.names import Act, map_in_arrow
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
@@ -112,7 +113,7 @@ def write(
             "mode='overwrite' replaces it"
         )
     if mode == "append" or partition_overwrite == "dynamic":
-        check_folders(job)
+        check_existing(job)
     settle(place)
     made = make_job_folder(job)
     try:

@@ -1,0 +1,95 @@
+"""What is in a folder already, compared with the rows that are to be added to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from intarsia.errors import IntarsiaError, PathError, warn
+from intarsia.read.file import open_file
+from intarsia.spark.job import Job
+from intarsia.spark.place import Place
+from intarsia.spark.types import spark_schema
+
+_HIDDEN = ("_", ".")
+
+
+def check_existing(job: Job) -> None:
+    """Warn where a file that is there has other columns than those to come, or of other types.
+
+    Raises ``PathError`` where what is there lies in folders of another column, or in none: a data
+    set of both is one that no reader knows what to make of.
+    """
+    _check_folders(job)
+    with contextlib.suppress(IntarsiaError, OSError):  # a file that cannot be read says nothing
+        path = next(_files(job.place, job.place.root), None)
+        if path is not None:
+            there = open_file(path, job.place.filesystem).schema_arrow
+            _compare(path, _types(there), _types(job.schema))
+
+
+def _check_folders(job: Job) -> None:
+    ours = job.partition_by[0] if job.partition_by else None
+    theirs = {
+        unquote(name.partition("=")[0]) if "=" in name else None
+        for name, info in job.place.names("").items()
+        if name[0] not in _HIDDEN and ("=" in name or info.type == pafs.FileType.File)
+    }
+    if theirs and ours not in theirs:
+        known = ", ".join(sorted(f"folders of {key!r}" if key else "no folders" for key in theirs))
+        raise PathError(
+            f"{job.place.root}: the files there are in {known}, and new ones would be in "
+            f"{f'folders of {ours!r}' if ours else 'none'}: say the same partition_by"
+        )
+
+
+def _files(place: Place, folder: str) -> Iterator[str]:
+    """Data files, each folder listed when it is come to."""
+    found = place.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    shown = sorted(
+        (info for info in found if not info.base_name.startswith(_HIDDEN)),
+        key=lambda info: info.base_name,
+    )
+    for info in shown:
+        if info.type == pafs.FileType.File:
+            yield info.path
+    for info in shown:
+        if info.type == pafs.FileType.Directory:
+            yield from _files(place, info.path)
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    """What Spark calls the types of columns."""
+    found = {}
+    for field in schema:
+        try:
+            (one,) = spark_schema(pa.schema([field]))
+            found[field.name] = one.dataType.simpleString()
+        except IntarsiaError:
+            found[field.name] = str(field.type)
+    return found
+
+
+def _compare(path: str, there: dict[str, str], new: dict[str, str]) -> None:
+    parts = []
+    if lacking := [name for name in there if name not in new]:
+        parts.append(f"the new rows have no {_named(lacking)}")
+    if more := [name for name in new if name not in there]:
+        parts.append(f"it has no {_named(more)}")
+    for name in there:
+        if name in new and there[name] != new[name]:
+            parts.append(f"column {name!r} is {there[name]} there, and {new[name]} here")
+    if parts:
+        warn(
+            f"{path}: {'; '.join(parts)}. Readers go by the columns of one file; those of all are "
+            "read with merge_schema=True on Spark, with union_by_name=True by intarsia.dataset",
+            stacklevel=4,
+        )
+
+
+def _named(names: list[str]) -> str:
+    return ("column " if len(names) == 1 else "columns ") + ", ".join(map(repr, names))
