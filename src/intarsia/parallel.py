@@ -131,6 +131,18 @@ def one_thread() -> Iterator[None]:
         _here.may_divide = before
 
 
+def each_in_one_thread(items: Iterable[T]) -> Iterator[T]:
+    """``items``, each of which is come by in ``one_thread``."""
+    left = iter(items)
+    while True:
+        with one_thread():
+            try:
+                item = next(left)
+            except StopIteration:
+                return
+        yield item
+
+
 def may_divide() -> bool:
     """May this thread have others do some of its work?"""
     return getattr(_here, "may_divide", True)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections import Counter
 
 import fsspec
@@ -366,6 +367,32 @@ def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypat
         found = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
         assert found.num_rows == 40 * 100
         assert max(sizes, default=0) <= 3 * together.PORTION_BYTES
+
+
+@pytest.mark.parametrize(("rows", "in_threads"), [(5000, True), (50, False)])
+def test_files_are_decoded_in_threads_where_there_is_enough_in_them(
+    rows, in_threads, tmp_path, monkeypatch
+):
+    threads, original = [], together.decode_roots
+
+    def decoded(*arguments):
+        threads.append(threading.current_thread().name)
+        return original(*arguments)
+
+    monkeypatch.setattr(together, "decode_roots", decoded)
+    for number in range(80):
+        columns = np.random.default_rng(number).integers(0, 1 << 40, (6, rows))
+        pq.write_table(
+            pa.table({f"c{i}": c for i, c in enumerate(columns)}), tmp_path / f"{number}"
+        )
+    data, some = ia.dataset(tmp_path), pc.bit_wise_and(pc.field("c0"), 1) == 0
+    expected = pads.dataset(tmp_path).to_table(filter=some)
+    assert data.to_table(filter=some) == data.to_table(filter=some, use_threads=False) == expected
+    ours = threading.current_thread().name
+    assert any(name != ours for name in threads) == in_threads
+    threads.clear()
+    assert data.to_table(filter=some, use_threads=False) == expected
+    assert set(threads) == {ours}
 
 
 def test_a_damaged_file_is_no_concern_of_those_before_it(tmp_path, monkeypatch):

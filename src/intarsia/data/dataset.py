@@ -37,6 +37,7 @@ from intarsia.data.fragment import PlannedFragment
 from intarsia.data.numbered import check_within, parts_at, row_numbers
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
+from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import needs_evaluation, unused
@@ -353,7 +354,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
         is_far = not self._cache.is_local
-        found = count_rows(self._parts(request), request, use_threads=use_threads, is_far=is_far)
+        parts = self._parts(request, use_threads)
+        found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
         self._cache.health.tell()
         return found
 
@@ -396,11 +398,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
+        use_threads = options.get("use_threads", True)
         tables = scan(
-            self._parts(request) if parts is None else parts,
+            self._parts(request, use_threads) if parts is None else parts,
             request,
             limit=limit,
-            use_threads=options.get("use_threads", True),
+            use_threads=use_threads,
             is_far=not self._cache.is_local,
         )
         tables = _then(tables, self._cache.health.tell)
@@ -409,9 +412,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return give(empty).schema, map(give, tables)
         return give(project(empty)).schema, map(give, map(project, tables))
 
-    def _parts(self, request: Request) -> Iterator[Part]:
+    def _parts(self, request: Request, use_threads: bool) -> Iterator[Part]:
         """Every file that might hold matching rows, as far as folders and footers tell."""
-        return (kept.part for kept in files_left(self._cache, self._files, request))
+        parts = (kept.part for kept in files_left(self._cache, self._files, request))
+        return parts if use_threads else each_in_one_thread(parts)
 
     # --- planning -------------------------------------------------------------------------------
 

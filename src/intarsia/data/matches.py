@@ -7,17 +7,16 @@ whose rows nobody takes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, decoded_together
+from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, of_portions
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
-from intarsia.parallel import may_divide
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
@@ -86,7 +85,7 @@ class _Together:
     def __init__(self, files: Sequence[_File], roots: Sequence[Root], request: Request) -> None:
         self._files, self._request = files, request
         self._lock = threading.Lock()
-        self._portions = self._read(roots)
+        self._portions = of_portions([one.file for one in files], roots, self._read)
         self._tables: dict[int, pa.Table] = {}
 
     def table(self, at: int) -> pa.Table | None:
@@ -99,19 +98,16 @@ class _Together:
                     return None  # which file it is, and what is wrong, reading it will say
             return self._tables.pop(at)
 
-    def _read(self, roots: Sequence[Root]) -> Iterator[dict[int, pa.Table]]:
-        files, output = [one.file for one in self._files], self._request.output
-        for places, decoded in decoded_together(files, roots, use_threads=may_divide()):
-            members = [self._files[i] for i in places]
-            starts = np.cumsum([0, *(one.file.num_rows for one in members)])
-            rows = [one.rows.rows() + start for one, start in zip(members, starts, strict=False)]
-            counts = [len(own) for own in rows]
-            found = taken(decoded, pa.array(np.concatenate(rows)))
-            constants = [one.constants for one in members]
-            columns = as_in_data_set(found, output, constants, counts)
-            table = pa.Table.from_arrays([columns[field.name] for field in output], schema=output)
-            stops = np.cumsum(counts).tolist()
-            yield {
-                i: table.slice(stop - n, n)
-                for i, n, stop in zip(places, counts, stops, strict=True)
-            }
+    def _read(self, places: range, decoded: pa.Table) -> dict[int, pa.Table]:
+        """The matching rows of the files at ``places``, of all their rows."""
+        output, members = self._request.output, [self._files[i] for i in places]
+        starts = np.cumsum([0, *(one.file.num_rows for one in members)])
+        rows = [one.rows.rows() + start for one, start in zip(members, starts, strict=False)]
+        counts = [len(own) for own in rows]
+        found = taken(decoded, pa.array(np.concatenate(rows)))
+        columns = as_in_data_set(found, output, [one.constants for one in members], counts)
+        table = pa.Table.from_arrays([columns[field.name] for field in output], schema=output)
+        stops = np.cumsum(counts).tolist()
+        return {
+            i: table.slice(stop - n, n) for i, n, stop in zip(places, counts, stops, strict=True)
+        }

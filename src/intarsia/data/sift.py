@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, decoded_together
+from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, of_portions
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.predicate.evaluation import evaluate, unused
@@ -45,19 +45,25 @@ def matching_rows(
         return {}
     chosen, folders = [files[i] for i in small], [constants[i] for i in small]
     fields = [schema.field(name) for name in wanted.columns or ()]
+
+    def sifted(places: range, table: pa.Table) -> dict[int, RowRanges]:
+        counts = [chosen[i].num_rows for i in places]
+        columns = as_in_data_set(table, fields, [folders[i] for i in places], counts)
+        row = unused(_ROW, columns)
+        columns[row] = pa.chunked_array([np.arange(sum(counts))])
+        passed = evaluate(wanted.condition.expression, pa.table(columns))
+        matching = passed.column(row).to_numpy()
+        starts = np.cumsum([0, *counts])
+        edges = np.searchsorted(matching, starts)
+        return {
+            small[i]: RowRanges.from_rows(matching[first:last] - start)
+            for i, start, first, last in zip(places, starts, edges, edges[1:], strict=False)
+        }
+
     found: dict[int, RowRanges] = {}
     try:
-        for places, table in decoded_together(chosen, roots):
-            counts = [chosen[i].num_rows for i in places]
-            columns = as_in_data_set(table, fields, [folders[i] for i in places], counts)
-            row = unused(_ROW, columns)
-            columns[row] = pa.chunked_array([np.arange(sum(counts))])
-            passed = evaluate(wanted.condition.expression, pa.table(columns))
-            matching = passed.column(row).to_numpy()
-            starts = np.cumsum([0, *counts])
-            edges = np.searchsorted(matching, starts)
-            for i, start, first, last in zip(places, starts, edges, edges[1:], strict=False):
-                found[small[i]] = RowRanges.from_rows(matching[first:last] - start)
+        for part in of_portions(chosen, roots, sifted):
+            found |= part
     except (IntarsiaError, OSError, pa.ArrowException):
         pass  # which file it is, and what is wrong, reading it will say
     return found

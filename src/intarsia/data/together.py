@@ -12,53 +12,88 @@ To plan and decode a file by itself takes a millisecond or two, however small it
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Root
+from intarsia.parallel import in_order, may_divide
 from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.units import decoded_bytes
 from intarsia.source import ByteRange, Source, check_range
 
+T = TypeVar("T")
+
 PORTION_BYTES = 4 * 1024 * 1024
 """Of columns that are decoded at once."""
+_THREADED_BYTES = 128 * 1024
+"""Files of fewer bytes take longer in threads, which wait for the interpreter's lock."""
 _FIRST_FILES = 2
 """Decoded before it is known what files take; after each portion, eight times as many may be."""
 _NEAR_BYTES = 64 * 1024
 
 
-def decoded_together(
-    files: Sequence[OpenedFile], roots: Sequence[Root], *, use_threads: bool = False
-) -> Iterator[tuple[range, pa.Table]]:
-    """All rows of ``files``, which are of one shape, in the types they are stored in.
+def of_portions(
+    files: Sequence[OpenedFile], roots: Sequence[Root], act: Callable[[range, pa.Table], T]
+) -> Iterator[T]:
+    """What ``act`` makes of all rows of ``files``, which are of one shape, in order.
 
-    A table has those of one file or several, by their positions: of as many as take 4 MB or so.
-    Where footers do not tell how long texts are, what the files before took does. There is none
-    where pyarrow cannot decode these columns together. Errors as of ``decode_roots``.
+    It is given those of one file or several, by their positions, in the types they are stored in:
+    of as many as take 4 MB or so. Where footers do not tell how long texts are, what files before
+    took does. There is nothing where pyarrow cannot decode these columns together. Portions after
+    the first are decoded, and acted on, on as many cores as pyarrow uses; of files that are so
+    small that this is mostly the interpreter's work, columns are. Errors as of ``decode_roots``.
     """
     template = files[0].templates.together(roots)
     if template is None:
         return
-    sizes = [decoded_size(file, roots) for file in files]
-    verified = files[0].options.page_checksum_verification
-    start, most_files, times = 0, _FIRST_FILES, 1.0
-    while start < len(files):
-        stop, size = start + 1, sizes[start]
-        while stop < min(start + most_files, len(files)):
-            if (size + sizes[stop]) * times > PORTION_BYTES:
-                break
-            size += sizes[stop]
-            stop += 1
-        groups = [group for file in files[start:stop] for group in _row_groups(file, roots)]
-        table = decode_roots(template, groups, verified, use_threads)
-        times = max(times, table.nbytes / max(size, 1))
-        yield range(start, stop), table.rename_columns([root.name for root in roots])
-        start, most_files = stop, 8 * most_files
+    portions = _Portions(files, roots)
+    ahead = pa.cpu_count() if may_divide() and portions.mean_size >= _THREADED_BYTES else 0
+
+    def decoded(places: range) -> T:
+        groups = [group for i in places for group in _row_groups(files[i], roots)]
+        verified = files[0].options.page_checksum_verification
+        table = decode_roots(template, groups, verified, not ahead and may_divide())
+        portions.took(places, table.nbytes)
+        return act(places, table.rename_columns([root.name for root in roots]))
+
+    cut = iter(portions)
+    yield decoded(next(cut))
+    yield from in_order((partial(decoded, places) for places in cut), ahead)
+
+
+class _Portions:
+    """Files that are decoded at once, told as far as it is known what those before took."""
+
+    def __init__(self, files: Sequence[OpenedFile], roots: Sequence[Root]) -> None:
+        self._sizes = [decoded_size(file, roots) for file in files]
+        self._times = 1.0
+        """How many times their size by the footers files took, at most."""
+        self.mean_size = sum(self._sizes) / len(self._sizes)
+        """Bytes of a file, by the footers."""
+
+    def took(self, places: range, size: int) -> None:
+        """Those files took so many bytes."""
+        told = sum(self._sizes[i] for i in places)
+        self._times = max(self._times, size / max(told, 1))
+
+    def __iter__(self) -> Iterator[range]:
+        start, most_files = 0, _FIRST_FILES
+        while start < len(self._sizes):
+            stop, size = start + 1, self._sizes[start]
+            while stop < min(start + most_files, len(self._sizes)):
+                if (size + self._sizes[stop]) * self._times > PORTION_BYTES:
+                    break
+                size += self._sizes[stop]
+                stop += 1
+            yield range(start, stop)
+            start, most_files = stop, 8 * most_files
 
 
 def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
