@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from intarsia.decode.merge import Part, merge
 from intarsia.decode.page_body import num_rows
+from intarsia.decode.shares import shares
 from intarsia.decode.splice import (
     ChunkBytes,
     RowGroupBytes,
@@ -35,6 +36,8 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import ColumnRead, ranges_of, select
 from intarsia.source import Source
 
+_DIVIDED_BYTES = 512 * 1024
+"""Less than this of a lone column is decoded by one core."""
 _THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
 _TOGETHER_BYTES = 4 * 1024 * 1024
@@ -75,6 +78,8 @@ def read_rows(
             found = _together(file, reads, fetched, rows, size)
             if found is not None:
                 return found
+    if len(reads) == 1 and size >= _DIVIDED_BYTES and may_divide():
+        return [_decoded(file, reads[0], fetched[0], rows, physical=physical, divides=True)]
     tasks = [
         partial(_decoded, file, read, groups, rows, physical=physical)
         for read, groups in zip(reads, fetched, strict=True)
@@ -146,13 +151,15 @@ def _decoded(
     rows: RowRanges,
     *,
     physical: bool = False,
+    divides: bool = False,
 ) -> pa.ChunkedArray:
-    """The values of one root at ``rows``."""
+    """The values of one root at ``rows``; ``divides`` its pages among cores, if it is flat."""
     portions = read.portions()
     if len(portions) > 1:
         return _merged(file, read, groups, portions, rows)
     template = _template(file, read.root, physical)
-    return _cut_column(_decode(file, read, groups, template), read.held(file, 0), rows)
+    values = _decode(file, read, groups, template, divides=divides)
+    return _cut_column(values, read.held(file, 0), rows)
 
 
 def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
@@ -190,6 +197,8 @@ def _decode(
     groups: Sequence[Sequence[ChunkBytes]],
     template: RootTemplate,
     portion: Sequence[int] | None = None,
+    *,
+    divides: bool = False,
 ) -> pa.ChunkedArray:
     """All rows of the selected pages, of leaves that have the same rows selected.
 
@@ -200,8 +209,14 @@ def _decode(
         RowGroupBytes(selections[leaves[0]].rows.num_rows, [chunks[i] for i in leaves])
         for (_, selections), chunks in zip(read.groups, groups, strict=True)
     ]
+    parts = [spliced]
+    if divides and file.schema.leaves[read.root.leaves[0]].is_flat:
+        page_rows = [selections[0].page_rows for _, selections in read.groups]
+        parts = shares(spliced, page_rows, pa.cpu_count())
+    tasks = [partial(decode_root, template, p, verify_checksums=_verified(file)) for p in parts]
     try:
-        return decode_root(template, spliced, verify_checksums=_verified(file))
+        found = all_of(tasks)
+        return pa.chunked_array([part for one in found for part in one.chunks], found[0].type)
     except UnsupportedError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
