@@ -172,7 +172,7 @@ def counted() -> Iterator[Callable[[], int]]:
         yield lambda: sum(source.count.bytes - old for source, old in before.items())
 
 
-_DECODING, _READING = ("splice.py", "decode_roots"), ("handle.py", "read_at")
+_DECODING, _READING = ("splice.py", "_decoded"), ("handle.py", "read_at")
 """The functions that call pyarrow's reader, and storage."""
 
 

@@ -28,6 +28,9 @@ from peers import ENGINES, OURS, Question, fingerprint, leave
 from queries import DATA, rounds
 
 import intarsia as ia
+from intarsia.index.held_pages import HELD_PAGES
+from intarsia.read.planner import plan_rows
+from intarsia.read.request import Filter
 
 COLUMNS = ("user_id", "ts")
 IN_VALUES = 1_000
@@ -108,12 +111,8 @@ def probes(path: Path, runs: int) -> None:
             opened: Any = cache,
             is_anew: bool = what == READ_ANEW,
         ) -> Any:
-            from intarsia.index.held_pages import HELD_PAGES
-            from intarsia.read.planner import plan_rows
-            from intarsia.read.request import Filter
-
             if is_anew:
-                HELD_PAGES.clear()
+                HELD_PAGES.begin()
             return plan_rows(opened, Filter.of(wanted, data.schema).pruning, {}, data.schema)
 
         plan()

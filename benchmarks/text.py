@@ -228,11 +228,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="at most so many lines")
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
+    parser.add_argument("--peers", help="only these, as Polars,DuckDB; all by default")
     given = parser.parse_args()
     plain = table_of(given.glob, given.rows, given.data)
     indexed = plain.with_suffix(".indexed.parquet")
     build(plain, indexed)
     everyone = engines(plain, indexed)
+    if given.peers:
+        everyone = {name: everyone[name] for name in (OURS, *given.peers.split(","))}
     rows = pq.read_metadata(plain).num_rows
     head = ["", "lines", "granules", *(f"{name}, ms" for name in everyone), "times", "CPU", "goal"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
