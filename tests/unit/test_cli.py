@@ -298,6 +298,20 @@ def test_a_table_of_just_50_rows_does_not_say_that_there_are_more(say, lake):
     assert say("scan", lake, "--where", "k < 50").lines[-1] == "50 rows"
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ([], ROWS),
+        (["--where", "k < 7"], 7),
+        (["--where", "k < 7", "--columns", "word", "--format", "json"], 7),
+        (["--limit", "3"], 3),
+        (["--where", "k < 0"], 0),
+    ],
+)
+def test_scan_counts(more, expected, say, lake):
+    assert say("scan", lake, "--count", *more) == (f"{expected}\n", "", 0)
+
+
 def test_scan_of_nothing_shows_the_columns(say, lake):
     said = say("scan", lake, "--where", "k < 0", "--columns", "k,word")
     assert [line.split() for line in said.lines] == [["k", "word"], ["0", "rows"]]

@@ -243,6 +243,7 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
 @_where
 @_columns
 @click.option("--limit", type=click.IntRange(0), help="At most this many rows.")
+@click.option("--count", is_flag=True, help="Print how many rows there are instead.")
 @click.option(
     "--format",
     "form",
@@ -270,6 +271,7 @@ def scan(
     where: str | None,
     columns: str | None,
     limit: int | None,
+    count: bool,
     form: str,
     on_corrupt: OnCorrupt | None,
     page_size_limit: int | None,
@@ -286,6 +288,10 @@ def scan(
     )
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
+    if count:
+        found = source.count_rows(expression)
+        click.echo(found if limit is None else min(found, limit))
+        return
     if form == "table":
         shown = _TABLE_ROWS if limit is None else limit
         table = source.head(shown + 1, names, expression)
