@@ -188,11 +188,14 @@ def small_disk(tmp_path, eventually):
 
 @pytest.mark.parametrize("form", ["write", "format", "checkpoints"])
 def test_a_disk_that_fills_leaves_what_was_there(form, spark, small_disk):
+    def rows(start, stop):
+        """32 bytes each that do not compress."""
+        return spark.range(start, stop, 1, 2).selectExpr("id", "sha2(string(id), 256) AS hash")
+
     folder = small_disk / "lake"
-    ias.write(spark.range(0, 1000, 1, 2), folder, indexes="id:lookup")
+    ias.write(rows(0, 1000), folder, indexes="id:lookup")
     before = contents(folder)
-    # 32 bytes a row that do not compress, for 8 MB and more.
-    much = spark.range(0, 400_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) AS hash")
+    much = rows(0, 400_000)  # 8 MB and more
     if form == "format":
         with pytest.raises(PySparkException) as raised:
             much.write.format("intarsia").mode("append").save(str(folder))
@@ -207,7 +210,7 @@ def test_a_disk_that_fills_leaves_what_was_there(form, spark, small_disk):
     assert contents(folder) == before
     assert not begun(folder)
     assert not list(folder.glob("_temp*"))
-    ias.write(spark.range(1000, 1100, 1, 2), folder, mode="append")
+    ias.write(rows(1000, 1100), folder, mode="append")
     assert ids(folder) == list(range(1100))
 
 
