@@ -207,8 +207,8 @@ class RowRanges:
     def rows(self) -> Int64Array:
         """Every selected row number, ascending. Shape ``(num_rows,)``, int64."""
         counts = self.stops - self.starts
-        before = np.cumsum(counts) - counts
-        rows: Int64Array = np.arange(counts.sum()) + np.repeat(self.starts - before, counts)
+        shifts = np.repeat(self.starts - self._before(), counts)
+        rows: Int64Array = np.arange(counts.sum()) + shifts
         return rows
 
     def at(self, positions: Int64Array) -> RowRanges:
@@ -221,7 +221,7 @@ class RowRanges:
         """
         if len(self) == 1:
             return RowRanges.from_rows(positions + self.starts[0])
-        before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
+        before = self._before()
         part = before.searchsorted(positions, side="right") - 1
         return RowRanges.from_rows(positions + (self.starts - before)[part])
 
@@ -235,10 +235,15 @@ class RowRanges:
         """
         if len(self) == 1:
             return inner.shift(-int(self.starts[0]))
-        before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
         part = self.starts.searchsorted(inner.starts, side="right") - 1
-        offset = before[part] - self.starts[part]
+        offset = (self._before() - self.starts)[part]
         return RowRanges(inner.starts + offset, inner.stops + offset)
+
+    def _before(self) -> Int64Array:
+        """How many rows are selected before each range."""
+        counts = self.stops - self.starts
+        before: Int64Array = np.cumsum(counts) - counts
+        return before
 
 
 def _merged(starts: Int64Array, stops: Int64Array) -> tuple[Int64Array, Int64Array]:

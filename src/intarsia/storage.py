@@ -27,7 +27,8 @@ from intarsia.source import ByteRange, check_range
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
-_HIDDEN = ("_", ".")
+HIDDEN = ("_", ".")
+"""What names begin with that readers pass over."""
 
 LOCAL_GAP_BYTES = 16 * 1024
 REMOTE_GAP_BYTES = 1024 * 1024
@@ -304,9 +305,9 @@ def _is_hidden(match: str, pattern: str) -> bool:
     """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
     parts = pattern.split("/")
     first = next(at for at, part in enumerate(parts) if is_glob(part))
-    asked = [part for part in parts if part.startswith(_HIDDEN)]
+    asked = [part for part in parts if part.startswith(HIDDEN)]
     return any(
-        part.startswith(_HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
+        part.startswith(HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
         for part in match.split("/")[first:]
     )
 
@@ -326,8 +327,8 @@ def _files_under(
         parent, _, name = path.rpartition("/")
         if parent not in shown:
             below = f"{parent}/".removeprefix(base).split("/")
-            shown[parent] = not any(part.startswith(_HIDDEN) for part in below)
-        if shown[parent] and not name.startswith(_HIDDEN):
+            shown[parent] = not any(part.startswith(HIDDEN) for part in below)
+        if shown[parent] and not name.startswith(HIDDEN):
             found.append(path)
     if not found:
         raise PathError(f"{folder}: there is no data file in this folder")

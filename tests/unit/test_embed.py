@@ -90,8 +90,9 @@ def test_a_file_that_cannot_have_an_index_goes_without(tmp_path, file):
     pq.write_table(pa.table({"k": [[1]], "n": [1]}), other)
     before = other.read_bytes()
     told = r"index k:lookup: 1 of 2 files cannot have it; .*z\.parquet: .*is nested"
-    with pytest.warns(ia.IntarsiaWarning, match=told):
+    with pytest.warns(ia.IntarsiaWarning, match=told) as caught:
         first, second = ia.add_indexes(tmp_path, [ia.Lookup("k")])
+    assert caught[0].filename == __file__
     assert (first.path, first.added, first.unfit) == (str(file), ("k:lookup",), ())
     assert (second.path, second.added, second.unfit) == (str(other), (), ("k:lookup",))
     assert other.read_bytes() == before

@@ -16,7 +16,7 @@ from intarsia.write.embed import IndexReport, add_indexes, list_indexes
 sidecar_folder_option = click.option(
     "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
 )
-_all = click.option("--all", "everything", is_flag=True, help="Show more than 20 files.")
+all_option = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
 
@@ -35,7 +35,7 @@ def index() -> None:
 @click.option(
     "--missing", is_flag=True, help="Only to files that do not have it, with the same settings."
 )
-@_all
+@all_option
 @_json
 def index_add(
     path: str,
@@ -82,7 +82,7 @@ def index_add(
     "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
 )
 @sidecar_folder_option
-@_all
+@all_option
 @_json
 def index_drop(
     path: str,
@@ -110,7 +110,7 @@ def index_drop(
 @index.command("list")
 @click.argument("path")
 @sidecar_folder_option
-@_all
+@all_option
 @_json
 def index_list(path: str, sidecar_folder: str | None, everything: bool, as_json: bool) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""

@@ -18,7 +18,7 @@ from intarsia.cli import show, show_column, show_file, show_pages, stream, termi
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
-from intarsia.cli.index import index, sidecar_folder_option
+from intarsia.cli.index import all_option, index, sidecar_folder_option
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.errors import IntarsiaError
@@ -51,7 +51,6 @@ _union_by_name = click.option(
     is_flag=True,
     help="All columns of all files, NULL where one lacks them, instead of the first file's.",
 )
-_all = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
 
@@ -104,7 +103,7 @@ cli.add_command(index)
 @cli.command()
 @click.argument("file")
 @_column
-@_all
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
 def inspect(file: str, names: Sequence[str], everything: bool, as_json: bool) -> None:
     """Show what a Parquet FILE holds: columns, sizes, encodings, indexes, key/values.
@@ -143,7 +142,7 @@ def inspect(file: str, names: Sequence[str], everything: bool, as_json: bool) ->
     help="Only this row group, counted from 0. May be given again.",
 )
 @click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
-@_all
+@all_option
 @click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
 def pages(
     file: str,

@@ -1,7 +1,7 @@
 """Reading the rows that are known to match of many small files, the files decoded together.
 
-That happens when the rows of the first of them are asked for, so that nothing is read of files
-whose rows nobody takes.
+That begins when the rows of the first of them are asked for, and goes on as they are taken, a few
+portions ahead: of files whose rows nobody takes, no more than these are read.
 """
 
 from __future__ import annotations

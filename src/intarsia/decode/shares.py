@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,35 +24,28 @@ def shares(
 
     ``page_rows`` are the rows of each page, by row group; none where it is not known what is one.
     """
-    pages = [
-        page for group, rows in zip(groups, page_rows, strict=True) for page in _pages(group, rows)
-    ]
-    if len(pages) < 2:
+    held = [rows or (group.num_rows,) for group, rows in zip(groups, page_rows, strict=True)]
+    ends = np.cumsum([num_rows for rows in held for num_rows in rows])
+    if len(ends) < 2:
         return [list(groups)]
-    ends = np.cumsum([page.num_rows for page in pages])
+    firsts = [0, *itertools.accumulate(map(len, held))]
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
-    edges = sorted({0, *cuts.tolist(), len(pages)})
-    return [list(_together(pages[start:stop])) for start, stop in itertools.pairwise(edges)]
+    edges = sorted({0, *cuts.tolist(), len(ends)})
+    return [
+        [
+            _part(group, rows, slice(max(start - first, 0), stop - first))
+            for group, rows, first in zip(groups, held, firsts, strict=False)
+            if first < stop and first + len(rows) > start
+        ]
+        for start, stop in itertools.pairwise(edges)
+    ]
 
 
-def _pages(group: RowGroupBytes, rows: Sequence[int]) -> Iterator[RowGroupBytes]:
-    """Each page as a row group."""
+def _part(group: RowGroupBytes, page_rows: Sequence[int], pages: slice) -> RowGroupBytes:
+    """Some pages of a row group."""
+    rows = page_rows[pages]
+    if len(rows) == len(page_rows):
+        return group
     (chunk,) = group.chunks
-    if len(rows) < 2:
-        yield group
-        return
-    for page, num_rows in zip(chunk.pages, rows, strict=True):
-        yield RowGroupBytes(num_rows, [replace(chunk, pages=[page], num_values=num_rows)])
-
-
-def _together(pages: Sequence[RowGroupBytes]) -> Iterator[RowGroupBytes]:
-    """Pages of the same chunk as one row group again."""
-    for _, same in itertools.groupby(pages, key=lambda page: id(page.chunks[0].metadata)):
-        first, *others = same
-        (chunk,) = first.chunks
-        if not others:
-            yield first
-            continue
-        rows = first.num_rows + sum(page.num_rows for page in others)
-        more = [page.chunks[0].pages[0] for page in others]
-        yield RowGroupBytes(rows, [replace(chunk, pages=[*chunk.pages, *more], num_values=rows)])
+    part = replace(chunk, pages=chunk.pages[pages], num_values=sum(rows))
+    return RowGroupBytes(part.num_values, [part])

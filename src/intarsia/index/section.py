@@ -28,11 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.page_limit import check_limit
-from intarsia.decode.splice import (
-    ChunkBytes,
-    RowGroupBytes,
-    decode_roots,
-)
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.template import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
 from intarsia.format.bounds import Bounds, page_bounds

@@ -15,18 +15,24 @@ DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
     """The type to read a constant in: beside a time zone, dates and plain timestamps are UTC."""
-    zoned = kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
-    plain = pa.types.is_date(target) or (pa.types.is_timestamp(target) and target.tz is None)
-    return kind if zoned and plain else target
+    return kind if _has_zone(kind) and _is_plain_moment(target) else target
 
 
 def beside_moments(found: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar:
     """A constant to compare with ``kind``: dates and moments that have no zone are UTC."""
-    has_zone = pa.types.is_timestamp(found.type) and found.type.tz is not None
-    if kind is None or not has_zone:
-        return found
-    plain = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
-    return found.cast(pa.timestamp(found.type.unit)) if plain else found
+    if _has_zone(found.type) and _is_plain_moment(kind):
+        return found.cast(pa.timestamp(found.type.unit))
+    return found
+
+
+def _has_zone(kind: pa.DataType | None) -> bool:
+    return kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _is_plain_moment(kind: pa.DataType | None) -> bool:
+    if kind is None:
+        return False
+    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
 
 
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:

@@ -18,12 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
-from intarsia.predicate.constants import (
-    beside_moments,
-    moment_type,
-    number_scalar,
-    text_scalar,
-)
+from intarsia.predicate.constants import beside_moments, moment_type, number_scalar, text_scalar
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,9 +70,9 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
             if condition.contained is not None or not found.num_rows:
                 return found, rows
     numbers = unused(_NUMBERS, found.column_names)
-    numbered = found.append_column(numbers, pa.array(rows.rows()))
+    numbered = found.append_column(numbers, pa.array(np.arange(found.num_rows)))
     passed = evaluate(condition.expression, numbered)
-    kept = RowRanges.from_rows(passed.column(numbers).to_numpy())
+    kept = rows.at(passed.column(numbers).to_numpy())
     return passed.drop_columns([numbers]), kept
 
 

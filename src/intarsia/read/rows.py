@@ -12,12 +12,7 @@ import pyarrow as pa
 from intarsia.decode.merge import Part, merge
 from intarsia.decode.page_body import num_rows
 from intarsia.decode.shares import shares
-from intarsia.decode.splice import (
-    ChunkBytes,
-    RowGroupBytes,
-    decode_root,
-    decode_roots,
-)
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.metadata import ColumnMetaData, PageType
@@ -78,10 +73,9 @@ def read_rows(
             found = _together(file, reads, fetched, rows, size)
             if found is not None:
                 return found
-    if len(reads) == 1 and size >= _DIVIDED_BYTES and may_divide():
-        return [_decoded(file, reads[0], fetched[0], rows, physical=physical, divides=True)]
+    divides = len(reads) == 1 and size >= _DIVIDED_BYTES and may_divide()
     tasks = [
-        partial(_decoded, file, read, groups, rows, physical=physical)
+        partial(_decoded, file, read, groups, rows, physical=physical, divides=divides)
         for read, groups in zip(reads, fetched, strict=True)
     ]
     return all_of(tasks) if size >= _THREADED_BYTES else [task() for task in tasks]
@@ -209,14 +203,14 @@ def _decode(
         RowGroupBytes(selections[leaves[0]].rows.num_rows, [chunks[i] for i in leaves])
         for (_, selections), chunks in zip(read.groups, groups, strict=True)
     ]
-    parts = [spliced]
-    if divides and file.schema.leaves[read.root.leaves[0]].is_flat:
+    decode = partial(decode_root, template, verify_checksums=_verified(file))
+    try:
+        if not divides or not file.schema.leaves[read.root.leaves[0]].is_flat:
+            return decode(spliced)
         page_rows = [selections[0].page_rows for _, selections in read.groups]
         parts = shares(spliced, page_rows, pa.cpu_count())
-    tasks = [partial(decode_root, template, p, verify_checksums=_verified(file)) for p in parts]
-    try:
-        found = all_of(tasks)
-        return pa.chunked_array([part for one in found for part in one.chunks], found[0].type)
+        found = all_of(partial(decode, part) for part in parts)
+        return pa.chunked_array([chunk for one in found for chunk in one.chunks], found[0].type)
     except UnsupportedError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:

@@ -41,7 +41,7 @@ from intarsia.data.journal import (
 )
 from intarsia.errors import PathError, warn
 from intarsia.spark.place import Place
-from intarsia.storage import PathLike
+from intarsia.storage import HIDDEN, PathLike
 
 TEMPORARY = "_temporary-"
 _LOOKS = 20
@@ -304,7 +304,7 @@ def _interrupted(place: Place) -> list[str]:
     found = {place.root}
     for info in place.filesystem.get_file_info(selector):
         parts = info.path.removeprefix(f"{place.root}/").split("/")
-        hidden = next((at for at, part in enumerate(parts) if part.startswith(("_", "."))), None)
+        hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
         if hidden is not None and parts[hidden].startswith((JOURNAL, TEMPORARY)):
             found.add("/".join([place.root, *parts[:hidden]]))
     return sorted(found)

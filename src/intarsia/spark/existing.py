@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,10 +12,8 @@ import pyarrow.fs as pafs
 from intarsia.errors import IntarsiaError, PathError, warn
 from intarsia.read.file import open_file
 from intarsia.spark.job import Job
-from intarsia.spark.place import Place
 from intarsia.spark.types import spark_schema
-
-_HIDDEN = ("_", ".")
+from intarsia.storage import HIDDEN
 
 
 def check_existing(job: Job) -> None:
@@ -24,20 +22,21 @@ def check_existing(job: Job) -> None:
     Raises ``PathError`` where what is there lies in folders of another column, or in none: a data
     set of both is one that no reader knows what to make of.
     """
-    _check_folders(job)
+    there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
+    _check_folders(job, there)
     with contextlib.suppress(IntarsiaError, OSError):  # a file that cannot be read says nothing
-        path = next(_files(job.place, job.place.root), None)
+        path = next(_files(job.place.filesystem, there), None)
         if path is not None:
-            there = open_file(path, job.place.filesystem).schema_arrow
-            _compare(path, _types(there), _types(job.schema))
+            old = open_file(path, job.place.filesystem).schema_arrow
+            _compare(path, _types(old), _types(job.schema))
 
 
-def _check_folders(job: Job) -> None:
+def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
     ours = job.partition_by[0] if job.partition_by else None
     theirs = {
-        unquote(name.partition("=")[0]) if "=" in name else None
-        for name, info in job.place.names("").items()
-        if name[0] not in _HIDDEN and ("=" in name or info.type == pafs.FileType.File)
+        unquote(info.base_name.partition("=")[0]) if "=" in info.base_name else None
+        for info in there
+        if "=" in info.base_name or info.type == pafs.FileType.File
     }
     if theirs and ours not in theirs:
         known = ", ".join(sorted(f"folders of {key!r}" if key else "no folders" for key in theirs))
@@ -47,19 +46,15 @@ def _check_folders(job: Job) -> None:
         )
 
 
-def _files(place: Place, folder: str) -> Iterator[str]:
+def _files(filesystem: pafs.FileSystem, there: Iterable[pafs.FileInfo]) -> Iterator[str]:
     """Data files, each folder listed when it is come to."""
-    found = place.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    shown = sorted(
-        (info for info in found if not info.base_name.startswith(_HIDDEN)),
-        key=lambda info: info.base_name,
-    )
+    shown = [info for info in there if not info.base_name.startswith(HIDDEN)]
+    shown.sort(key=lambda info: (info.type != pafs.FileType.File, info.base_name))
     for info in shown:
         if info.type == pafs.FileType.File:
             yield info.path
-    for info in shown:
-        if info.type == pafs.FileType.Directory:
-            yield from _files(place, info.path)
+        elif info.type == pafs.FileType.Directory:
+            yield from _files(filesystem, filesystem.get_file_info(pafs.FileSelector(info.path)))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -58,7 +58,7 @@ from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike, is_uri
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
-from intarsia.write.embed import check_fit
+from intarsia.write.embed import check_changeable
 from intarsia.write.parts import cut
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ def _split(path: str, wanted: Wanted, limit: int) -> Split | None:
             version = version_of(path, wanted.filesystem)
             file = open_file(path, wanted.filesystem, sidecar=places)
             choice = wanted.choice_of(file)
-            check_fit(file, choice.due, editable=places is None)
+            if places is None:
+                check_changeable(file)
             groups = cut(file, limit)
             size = held_bytes(file, places)
             file_id = id_of(file, places)

@@ -28,7 +28,7 @@ from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
 from intarsia.write.build import Builder, new_file_id
 from intarsia.write.drop import drop_from, held_names, name_of
-from intarsia.write.embed import add_to, check_fit
+from intarsia.write.embed import add_to, check_changeable
 from intarsia.write.parts import FromParts, FromSections, gather_part
 from intarsia.write.present import Choice, choose
 from intarsia.write.spill import Workspace
@@ -267,9 +267,10 @@ def _added(
     builder: Builder | None,
 ) -> _Outcome:
     if choice.due:
-        check_fit(file, choice.due, editable=places is None)
+        if places is None:
+            check_changeable(file)
         add_to(file, choice.due, wanted.filesystem, version, places, builder=builder)
-    return _Outcome([spec_name(index) for index in choice.due], choice.why, choice.unfit)
+    return _Outcome([spec_name(index) for index in choice.due], choice.why, tuple(choice.unfit))
 
 
 Act = Callable[[OpenedFile, Version, Sidecars | None], _Outcome]

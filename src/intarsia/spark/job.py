@@ -19,7 +19,7 @@ from intarsia.spark.curve import check_curve
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
-from intarsia.storage import is_glob
+from intarsia.storage import HIDDEN, is_glob
 from intarsia.write.writer import PAGE_ROWS, check_fit
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _check_columns(
 
 def _check_key(column: pa.Field) -> None:
     """Raise ``PredicateError`` for a column whose values cannot be names of folders."""
-    if column.name.startswith(("_", ".")) and column.name != FOLDER:
+    if column.name.startswith(HIDDEN) and column.name != FOLDER:
         raise PredicateError(
             f"column {column.name!r} cannot be in partition_by: folders that begin with "
             f"{column.name[0]!r} are passed over by readers"

@@ -34,7 +34,7 @@ from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
-from intarsia.write.build import Builder, Told, check_indexes, names_of
+from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import Composed, compose
 from intarsia.write.present import choose
 from intarsia.write.replace import (
@@ -143,8 +143,10 @@ def add_indexes(
     for file in files:
         opened = open_file(file, found)
         choice = choose(opened, indexes, anew=True, beside=False)
-        steps.append(check_fit(opened, choice.due, editable=places is None))
-        unfit[file] = dict(zip(choice.unfit, choice.whys, strict=True))
+        if places is None:
+            check_changeable(opened)
+        steps.append(max(1, len(opened.metadata.row_groups)))
+        unfit[file] = choice.unfit
     _check_unfit(unfit)
     told = _Steps(progress, files, steps)
     reports = []
@@ -153,15 +155,15 @@ def add_indexes(
         version = version_of(file, found)
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
-            due = choose(opened, indexes, anew=replace, beside=places is not None).due
-            names = tuple(names_of(opened, due))
-        if due:
+            choice = choose(opened, indexes, anew=replace, beside=places is not None)
+            names = tuple(names_of(opened, choice.due))
+        if choice.due:
             if places is None:
                 warn_of_names(file, found)
             with quiet(), _naming(file):
-                add_to(opened, due, found, version, places, told)
+                add_to(opened, choice.due, found, version, places, told)
         now = report_of(open_file(file, found, sidecar=places))
-        reports.append(dataclasses.replace(now, added=names, unfit=tuple(unfit[file])))
+        reports.append(dataclasses.replace(now, added=names, unfit=tuple(choice.unfit)))
     told.end()
     return reports
 
@@ -179,7 +181,7 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         share = f"{len(others) + 1:,} of {len(unfit):,} files"
         messages.append(f"index {name}: {share} cannot have it; {first}: {why}")
     for message in messages:
-        warn(message, stacklevel=4)
+        warn(message, stacklevel=3)
 
 
 def add_to(
@@ -254,15 +256,12 @@ def _naming(path: str) -> Iterator[None]:
         raise IndexSpecError(f"{path}: {error}") from error
 
 
-def check_fit(file: OpenedFile, indexes: Sequence[IndexSpec], *, editable: bool) -> int:
-    """The steps that adding ``indexes`` to a file takes. Raises as ``add_indexes`` does."""
+def check_changeable(file: OpenedFile) -> None:
+    """Raise ``FormatError`` for a file that must not be changed."""
     try:
-        if editable:
-            check_editable(file.footer)
+        check_editable(file.footer)
     except FormatError as error:
         raise error.at(Where(file.name)) from error
-    check_indexes(file, indexes)
-    return max(1, len(file.metadata.row_groups))
 
 
 def warn_of_names(path: str, filesystem: Any) -> None:

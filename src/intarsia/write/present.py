@@ -19,15 +19,19 @@ from intarsia.write.standard import check_standard, groups_of
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which indexes one file is due; of the others, which it cannot have, and what to say of it."""
+    """Which indexes one file is due, and the names of those that it has; why it cannot have others,
+    by their names.
+    """
 
     due: tuple[IndexSpec, ...]
-    unfit: tuple[str, ...]
-    whys: tuple[str, ...]
+    there: tuple[str, ...]
+    unfit: Mapping[str, str]
 
     @property
     def why(self) -> str | None:
-        return "; ".join(self.whys) or None
+        """What is to be said of those that it is not due."""
+        there = [f"it has {', '.join(self.there)} already"] if self.there else []
+        return "; ".join([*there, *self.unfit.values()]) or None
 
 
 def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside: bool) -> Choice:
@@ -36,21 +40,19 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
     With ``beside``, its sidecar is to have them.
     """
     due: list[IndexSpec] = []
-    there, unfit, whys = [], [], []
+    there: list[str] = []
+    unfit: dict[str, str] = {}
     for index in indexes:
         try:
             check_indexes(file, [index])
         except IndexSpecError as error:
-            unfit.append(spec_name(index))
-            whys.append(str(error).removeprefix(f"{file.name}: "))
+            unfit[spec_name(index)] = str(error).removeprefix(f"{file.name}: ")
             continue
         if not anew and is_present(file, index, beside=beside):
             there.append(spec_name(index))
         else:
             due.append(index)
-    if there:
-        whys.insert(0, f"it has {', '.join(there)} already")
-    return Choice(tuple(due), tuple(unfit), tuple(whys))
+    return Choice(tuple(due), tuple(there), unfit)
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia.decode.page_body import check_size, decompress, page_levels
-from intarsia.decode.splice import (
-    ChunkBytes,
-    RowGroupBytes,
-    decode_root,
-    leaf_values,
-)
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_values
 from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.levels import bit_packed_bytes
