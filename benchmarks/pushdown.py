@@ -95,6 +95,15 @@ PREDICATES = (
         "ts < TIMESTAMP '2020-01-01 00:00:00' + INTERVAL '1 hour'",
     ),
     Predicate("ts::DATE = '2020-01-10'", c("ts").dt.date() == datetime.date(2020, 1, 10)),
+    Predicate(
+        "date_trunc('day', ts) = '2020-01-10'",
+        c("ts").dt.truncate("1d") == datetime.datetime(2020, 1, 10),
+    ),
+    Predicate(
+        "year(ts) = 2019 OR year(day) = 2021",
+        (c("ts").dt.year() == 2019) | (c("day").dt.year() == 2021),
+        "extract(year FROM ts) = 2019 OR extract(year FROM day) = 2021",
+    ),
     Predicate("id::DOUBLE = 7.0", c("id").cast(pl.Float64) == 7.0),
     Predicate("gap IS NOT NULL", c("gap").is_not_null()),
     Predicate("s = 'k07777'", c("s") == "k07777"),

@@ -234,6 +234,13 @@ ts > DATE '2020-01-02'
 ts::DATE = '2020-01-02'
 CAST(ts AS DATE) IN (DATE '2020-01-02')
 date_trunc('day', ts) = '2020-01-02'
+date_trunc('month', date) <> DATE '2020-01-01'
+year(ts) = 2020 AND NOT (extract(year FROM date) > 2019)
+date_part('year', ts_ms) IN (2019, 2020)
+ts_ns::DATE = '2020-01-02'
+tz::DATE BETWEEN '2020-01-02' AND '2020-01-03'
+date_trunc('hour', tz) >= '2020-01-02 12:00:00+00'
+isnan(d)
 ts_ms = '2020-01-02 12:00:00.0004'
 ts_ms < TIMESTAMP '2020-01-02 12:00:00.0004'
 ts_ns >= '2020-01-02 12:00:00.000002'
@@ -591,6 +598,12 @@ PUSHED = {
     "d > 5": "is_nan",
     "i IS NOT DISTINCT FROM 2": "coalesce",
     "i IN (1, NULL)": "is_in",
+    "i IS DISTINCT FROM 2": "invert(coalesce",
+    "isnan(d)": "is_nan(d)",
+    "ts::DATE = '2020-01-02'": "(ts < 2020-01-03",
+    "ts::DATE IN ('2020-01-02', '2020-01-04')": "or (",
+    "date_trunc('month', date) <= '2020-01-17'": "(date < 2020-02-01)",
+    "2019 < year(ts)": "(ts >= 2020-01-01",
     "st.a = 2": "FieldRef.Nested",
     "dec = 1.1": "1.1",
     "tz > '2020-01-02 12:00:00'": "tz >",
@@ -664,7 +677,13 @@ list_has_any(l, NULL)
 list_has_any(l, [i])
 'a' IN s
 coalesce(i, 0) = 0
-ts::DATE = '2020-01-02'
+tz::DATE = '2020-01-02'
+ts_ns::DATE = '2020-01-02'
+NOT (year(ts) = 2020)
+year(ts) IS NULL
+year(ts) = 300000
+ts::DATE = date
+hour(ts) = 12
 bin = '\\xFF'
 i = u
 """.strip().splitlines()

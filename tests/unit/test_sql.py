@@ -307,7 +307,7 @@ i BETWEEN SYMMETRIC 3 AND 1
 i % 2 = 1
 -i > 3
 s || 'x' = 'axbx'
-i IS DISTINCT FROM 1
+i IS DISTINCT FROM s
 i IS 5
 i IN (SELECT 1)
 i IN (d, 1)

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.engines.polars_moments import asked_of
 from intarsia.engines.polars_text import (
     is_lowered,
     is_uppered,
@@ -232,20 +233,22 @@ class _Converter:
         return None
 
     def _value(self, expr: pl.Expr) -> tuple[pc.Expression, pa.DataType] | None:
-        """A field, or one cast to a type that holds all of its values; and its type."""
+        """A field, one cast to a type that holds all of its values, or what is asked of a moment;
+        and its type.
+        """
         path = self._path(expr)
         if path is not None:
             return pc.field(*path), self._type(path)
         inputs = _inputs(expr)
-        path = self._path(inputs[0]) if len(inputs) == 1 else None
+        path = self._path(inputs[0]) if inputs else None
         if path is None:
             return None
-        for target, to in _CASTS.items():
+        field, kind = pc.field(*path), self._type(path)
+        for target, to in _CASTS.items() if len(inputs) == 1 else ():
             for options in _CAST_OPTIONS:
                 if expr.meta.eq(inputs[0].cast(target, **options)):
-                    field, kind = pc.field(*path), self._type(path)
                     return (field.cast(to), to) if keeps_values(kind, to) else None
-        return None
+        return asked_of(expr, inputs[0], field, kind)
 
     def _member(self, value: pl.Expr, members: pl.Expr) -> pc.Expression | None:
         """A NULL among ``members`` may match NULLs."""

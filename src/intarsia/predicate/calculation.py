@@ -65,6 +65,9 @@ _UNITS = {
     "quarter": Interval(months=3),
     "year": Interval(months=12),
 }
+TIMES = ("microsecond", "millisecond", "second", "minute", "hour")
+DAYS = ("day", "week", "month", "quarter", "year")
+"""Units of days, a whole number of them; ``TIMES`` are parts of one. From the shortest on."""
 _SHORT = {
     "us": "microsecond",
     "ms": "millisecond",
@@ -171,13 +174,18 @@ def _remainder(one: Value, other: Value) -> int:
 # --- moments --------------------------------------------------------------------------------------
 
 
-def unit(name: str) -> Interval:
-    """One ``day``, one of the ``hours``, …"""
+def unit_name(name: str) -> str:
+    """The one name of a unit: ``day`` of ``DAYS``, ``d``, …"""
     name = name.lower()
-    found = _UNITS.get(_SHORT.get(name, name.removesuffix("s")))
-    if found is None:
+    found = _SHORT.get(name, name.removesuffix("s"))
+    if found not in _UNITS:
         raise UnknownValueError
     return found
+
+
+def unit(name: str) -> Interval:
+    """One ``day``, one of the ``hours``, …"""
+    return _UNITS[unit_name(name)]
 
 
 def moment(value: Value) -> datetime:

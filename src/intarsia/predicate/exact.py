@@ -21,9 +21,12 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.membership import Membership, held_type
+from intarsia.predicate.moments import part_of
+from intarsia.predicate.periods import has_periods, without_periods
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_plainly_wanted
 from intarsia.predicate.text_search import TextSearch, matches_like, regex_problem
@@ -36,6 +39,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LTE: exp.GTE,
     exp.GTE: exp.LTE,
 }
+_COMPARING = (*_MIRRORED, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _MAPPED = (exp.Lower, exp.Upper)
 _MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ)
@@ -54,6 +58,9 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
         found = _Exact(schema, like_escape).condition(node)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
+    found = without_periods(found, read_expression(found), schema)
+    if has_periods(read_expression(found), schema):
+        raise _refusal(node)
     return checked_condition(found, schema)
 
 
@@ -180,7 +187,26 @@ class _Exact(Translator):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
                 return super()._value(inner).cast(self._kind(node))
+        if self._is_period(node) and _is_compared(node):
+            return super()._value(node)
         raise _refusal(node)
+
+    def _is_period(self, node: exp.Expr) -> bool:
+        """Does it ask for the day, the month … that a moment is in, of those that engines know?
+
+        DuckDB rounds nanoseconds, and knows no year of what it calls infinite.
+        """
+        part = part_of(node)
+        if part is not None and (part.is_beginning or part.name == "year"):
+            subject = part.subject
+        elif type(node) is exp.Cast and node.to.this is exp.DataType.Type.DATE:
+            subject = node.this
+        else:
+            return False
+        kind = self._type_of(subject) if isinstance(subject, exp.Column | exp.Dot) else None
+        if kind is None or not _is_moment(kind):
+            return False
+        return bool(pa.types.is_date32(kind) or (kind.tz is None and kind.unit != "ns"))
 
     def _widens(self, node: exp.Cast) -> bool:
         """Does a cast keep every value?"""
@@ -231,6 +257,14 @@ def _regex(node: exp.Expr, flags: str = "") -> str:
 
 def _refusal(node: exp.Expr) -> PredicateError:
     return PredicateError(f"{node.sql()!r} may mean something else to pyarrow")
+
+
+def _is_compared(value: exp.Expr) -> bool:
+    """Is ``value``, in parentheses perhaps, part of a comparison that is plainly wanted?"""
+    parent = value.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent is not None and isinstance(parent, _COMPARING) and is_plainly_wanted(parent)
 
 
 def _bare(constant: exp.Expr) -> exp.Expr:

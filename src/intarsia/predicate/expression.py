@@ -155,6 +155,44 @@ def calls_replaced(expression: pc.Expression, functions: Container[str], prefix:
     return Replaced(serialized.part(kept), calls) if calls else Replaced(expression, {})
 
 
+def replaced(
+    expression: pc.Expression,
+    functions: Container[str],
+    change: Callable[[Call], pc.Expression | None],
+) -> pc.Expression:
+    """``expression`` with what ``change`` makes of calls of ``functions``; None leaves one.
+
+    Calls within one that is replaced are not asked about.
+    """
+    serialized = _serialized(expression)
+    if serialized is None:
+        return expression
+    nodes, columns = serialized.nodes, serialized.batch.columns
+    kept, at = [], 0
+    while at < len(nodes):
+        kind, value = nodes[at]
+        stop = at + 1 + (int(value) if kind == "nested_field_ref" else 0)
+        found = None
+        if kind == "call" and value in functions:
+            end = _stop(nodes, at)
+            call = _tree(iter(nodes[at:end]), serialized.batch)
+            found = change(call) if isinstance(call, Call) else None
+        own = None if found is None else _serialized(found)
+        if own is None:
+            kept += nodes[at:stop]
+        else:
+            kept += [
+                (kind, str(int(value) + len(columns)) if kind in _POINTING else value)
+                for kind, value in own.nodes
+            ]
+            columns += own.batch.columns
+            stop = end
+        at = stop
+    if len(columns) == serialized.batch.num_columns:
+        return expression
+    return serialized._replace(batch=_batch(columns)).part(kept)
+
+
 def _arguments(serialized: _Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
     """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
     found = []
@@ -191,6 +229,16 @@ def operands(node: Node, function: str) -> list[Node]:
     return found
 
 
+def calls_in(node: Node) -> Iterator[Call]:
+    """``node`` and all below it that are calls."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Call):
+            yield current
+            pending += current.arguments
+
+
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:
     """The paths of all fields under ``node``; None where one of them cannot be told."""
     found: set[tuple[str, ...]] = set()
@@ -222,12 +270,15 @@ class _Serialized(NamedTuple):
                 value = str(len(columns) - 1)
             kept.append((kind, value))
         # Without any it would have no row, and not be taken back.
-        batch = pa.RecordBatch.from_arrays(columns or [pa.nulls(1)], [""] * max(len(columns), 1))
-        batch = batch.replace_schema_metadata(pa.KeyValueMetadata(kept))
+        batch = _batch(columns or [pa.nulls(1)]).replace_schema_metadata(pa.KeyValueMetadata(kept))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
         return self.rebuild(sink.getvalue())
+
+
+def _batch(columns: list[pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, [""] * len(columns))
 
 
 def _serialized(expression: pc.Expression) -> _Serialized | None:

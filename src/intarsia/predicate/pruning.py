@@ -35,7 +35,7 @@ _NEGATED = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-_MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
+MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
 COMPARISONS = {
     "equal": Op.EQ,
     "not_equal": Op.NE,
@@ -174,7 +174,7 @@ def _terms_of(node: Node) -> list[Term | None]:
 
 def _comparison(op: Op, left: Node, right: Node, outcome: bool) -> Pruning:
     if isinstance(_uncast(left), Literal):
-        left, right, op = right, left, _MIRRORED.get(op, op)
+        left, right, op = right, left, MIRRORED.get(op, op)
     literal = _uncast(right)
     if not isinstance(literal, Literal):
         return Maybe()

@@ -6,8 +6,6 @@ the rest by name. Text literals take the type of the field they are compared wit
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +20,9 @@ from intarsia.predicate.constants import beside_moments, moment_type, number_sca
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
+from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
+from intarsia.predicate.moments import Part, part_of
 from intarsia.predicate.text_search import (
     SEARCHES,
     TextSearch,
@@ -80,9 +80,10 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
-    NULL, IS TRUE, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, starts_with, ends_with,
-    contains, regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of
-    DuckDB's names for them), ``= ANY`` of a list and contains_words.
+    NULL, IS TRUE, IS DISTINCT FROM, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, isnan,
+    date_trunc, year, month, extract and the like, starts_with, ends_with, contains,
+    regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's
+    names for them), ``= ANY`` of a list and contains_words.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
@@ -146,6 +147,12 @@ class Translator:
                 return self._words(node, subject, words)
             case exp.Column():
                 return self._boolean_column(node)
+            case exp.IsNan(this=inner):
+                return self._is_nan(node, inner)
+            case exp.NullSafeEQ():
+                return self._same(node)
+            case exp.NullSafeNEQ():
+                return ~self._same(node)
         if type(node) in _COMPARE:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
@@ -182,7 +189,7 @@ class Translator:
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
         # TRUE.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        found = _is_member(subject, known, kind)
+        found = is_member(subject, known, kind)
         if len(known) < len(scalars):
             found = pc.if_else(found, found, unknown)
         return pc.if_else(subject.is_valid(), found, unknown)
@@ -253,6 +260,28 @@ class Translator:
             return pc.list_value_length(self._value(node))
         return pc.utf8_length(self._text_value(node, "length"))
 
+    def _part(self, part: Part) -> pc.Expression:
+        kind = self._type_of(part.subject)
+        part.type(kind)
+        return part.of(self._value(part.subject), kind)
+
+    def _same(self, node: exp.Expr) -> pc.Expression:
+        """IS NOT DISTINCT FROM a constant."""
+        left, right = node.args["this"], node.args["expression"]
+        if is_constant(left):
+            left, right = right, left
+        if not is_constant(right):
+            raise PredicateError(f"{_text(node)!r} is understood of a constant")
+        if isinstance(right.unnest(), exp.Null):
+            return self._value(left).is_null()
+        return pc.coalesce(self._compare(exp.EQ, left, right), pc.scalar(False))
+
+    def _is_nan(self, node: exp.Expr, subject: exp.Expr) -> pc.Expression:
+        kind = self._type_of(subject)
+        if kind is not None and not pa.types.is_floating(kind):
+            raise PredicateError(f"{_text(node)!r}: {_text(subject)} is {kind}, which has no NaN")
+        return pc.is_nan(self._value(subject))
+
     def _boolean_column(self, node: exp.Column) -> pc.Expression:
         kind = self._type_of(node)
         if kind is None or not pa.types.is_boolean(kind):
@@ -276,6 +305,9 @@ class Translator:
             return _ARITHMETIC[type(node)](*(self._value(side) for side in sides))
         if isinstance(node, exp.Length):
             return self._length(node.this)
+        part = part_of(node)
+        if part is not None:
+            return self._part(part)
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
@@ -319,7 +351,8 @@ class Translator:
                 return _cast_type(target)
             case exp.Lower() | exp.Upper():
                 return pa.string()
-        return None
+        part = part_of(node)
+        return None if part is None else part.type(self._type_of(part.subject))
 
     def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
         """The path and type of a field; names match exactly first, then regardless of case."""
@@ -342,32 +375,6 @@ class Translator:
             children = list(kind.fields) if pa.types.is_struct(kind) else []
         assert kind is not None
         return tuple(path), kind
-
-
-def _is_member(
-    subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
-) -> pc.Expression:
-    """``subject`` equals one of ``members``; one by one where they do not share its type."""
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    try:
-        values = [member if kind is None else _exactly(member, kind) for member in members]
-        return subject.isin(pa.array(values, kind or _common(values)))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
-
-
-def _exactly(member: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """``member`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
-    found = member.cast(kind)
-    if not found.cast(member.type).equals(member):
-        raise pa.ArrowInvalid(f"{member!r} is no {kind}")
-    return found
-
-
-def _common(values: list[pa.Scalar]) -> pa.DataType | None:
-    types = {value.type for value in values}
-    return types.pop() if len(types) == 1 else None
 
 
 def _text(node: exp.Expr) -> str:

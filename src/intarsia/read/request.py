@@ -20,9 +20,10 @@ from intarsia.predicate.expression import (
     read_expression,
 )
 from intarsia.predicate.leaves import Op, Test
+from intarsia.predicate.periods import without_periods
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.tree import And, Maybe, Or, Pruning
+from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, pruned_to_fields
 
@@ -94,6 +95,9 @@ class Filter:
         for path in paths or ():
             if path[0] not in schema.names:
                 raise unknown_column(".".join(path), schema.names)
+        given, plain = node, without_periods(expression, node, schema)
+        if plain is not expression:
+            expression, node = plain, read_expression(plain)
         columns = _columns(node)
         condition = Condition.of(expression, node, schema)
         if condition.comparison is None and condition.contained is None:
@@ -103,7 +107,10 @@ class Filter:
             names = [field.name for field in fields] or [_ROW]
             evaluate(expression, pa.table(nulls, names))
         pruned = pruned_to_fields(schema, paths or ())
-        return cls(condition, node, schema, pruning_of(node), columns, pruned)
+        pruning = pruning_of(node)
+        if given is not node:  # of which there may be indexes
+            pruning = all_of(pruning, pruning_of(given))
+        return cls(condition, node, schema, pruning, columns, pruned)
 
 
 def _columns(node: Node) -> tuple[str, ...] | None:

@@ -1,0 +1,207 @@
+"""Comparisons of the day, the month, the year … that a moment is in, as ranges of the moment.
+
+Whatever knows bounds of the moments can answer these, and rows are told by comparing them alone::
+
+    cast(ts, date32) = 2024-05-01          ⇔   ts >= 2024-05-01 and ts < 2024-05-02
+    floor_temporal(ts, month) > 2024-05-17  ⇔   ts >= 2024-06-01
+    year(ts) <= 2023                        ⇔   ts < 2024-01-01
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.predicate.calculation import DAYS, TIMES, Interval, months_later, truncated, unit
+from intarsia.predicate.expression import Call, FieldRef, Literal, Node, calls_in, replaced
+from intarsia.predicate.leaves import Op
+from intarsia.predicate.pruning import COMPARISONS, MIRRORED
+
+_NAMES = ("nanosecond", *TIMES, *DAYS)
+"""As pyarrow numbers them."""
+_FUNCTIONS = ("cast", "floor_temporal", "year")
+_MOST_MEMBERS = 64
+_EPOCH = datetime(1970, 1, 1)
+_PLAIN = {"multiple": 1, "week_starts_monday": True}
+"""Options of ``floor_temporal`` without which it is something else."""
+
+
+class _Period(NamedTuple):
+    """What a field of moments is asked for: the beginning of a period, or its year's number.
+
+    ``kind`` is the type of the field, ``type`` of what is asked for.
+    """
+
+    path: tuple[str, ...]
+    kind: pa.DataType
+    length: Interval
+    type: pa.DataType
+
+
+def without_periods(expression: pc.Expression, node: Node, schema: pa.Schema) -> pc.Expression:
+    """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``.
+
+    Left as they are: moments in a time zone other than UTC, and constants that are none of a
+    calendar of the years 1 to 9999, or of more digits than the field's.
+    """
+    if not any(call.function in _FUNCTIONS for call in calls_in(node)):
+        return expression
+    asking = {*COMPARISONS, *_ASKING}
+    return replaced(expression, asking, functools.partial(_as_range, schema))
+
+
+def has_periods(node: Node, schema: pa.Schema) -> bool:
+    """Is anything left that ``without_periods`` might have replaced?"""
+    return any(_period(call, schema) is not None for call in calls_in(node))
+
+
+def _as_range(schema: pa.Schema, node: Call) -> pc.Expression | None:
+    try:
+        match node:
+            case Call(function, (subject,), options) if function in _ASKING:
+                period = _period(subject, schema)
+                return None if period is None else _ASKING[function](period, options)
+            case Call(function, (left, right)):
+                op = COMPARISONS[function]
+                if isinstance(left, Literal):
+                    left, right, op = right, left, MIRRORED.get(op, op)
+                period = _period(left, schema)
+                if period is not None and isinstance(right, Literal):
+                    return _compared(period, op, right.value)
+    except (ValueError, OverflowError, pa.ArrowException):  # beyond a calendar or a type
+        pass
+    return None
+
+
+def _period(node: Node, schema: pa.Schema) -> _Period | None:
+    if not isinstance(node, Call) or len(node.arguments) != 1:
+        return None
+    (field,) = node.arguments
+    kind = _type_of(field, schema)
+    if kind is None or not (pa.types.is_date32(kind) or _is_known_timestamp(kind)):
+        return None
+    assert isinstance(field, FieldRef)
+    is_date = pa.types.is_date32(kind)
+    match node:
+        case Call("cast", _, options):
+            target = options.get("to_type")
+            to_day = target is not None and pa.types.is_date32(target.type) and not is_date
+            return _Period(field.path, kind, unit("day"), pa.date32()) if to_day else None
+        case Call("floor_temporal", _, options):
+            name = _NAMES[options["unit"].as_py()]
+            is_plain = all(options[option].as_py() == value for option, value in _PLAIN.items())
+            is_known = name in DAYS or (name in TIMES and not is_date)
+            found = _Period(field.path, kind, unit(name), kind)
+            return found if is_plain and is_known else None
+        case Call("year"):
+            return _Period(field.path, kind, unit("year"), pa.int64())
+    return None
+
+
+def _type_of(node: Node, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a field; None of anything else."""
+    if not isinstance(node, FieldRef):
+        return None
+    kind = pa.struct(schema)
+    for name in node.path:
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return None
+        kind = kind.field(name).type
+    return kind
+
+
+def _is_known_timestamp(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz in (None, "UTC")
+
+
+def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+    start = _moment(period, value)
+    if start is None:
+        return None
+    first = truncated(start, period.length)
+    low, high = _scalar(period, first), _scalar(period, _later(first, period.length))
+    if start != first:  # as nothing is, and everything that is not less is later
+        low = high
+    field = pc.field(*period.path)
+    match op:
+        case Op.EQ:
+            return (field >= low) & (field < high)
+        case Op.NE:
+            return (field < low) | (field >= high)
+        case Op.LT:
+            return field < low
+        case Op.GE:
+            return field >= low
+        case Op.LE:
+            return field < high
+        case Op.GT:
+            return field >= high
+    return None
+
+
+def _among(period: _Period, options: dict[str, Any]) -> pc.Expression | None:
+    """FALSE for NULL, as membership is that asks for no NULL.
+
+    Members of another type than the values are left: pyarrow makes days of moments.
+    """
+    values = options["value_set"].values
+    if values is None or values.null_count or not 0 < len(values) <= _MOST_MEMBERS:
+        return None
+    if values.type != period.type:
+        return None
+    found = [_compared(period, Op.EQ, value) for value in values]
+    known = [part for part in found if part is not None]
+    if len(known) < len(found):
+        return None
+    return pc.coalesce(functools.reduce(operator.or_, known), pc.scalar(False))
+
+
+def _is_null(period: _Period, _: object) -> pc.Expression:
+    return pc.field(*period.path).is_null()
+
+
+def _is_valid(period: _Period, _: object) -> pc.Expression:
+    return pc.field(*period.path).is_valid()
+
+
+_ASKING: dict[str, Callable[[_Period, dict[str, Any]], pc.Expression | None]] = {
+    "is_in": _among,
+    "is_null": _is_null,
+    "is_valid": _is_valid,
+}
+
+
+def _moment(period: _Period, value: pa.Scalar) -> datetime | None:
+    """What is compared with: of a year, its beginning. In UTC, of either kind of timestamps."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_integer(period.type):
+        return datetime(value.as_py(), 1, 1) if pa.types.is_integer(kind) else None
+    zone = period.kind.tz if pa.types.is_timestamp(period.kind) else None
+    if pa.types.is_date32(kind):
+        return _EPOCH + timedelta(days=value.value) if zone is None else None
+    if not pa.types.is_timestamp(kind) or (kind.tz is None) != (zone is None):
+        return None
+    exact = value.cast(pa.timestamp("us", kind.tz))
+    return _EPOCH + timedelta(microseconds=exact.value)
+
+
+def _later(start: datetime, length: Interval) -> datetime:
+    later = months_later(start, length.months)
+    return later + timedelta(days=length.days, microseconds=length.microseconds)
+
+
+def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
+    """Raises ``ArrowInvalid`` where the field's type has no such moment."""
+    kind = period.kind
+    if pa.types.is_date32(kind):
+        return pa.scalar(moment.date(), kind)
+    since = (moment - _EPOCH) // timedelta(microseconds=1)
+    return pa.scalar(since, pa.timestamp("us", kind.tz)).cast(kind)
