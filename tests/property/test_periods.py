@@ -59,14 +59,16 @@ def columns(moments: list[dt.datetime | None]) -> pa.Table:
 @st.composite
 def asked(draw) -> tuple[pc.Expression, bool]:
     """A comparison of what a field is asked for, and whether it is sure to become a range."""
-    name = draw(st.sampled_from(["s", "ms", "us", "ns", "z", "d", "st"]))
+    name = draw(st.sampled_from(["s", "ms", "us", "ns", "z", "b", "d", "st"]))
     field = pc.field("st", "a") if name == "st" else pc.field(name)
+    field = field.cast(pa.timestamp("ms", "UTC")) if name == "b" else field
     kind = draw(st.sampled_from(["cast", "year", *DAYS, *([] if name == "d" else TIMES)]))
     moment = draw(NEAR | MOMENTS)
-    zone = "UTC" if name == "z" else None
+    zone = "UTC" if name in ("z", "b") else None
     constant = pa.scalar(moment, pa.timestamp("us", zone))
     if kind == "cast":
         subject = field.cast(pa.date32())
+        constant = pa.scalar(moment, pa.timestamp("us"))
         constant = draw(st.sampled_from([pa.scalar(moment.date()), constant]))
     elif kind == "year":
         subject, constant = pc.year(field), pa.scalar(draw(st.integers(1969, 2025)))
@@ -75,9 +77,9 @@ def asked(draw) -> tuple[pc.Expression, bool]:
         if draw(st.booleans()):
             start = pc.floor_temporal(constant, unit=kind)
             constant = start if name != "d" else start.cast(pa.date32())
-    is_sure = kind in ("cast", "year", *DAYS) and name in ("us", "z", "st", "ms", "s")
+    is_sure = kind in ("cast", "year", *DAYS) and name not in ("ns", "d")
     if draw(st.integers(0, 5)) == 0:
-        is_sure = is_sure and name not in ("ms", "s")  # whose members are of another type
+        is_sure = is_sure and name not in ("ms", "s", "b")  # whose members are of another type
         members = pa.array([constant, constant], constant.type)
         assume(members.type == {"cast": pa.date32(), "year": pa.int64()}.get(kind, members.type))
         found = subject.isin(members)
@@ -86,7 +88,7 @@ def asked(draw) -> tuple[pc.Expression, bool]:
         compare = draw(st.sampled_from(["equal", "not_equal", "less", "less_equal"]))
         compare = draw(st.sampled_from([compare, "greater", "greater_equal"]))
         found = pc.Expression._call(compare, sides[:: draw(st.sampled_from([1, -1]))])
-    return found, is_sure and (kind != "cast" or zone is None)
+    return found, is_sure
 
 
 def values(expression: pc.Expression, table: pa.Table) -> list[bool | None]:
@@ -155,7 +157,7 @@ def conditions(draw) -> str:
     if draw(st.booleans()):
         unit = draw(st.sampled_from(DAYS if name == "d" else [*DAYS, *TIMES]))
         subject = f"date_trunc('{unit}', {name})"
-        if draw(st.integers(0, 3)) == 0 and name not in ("z", "b"):
+        if draw(st.integers(0, 3)) == 0:
             subject = f"CAST({name} AS DATE)"
         moment = draw(NEAR | MOMENTS)
         if draw(st.booleans()) or name == "d":

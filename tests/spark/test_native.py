@@ -137,6 +137,7 @@ WHERES = {
     "in_days": pc.field("d").isin([DAYS[0], DAYS[3]]),
     "before": pc.field("ts")
     <= pa.scalar(MOMENTS[0].replace(tzinfo=UTC), pa.timestamp("us", "UTC")),
+    "month_and_day": "date_trunc('month', d) <> '1970-01-01' AND NOT year(ts) < 1900",
     "sql": "(s LIKE 'a%' OR money > 12.5) AND NOT i32 IN (7, 9)",
 }
 

@@ -67,8 +67,7 @@ class Part(NamedTuple):
 
     def of(self, moments: pc.Expression, kind: pa.DataType) -> pc.Expression:
         """This of ``moments``, of type ``kind``, in UTC where they have a time zone."""
-        if _in_utc(kind) != kind:
-            moments = moments.cast(_in_utc(kind))
+        moments = in_utc(moments, kind)
         if pa.types.is_date32(kind) and self.name in TIMES:  # of its midnight
             moments = moments.cast(pa.timestamp("s"))
         if self.is_beginning:
@@ -100,6 +99,11 @@ def part_of(node: exp.Expr) -> Part | None:
 def _number(name: str, subject: exp.Expr) -> Part | None:
     name = _ALIASES.get(name.lower(), name.lower())
     return Part(subject, name) if name in _NUMBERS else None
+
+
+def in_utc(moments: pc.Expression, kind: pa.DataType) -> pc.Expression:
+    """``moments``, of type ``kind``, in UTC where they have a time zone."""
+    return moments if _in_utc(kind) == kind else moments.cast(_in_utc(kind))
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:

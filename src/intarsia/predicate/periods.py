@@ -82,11 +82,10 @@ def _as_range(schema: pa.Schema, node: Call) -> pc.Expression | None:
 def _period(node: Node, schema: pa.Schema) -> _Period | None:
     if not isinstance(node, Call) or len(node.arguments) != 1:
         return None
-    (field,) = node.arguments
-    kind = _type_of(field, schema)
-    if kind is None or not (pa.types.is_date32(kind) or _is_known_timestamp(kind)):
+    moments = _moments(node.arguments[0], schema)
+    if moments is None:
         return None
-    assert isinstance(field, FieldRef)
+    field, kind = moments
     is_date = pa.types.is_date32(kind)
     match node:
         case Call("cast", _, options):
@@ -104,20 +103,29 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
     return None
 
 
-def _type_of(node: Node, schema: pa.Schema) -> pa.DataType | None:
-    """The type of a field; None of anything else."""
-    if not isinstance(node, FieldRef):
-        return None
+def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | None:
+    """A field whose values are moments in UTC, of no zone, or days, and its own type."""
+    match node:
+        case FieldRef():
+            kind = _type_of(node, schema)
+            is_known = pa.types.is_timestamp(kind) and kind.tz in (None, "UTC")
+            return (node, kind) if is_known or pa.types.is_date32(kind) else None
+        case Call("cast", (FieldRef() as field,), options):
+            kind, target = _type_of(field, schema), options.get("to_type")
+            is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+            if is_zoned and target is not None and target.type == pa.timestamp(kind.unit, "UTC"):
+                return field, kind
+    return None
+
+
+def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
+    """The type of a field; null where there is none."""
     kind = pa.struct(schema)
-    for name in node.path:
+    for name in field.path:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return None
+            return pa.null()
         kind = kind.field(name).type
     return kind
-
-
-def _is_known_timestamp(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind)) and kind.tz in (None, "UTC")
 
 
 def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
@@ -184,10 +192,10 @@ def _moment(period: _Period, value: pa.Scalar) -> datetime | None:
         return None
     if pa.types.is_integer(period.type):
         return datetime(value.as_py(), 1, 1) if pa.types.is_integer(kind) else None
-    zone = period.kind.tz if pa.types.is_timestamp(period.kind) else None
+    is_zoned = pa.types.is_timestamp(period.type) and period.type.tz is not None
     if pa.types.is_date32(kind):
-        return _EPOCH + timedelta(days=value.value) if zone is None else None
-    if not pa.types.is_timestamp(kind) or (kind.tz is None) != (zone is None):
+        return None if is_zoned else _EPOCH + timedelta(days=value.value)
+    if not pa.types.is_timestamp(kind) or (kind.tz is not None) != is_zoned:
         return None
     exact = value.cast(pa.timestamp("us", kind.tz))
     return _EPOCH + timedelta(microseconds=exact.value)

@@ -22,7 +22,7 @@ from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
-from intarsia.predicate.moments import Part, part_of
+from intarsia.predicate.moments import Part, in_utc, part_of
 from intarsia.predicate.text_search import (
     SEARCHES,
     TextSearch,
@@ -260,6 +260,12 @@ class Translator:
             return pc.list_value_length(self._value(node))
         return pc.utf8_length(self._text_value(node, "length"))
 
+    def _cast(self, node: exp.Expr, target: pa.DataType) -> pc.Expression:
+        value, kind = self._value(node), self._type_of(node)
+        if kind is not None and pa.types.is_date(target):
+            value = in_utc(value, kind)
+        return value.cast(target)
+
     def _part(self, part: Part) -> pc.Expression:
         kind = self._type_of(part.subject)
         part.type(kind)
@@ -297,7 +303,7 @@ class Translator:
             case exp.TryCast():
                 raise PredicateError(f"{_text(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
-                return self._value(inner).cast(_cast_type(target))
+                return self._cast(inner, _cast_type(target))
         if is_constant(node):
             return pc.scalar(self._scalar(node, None))
         if type(node) in _ARITHMETIC:

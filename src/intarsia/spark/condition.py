@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node, read_expression
+from intarsia.predicate.periods import without_periods
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -51,7 +52,8 @@ def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
     Raises ``PredicateError`` for what Spark might see differently.
     """
     try:
-        return _Printer(schema).condition(read_expression(where))
+        plain = without_periods(where, read_expression(where), schema)
+        return _Printer(schema).condition(read_expression(plain))
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
 
