@@ -75,7 +75,12 @@ def _check(
     subjects: Sequence[Callable[[pc.Expression], pc.Expression]],
     max_examples: int,
 ) -> None:
-    @settings(max_examples=max_examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=max_examples,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         held = data.draw(arrays(type_, values))
@@ -93,13 +98,21 @@ def _check(
                 reject()
             with warnings.catch_warnings():
                 warnings.simplefilter("error", IntarsiaWarning)
-                assert _rows(stored, condition) == repr(expected.to_pylist()), str(condition)
+                _check_rows("", _rows(stored, condition), expected, condition, held)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IntarsiaWarning)
                 found = _rows(damaged, condition)
-            assert found == repr(expected.to_pylist()), f"damaged: {condition}"
+            _check_rows("damaged, ", found, expected, condition, held)
 
     holds()
+
+
+def _check_rows(
+    how: str, found: str, expected: pa.Table, condition: pc.Expression, held: pa.Array
+) -> None:
+    wanted = repr(expected.to_pylist())
+    about = f"{condition} of {held.type} values {held.to_pylist()!r}"
+    assert found == wanted, f"{how}the index leaves {found}, not {wanted}, for {about}"
 
 
 def _indexed(index: EmbeddedIndex, held: pa.Array, page_rows: int) -> bytes:
