@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from intarsia.errors import unknown_column
+from intarsia.errors import PredicateError, unknown_column
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import (
     ANDS,
@@ -32,8 +34,9 @@ FILENAME = "__filename"
 ROW_NUMBER = "__row_number"
 """The column of each row's number in its file, from 0."""
 PSEUDO_COLUMNS = pa.schema([(FILENAME, pa.string()), (ROW_NUMBER, pa.int64())])
-FilterLike = pc.Expression | str | None
-"""An Expression, or a SQL condition as ``parse_where`` reads it; None for all rows."""
+FilterLike = pc.Expression | str | list[Any] | None
+"""An Expression, a SQL condition as ``parse_where`` reads it, or tuples in a list, or in lists of
+alternatives, as ``pyarrow.parquet.read_table`` takes them for ``filters``; None for all rows."""
 
 _ROW = "__intarsia_row"
 _PASSING = {
@@ -176,14 +179,22 @@ class Request:
 def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
     """The Expression that a filter is, or is in SQL, of columns of ``schema``.
 
-    Raises ``PredicateError`` as ``parse_where`` does, ``TypeError`` for tuples and whatever else a
-    filter might be thought to be.
+    Raises ``PredicateError`` as ``parse_where`` does and for tuples that are no condition,
+    ``TypeError`` for whatever else a filter might be thought to be.
     """
     if isinstance(filter_, str):
         return parse_where(filter_, schema)
+    if isinstance(filter_, list):
+        try:
+            return pq.filters_to_expression(filter_)
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            raise PredicateError(f"{filter_!r} is no list of conditions: {error}") from error
     if filter_ is None or isinstance(filter_, pc.Expression):
         return filter_
-    raise TypeError(f"a filter is an Expression or a SQL condition, not {type(filter_).__name__}")
+    raise TypeError(
+        f"a filter is an Expression, a SQL condition or a list of (column, operator, value), "
+        f"not {type(filter_).__name__}"
+    )
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:
