@@ -61,12 +61,28 @@ def test_a_filter_may_be_sql():
         file.read(filter="n >")
 
 
-@pytest.mark.parametrize("filter_", [[("n", "=", 1)], 7])
+def test_a_filter_may_be_tuples_as_pyarrow_takes_them(tmp_path):
+    table = pa.table({"n": [1, 2, 3, None], "s": ["a", "b", "a", "b"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for filters in (
+        [("n", ">=", 2), ("s", "=", "a")],
+        [[("n", "==", 1)], [("s", "in", {"b"}), ("n", "!=", 2)]],
+        [("n", "not in", [1, 3])],
+    ):
+        expected = pq.read_table(tmp_path / "t.parquet", filters=filters)
+        assert ia.dataset(tmp_path).to_table(filter=filters) == expected
+        assert ia.ParquetFile(tmp_path / "t.parquet").read(filter=filters) == expected
+    for filters in ([], [[]], [("n", "~", 1)], [("n", "=")], ["n = 1"]):
+        with pytest.raises(ia.PredicateError, match="is no list of conditions"):
+            ia.dataset(tmp_path).to_table(filter=filters)
+
+
+@pytest.mark.parametrize("filter_", [("n", "=", 1), 7])
 def test_a_filter_that_is_no_expression_is_refused_by_name(tmp_path, filter_):
     path = tmp_path / "t.parquet"
     path.write_bytes(stored(pa.table({"n": [1]})))
     for read in (ia.ParquetFile(path).read, ia.dataset(path).to_table):
-        with pytest.raises(TypeError, match=r"an Expression or a SQL condition, not (list|int)"):
+        with pytest.raises(TypeError, match=r"an Expression, a SQL .* not (tuple|int)"):
             read(filter=filter_)
         with pytest.raises(TypeError, match="a list of names"):
             read(columns="n", filter=pc.field("n") == 1)

@@ -173,7 +173,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     # --- derived data sets ----------------------------------------------------------------------
 
-    def filter(self, expression: pc.Expression | str) -> Dataset:
+    def filter(self, expression: FilterLike) -> Dataset:
         """A data set of the rows for which ``expression``, and any earlier filter, holds."""
         found = expression_of(expression, self.schema)
         if found is None:

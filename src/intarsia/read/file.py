@@ -180,7 +180,7 @@ class ParquetFile:
 
         A column is a name or, for part of a nested one, a dotted path as ``pyarrow.parquet`` has
         it: ``"a.b"`` for a struct's field, ``"a.list.element.b"`` within a list. Leaves of one
-        column come as one column. ``filter`` is an Expression or a SQL condition.
+        column come as one column. ``filter`` is as ``FilterLike`` says.
 
         Raises ``PredicateError`` for a column that is not there, ``IndexError`` for rows beyond the
         end, ``FormatError`` for bytes that cannot be decoded.
