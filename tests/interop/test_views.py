@@ -25,6 +25,8 @@ TABLE = pa.table(
 FILTERS = {
     "another column": (pc.field("i") == 5, [5]),
     "text": (pc.field("s") == "s5", [5]),
+    "constant view": (pc.field("s") == pa.scalar("s5", pa.string_view()), [5]),
+    "constant view of bytes": (pc.scalar(pa.scalar(b"7", pa.binary_view())) == pc.field("b"), [7]),
     "bytes": (pc.field("b") == b"7", [7]),
     "prefix": (pc.starts_with(pc.field("s"), "s99"), [99, *range(990, 994), *range(995, 1000)]),
     "several": (pc.field("s").isin(["s8", "s9", "none"]), [8, 9]),

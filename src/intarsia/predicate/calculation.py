@@ -102,6 +102,11 @@ def whole(value: Value) -> int:
     return value
 
 
+def in_double(value: int) -> int:
+    """``value``, which a DOUBLE has to hold."""
+    return _within(value, 54)
+
+
 def in_ascii(value: Value) -> str:
     """A text of which every engine knows lower and upper case."""
     if not isinstance(value, str) or not value.isascii():

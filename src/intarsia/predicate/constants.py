@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -13,15 +14,32 @@ DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
 
 
-def moment_type(target: pa.DataType, kind: pa.DataType | None) -> pa.DataType:
-    """The type to read a constant in: beside a time zone, dates and plain timestamps are UTC."""
-    return kind if _has_zone(kind) and _is_plain_moment(target) else target
+def cast_scalar(
+    read: Callable[[pa.DataType], pa.Scalar], target: pa.DataType, kind: pa.DataType | None
+) -> pa.Scalar:
+    """A constant that is cast to ``target``, to compare with ``kind``; ``read`` gives it in a type.
+
+    Beside a time zone, and one beside them, dates and plain timestamps are UTC. Raises
+    ``PredicateError`` for what would have to be rounded, or has no room.
+    """
+    found = read(target)
+    if _has_zone(kind) and _is_plain_moment(target):
+        return read(kind)
+    if _has_zone(found.type):
+        return found.cast(pa.timestamp(found.type.unit)) if _is_plain_moment(kind) else found
+    if pa.types.is_timestamp(target):  # as fine as it is written
+        return found
+    try:
+        return exactly(found, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise PredicateError(f"{found} is no {target} without being rounded") from error
 
 
-def beside_moments(found: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar:
-    """A constant to compare with ``kind``: dates and moments that have no zone are UTC."""
-    if _has_zone(found.type) and _is_plain_moment(kind):
-        return found.cast(pa.timestamp(found.type.unit))
+def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """``value`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
+    found = value.cast(kind)
+    if not found.cast(value.type).equals(value):
+        raise pa.ArrowInvalid(f"{value!r} is no {kind}")
     return found
 
 

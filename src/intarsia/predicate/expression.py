@@ -193,6 +193,19 @@ def replaced(
     return serialized._replace(batch=_batch(columns)).part(kept)
 
 
+def literals_cast(
+    expression: pc.Expression, types: Mapping[pa.DataType, pa.DataType]
+) -> pc.Expression:
+    """``expression`` with constants of some ``types`` as ones of others."""
+    serialized = _serialized(expression)
+    if serialized is None:
+        return expression
+    columns = list(serialized.batch.columns)
+    for at in [int(value) for kind, value in serialized.nodes if kind == "literal"]:
+        columns[at] = columns[at].cast(types.get(columns[at].type, columns[at].type))
+    return serialized._replace(batch=_batch(columns)).part(serialized.nodes)
+
+
 def _arguments(serialized: _Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
     """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
     found = []
@@ -237,6 +250,14 @@ def calls_in(node: Node) -> Iterator[Call]:
         if isinstance(current, Call):
             yield current
             pending += current.arguments
+
+
+def literals_in(node: Node) -> Iterator[Literal]:
+    """The constants that calls at or below ``node`` have as arguments."""
+    for call in calls_in(node):
+        for argument in call.arguments:
+            if isinstance(argument, Literal):
+                yield argument
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:

@@ -21,6 +21,7 @@ from intarsia.predicate.calculation import (
     Value,
     cast,
     in_ascii,
+    in_double,
     moment,
     number,
     since_epoch,
@@ -43,6 +44,10 @@ _COMPUTING = {
 _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
 _DATE = ("year", "month", "day")
 _COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_UNKNOWN = (
+    *(UnknownValueError, PredicateError),
+    *(RecursionError, ArithmeticError, ValueError, LookupError),
+)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
@@ -83,7 +88,7 @@ class _Folder:
         if id(node) not in self._known:
             try:
                 self._known[id(node)] = node, self._worked_out(node)
-            except (UnknownValueError, PredicateError, RecursionError, ArithmeticError, ValueError):
+            except _UNKNOWN:
                 self._known[id(node)] = node, None
         _, value = self._known[id(node)]
         if value is None:
@@ -101,7 +106,9 @@ class _Folder:
                 return OPERATORS[exp.Mul](self._value(inner), -1)
             case exp.Interval():
                 return self._interval(node)
-            case exp.Cast(this=inner, to=exp.DataType(this=kind)) if type(node) is exp.Cast:
+            case exp.Cast(this=inner, to=exp.DataType(this=kind) as to) if type(node) is exp.Cast:
+                if to.expressions:  # of a precision, to which it is rounded
+                    raise UnknownValueError
                 return cast(self._value(inner), kind)
             case exp.Lower(this=inner):
                 return in_ascii(self._value(inner)).lower()
@@ -151,10 +158,10 @@ class _Folder:
                 raise UnknownValueError
             return functools.reduce(together, (unit(name).times(int(n)) for n, name in parts))
         if not isinstance(node.this, exp.Literal):
-            return unit(counted.name).times(whole(self._value(node.this)))
+            return unit(counted.name).times(in_double(whole(self._value(node.this))))
         if not _WHOLE.fullmatch(node.name):  # 1.5 is 1 in some places
             raise UnknownValueError
-        return unit(counted.name).times(int(node.name))
+        return unit(counted.name).times(in_double(int(node.name)))
 
 
 def _computes(node: exp.Expr) -> bool:

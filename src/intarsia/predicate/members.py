@@ -8,6 +8,8 @@ import operator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.predicate.constants import exactly
+
 
 def is_member(
     subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
@@ -16,18 +18,10 @@ def is_member(
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
     try:
-        values = [member if kind is None else _exactly(member, kind) for member in members]
+        values = [member if kind is None else exactly(member, kind) for member in members]
         return subject.isin(pa.array(values, kind or _common(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
-
-
-def _exactly(member: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """``member`` as ``kind``. Raises ``ArrowInvalid`` where that changes it."""
-    found = member.cast(kind)
-    if not found.cast(member.type).equals(member):
-        raise pa.ArrowInvalid(f"{member!r} is no {kind}")
-    return found
 
 
 def _common(values: list[pa.Scalar]) -> pa.DataType | None:

@@ -27,6 +27,7 @@ from intarsia.predicate.keys import keys_in
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import columns_used, conditions_of
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
+from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 
 _LIKE_ESCAPE = {"spark": "\\"}
@@ -115,6 +116,8 @@ def scans_of(
         tree = _parse(query, dialect)
     if tree is None:
         return Query(query, (), tuple(schemas))
+    if odd_span(query, dialect) is not None:
+        forget_spans(tree)
     put_in(tree, parameters)
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,14 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
-from intarsia.predicate.constants import beside_moments, moment_type, number_scalar, text_scalar
+from intarsia.predicate.constants import cast_scalar, number_scalar, text_scalar
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.moments import Part, in_utc, part_of
+from intarsia.predicate.spans import odd_span
 from intarsia.predicate.text_search import (
     SEARCHES,
     TextSearch,
@@ -92,6 +94,9 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
+    odd = odd_span(text, "duckdb")
+    if odd is not None:
+        raise PredicateError(f"{text!r}: the span {odd!r} is not understood")
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
         raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
     try:
@@ -338,8 +343,7 @@ class Translator:
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return number_scalar(f"-{inner.this}", kind)
             case exp.Cast(this=inner, to=target) if _is_read_once(node):
-                found = self._scalar(inner, moment_type(_cast_type(target), kind))
-                return beside_moments(found, kind)
+                return cast_scalar(partial(self._scalar, inner), _cast_type(target), kind)
             case exp.Literal(this=text) if node.is_string:
                 return text_scalar(text, kind)
             case exp.Literal(this=text):
@@ -411,6 +415,7 @@ def _is_text_view(kind: pa.DataType) -> bool:
 
 def _cast_type(target: exp.DataType) -> pa.DataType:
     kind = _TYPES.get(target.this)
-    if kind is None:
+    is_plain = kind == pa.string() or not target.expressions  # a length of texts means nothing
+    if kind is None or not is_plain:
         raise PredicateError(f"CAST to {_text(target)} is not understood")
     return kind

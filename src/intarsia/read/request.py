@@ -19,6 +19,8 @@ from intarsia.predicate.expression import (
     Node,
     conjuncts,
     field_paths,
+    literals_cast,
+    literals_in,
     read_expression,
 )
 from intarsia.predicate.leaves import Op, Test
@@ -26,6 +28,7 @@ from intarsia.predicate.periods import without_periods
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
+from intarsia.predicate.views import VIEWED
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, pruned_to_fields
 
@@ -94,6 +97,9 @@ class Filter:
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
         """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
         node = read_expression(expression)
+        if any(literal.value.type in VIEWED for literal in literals_in(node)):
+            expression = literals_cast(expression, VIEWED)  # as columns are, to be compared
+            node = read_expression(expression)
         paths = field_paths(node)
         for path in paths or ():
             if path[0] not in schema.names:
