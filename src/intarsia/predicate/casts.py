@@ -1,11 +1,38 @@
-"""Casts that keep every value, and so every comparison, in whatever engine."""
+"""Casts of SQL: the types they name, and those that keep every value in whatever engine."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import Any
 
+import pyarrow as pa
+from sqlglot import exp
+
+from intarsia.errors import PredicateError
+
+_TYPES: dict[Any, pa.DataType] = {
+    exp.DataType.Type.DATE: pa.date32(),
+    exp.DataType.Type.TIMESTAMP: pa.timestamp("us"),
+    exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),
+    exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    exp.DataType.Type.TIME: pa.time64("us"),
+    exp.DataType.Type.BIGINT: pa.int64(),
+    exp.DataType.Type.INT: pa.int32(),
+    exp.DataType.Type.DOUBLE: pa.float64(),
+    exp.DataType.Type.TEXT: pa.string(),
+    exp.DataType.Type.VARCHAR: pa.string(),
+    exp.DataType.Type.BOOLEAN: pa.bool_(),
+}
 _MANTISSA = {16: 11, 32: 24, 64: 53}
 """Bits of integers that a float of so many bits holds exactly."""
+
+
+def cast_type(target: exp.DataType) -> pa.DataType:
+    """The type that a cast names. Raises ``PredicateError`` for one that is not known here."""
+    kind = _TYPES.get(target.this)
+    is_plain = kind == pa.string() or not target.expressions  # a length of texts means nothing
+    if kind is None or not is_plain:
+        raise PredicateError(f"CAST to {target.sql('duckdb')} is not understood")
+    return kind
 
 
 def keeps_values(kind: pa.DataType, target: pa.DataType) -> bool:

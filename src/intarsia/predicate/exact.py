@@ -59,7 +59,7 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
     found = without_periods(found, read_expression(found), schema)
-    if has_periods(read_expression(found), schema):
+    if has_periods(read_expression(found), schema):  # of years that no calendar here has
         raise _refusal(node)
     return checked_condition(found, schema)
 
@@ -86,10 +86,6 @@ class _Exact(Translator):
 
     def condition(self, node: exp.Expr) -> pc.Expression:
         match node:
-            case exp.NullSafeEQ():
-                return self._same(node)
-            case exp.NullSafeNEQ():
-                return ~self._same(node)
             case exp.SimilarTo() | exp.RegexpFullMatch():
                 return self._full_match(node)
         # ``~``, which has to match all of a text, parses as ``regexp_matches``, which lets more

@@ -65,8 +65,12 @@ class Part(NamedTuple):
             raise PredicateError(f"{asked} of {self._text()}, {kind}, knows no {self.name!r}")
         return _in_utc(kind) if self.is_beginning else pa.int64()
 
-    def of(self, moments: pc.Expression, kind: pa.DataType) -> pc.Expression:
-        """This of ``moments``, of type ``kind``, in UTC where they have a time zone."""
+    def of(self, moments: pc.Expression, kind: pa.DataType | None) -> pc.Expression:
+        """This of ``moments``, of type ``kind``, in UTC where they have a time zone.
+
+        Errors as of ``type``.
+        """
+        self.type(kind)
         moments = in_utc(moments, kind)
         if pa.types.is_date32(kind) and self.name in TIMES:  # of its midnight
             moments = moments.cast(pa.timestamp("s"))

@@ -17,13 +17,14 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
+from intarsia.predicate.casts import cast_type
 from intarsia.predicate.constants import cast_scalar, number_scalar, text_scalar
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
-from intarsia.predicate.moments import Part, in_utc, part_of
+from intarsia.predicate.moments import in_utc, part_of
 from intarsia.predicate.spans import odd_span
 from intarsia.predicate.text_search import (
     SEARCHES,
@@ -50,19 +51,6 @@ _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Lower: pc.utf8_lower,
     exp.Upper: pc.utf8_upper,
     exp.Abs: pc.abs,
-}
-_TYPES: dict[Any, pa.DataType] = {
-    exp.DataType.Type.DATE: pa.date32(),
-    exp.DataType.Type.TIMESTAMP: pa.timestamp("us"),
-    exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),
-    exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
-    exp.DataType.Type.TIME: pa.time64("us"),
-    exp.DataType.Type.BIGINT: pa.int64(),
-    exp.DataType.Type.INT: pa.int32(),
-    exp.DataType.Type.DOUBLE: pa.float64(),
-    exp.DataType.Type.TEXT: pa.string(),
-    exp.DataType.Type.VARCHAR: pa.string(),
-    exp.DataType.Type.BOOLEAN: pa.bool_(),
 }
 
 
@@ -271,11 +259,6 @@ class Translator:
             value = in_utc(value, kind)
         return value.cast(target)
 
-    def _part(self, part: Part) -> pc.Expression:
-        kind = self._type_of(part.subject)
-        part.type(kind)
-        return part.of(self._value(part.subject), kind)
-
     def _same(self, node: exp.Expr) -> pc.Expression:
         """IS NOT DISTINCT FROM a constant."""
         left, right = node.args["this"], node.args["expression"]
@@ -308,7 +291,7 @@ class Translator:
             case exp.TryCast():
                 raise PredicateError(f"{_text(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
-                return self._cast(inner, _cast_type(target))
+                return self._cast(inner, cast_type(target))
         if is_constant(node):
             return pc.scalar(self._scalar(node, None))
         if type(node) in _ARITHMETIC:
@@ -318,7 +301,7 @@ class Translator:
             return self._length(node.this)
         part = part_of(node)
         if part is not None:
-            return self._part(part)
+            return part.of(self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
@@ -343,7 +326,7 @@ class Translator:
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return number_scalar(f"-{inner.this}", kind)
             case exp.Cast(this=inner, to=target) if _is_read_once(node):
-                return cast_scalar(partial(self._scalar, inner), _cast_type(target), kind)
+                return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)
             case exp.Literal(this=text) if node.is_string:
                 return text_scalar(text, kind)
             case exp.Literal(this=text):
@@ -358,7 +341,7 @@ class Translator:
             case exp.Column() | exp.Dot():
                 return self._resolve(node)[1]
             case exp.Cast(to=target):
-                return _cast_type(target)
+                return cast_type(target)
             case exp.Lower() | exp.Upper():
                 return pa.string()
         part = part_of(node)
@@ -411,11 +394,3 @@ def _is_text_view(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_string_view(kind))
-
-
-def _cast_type(target: exp.DataType) -> pa.DataType:
-    kind = _TYPES.get(target.this)
-    is_plain = kind == pa.string() or not target.expressions  # a length of texts means nothing
-    if kind is None or not is_plain:
-        raise PredicateError(f"CAST to {_text(target)} is not understood")
-    return kind
