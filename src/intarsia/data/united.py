@@ -112,7 +112,7 @@ def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
     """Raise ``UnsupportedError`` that names the first file that does not go with those before."""
-    at = bisect.bisect_left(range(len(files)), True, key=lambda at: _are_unlike(schemas[: at + 1]))
+    at = first_unlike(schemas, can_be_read)
     try:
         _united([_united(schemas[:at]), schemas[at]])
     except UNLIKE as error:
@@ -121,9 +121,17 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
         raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 
 
-def _are_unlike(schemas: Sequence[pa.Schema]) -> bool:
+def first_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> int:
+    """Which of ``schemas``, that cannot be united, is the first not to go with those before it."""
+    count = len(schemas)
+    return bisect.bisect_left(
+        range(count), True, key=lambda at: _are_unlike(schemas[: at + 1], may_become)
+    )
+
+
+def _are_unlike(schemas: Sequence[pa.Schema], may_become: Becoming) -> bool:
     try:
-        _united(schemas)
+        united(schemas, may_become)
     except UNLIKE:
         return True
     return False

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.data.folders import hive_types
-from intarsia.data.united import UNLIKE, stays_itself, united
+from intarsia.data.united import UNLIKE, first_unlike, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.format.footer import check_editable
 from intarsia.format.metadata import CompressionCodec, Type
@@ -284,7 +284,7 @@ def _indexes_of(file: OpenedFile) -> dict[str, IndexSpec]:
 
 
 def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] | None) -> Form:
-    schema = _united([file.schema for file in files], where)
+    schema = _united(files)
     if len({file.calendars for file in files}) > 1 and any(map(has_moments, schema.types)):
         raise UnsupportedError(
             "dates and times are of an old Spark's calendar in some files and not in others",
@@ -312,13 +312,15 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
     return Form(schema, tuple(sorted(indexes, key=spec_name)), options)
 
 
-def _united(schemas: Sequence[pa.Schema], where: str) -> pa.Schema:
+def _united(files: Sequence[_FileForm]) -> pa.Schema:
     """All columns of all files; what is not in all may be NULL."""
+    schemas = [file.schema.remove_metadata() for file in files]
     try:
-        common = united([schema.remove_metadata() for schema in schemas], stays_itself)
+        common = united(schemas, stays_itself)
     except UNLIKE as error:
-        problem = f"files differ in their columns' types: {error}"
-        raise UnsupportedError(problem, Where(where)) from error
+        unlike = files[first_unlike(schemas, stays_itself)]
+        problem = f"types of its columns differ from those of the files before it: {error}"
+        raise UnsupportedError(problem, Where(unlike.path)) from error
     return pa.schema([f if all(_has(s, f) for s in schemas) else nullable(f) for f in common])
 
 
