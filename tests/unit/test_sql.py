@@ -62,6 +62,21 @@ regexp_matches(s, 'a.*b')
 regexp_matches(s, '^A', 'i')
 NOT regexp_matches(s, '[a-x]$')
 regexp_matches(s, '')
+i IS DISTINCT FROM 2
+NOT (2 IS NOT DISTINCT FROM i)
+i IS DISTINCT FROM NULL
+s IS NOT DISTINCT FROM 'axb'
+isnan(d)
+NOT isnan(f)
+coalesce(i, 0) > 1
+coalesce(i, i8, 3) = 3
+ifnull(s, 'none') = 'none'
+coalesce(ts, '2020-01-01') < '2020-01-02'
+coalesce(i, NULL) = 2
+coalesce(lower(s), 'x') <> 'axb'
+-i > 1
+-d < -1.5
+coalesce(-i, 7) = 7
 i = 2
 i == 2
 2 = i
@@ -305,7 +320,7 @@ s LIKE 5
 s SIMILAR TO 'a'
 i BETWEEN SYMMETRIC 3 AND 1
 i % 2 = 1
--i > 3
+-(i) LIKE 3
 s || 'x' = 'axbx'
 i IS DISTINCT FROM s
 i IS 5

@@ -71,7 +71,7 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
     NULL, IS TRUE, IS DISTINCT FROM, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, isnan,
-    date_trunc, year, month, extract and the like, starts_with, ends_with, contains,
+    coalesce, date_trunc, year, month, extract and the like, starts_with, ends_with, contains,
     regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's
     names for them), ``= ANY`` of a list and contains_words.
     """
@@ -288,6 +288,10 @@ class Translator:
                 return self._value(inner)
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
+            case exp.Neg(this=inner) if not is_constant(inner):
+                return pc.negate_checked(self._value(inner))
+            case exp.Coalesce(this=inner, expressions=others):
+                return pc.coalesce(self._value(inner), *(self._other(inner, o) for o in others))
             case exp.TryCast():
                 raise PredicateError(f"{_text(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
@@ -305,6 +309,10 @@ class Translator:
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
+
+    def _other(self, subject: exp.Expr, node: exp.Expr) -> pc.Expression:
+        """What stands for ``subject`` where that is NULL."""
+        return pc.scalar(self._beside(subject, node)) if is_constant(node) else self._value(node)
 
     def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
         """A constant that ``subject`` is compared with."""
@@ -340,6 +348,8 @@ class Translator:
                 return self._type_of(inner)
             case exp.Column() | exp.Dot():
                 return self._resolve(node)[1]
+            case exp.Neg(this=inner) | exp.Coalesce(this=inner):
+                return self._type_of(inner)
             case exp.Cast(to=target):
                 return cast_type(target)
             case exp.Lower() | exp.Upper():
