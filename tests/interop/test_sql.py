@@ -603,6 +603,7 @@ PUSHED = {
     "ts::DATE = '2020-01-02'": "(ts < 2020-01-03",
     "ts::DATE IN ('2020-01-02', '2020-01-04')": "or (",
     "date_trunc('month', date) <= '2020-01-17'": "(date < 2020-02-01)",
+    "year(ts_ns) = 2020": "(ts_ns < 2021-01-01 00:00:00.000001",
     "2019 < year(ts)": "(ts >= 2020-01-01",
     "st.a = 2": "FieldRef.Nested",
     "dec = 1.1": "1.1",
@@ -678,7 +679,8 @@ list_has_any(l, [i])
 'a' IN s
 coalesce(i, 0) = 0
 tz::DATE = '2020-01-02'
-ts_ns::DATE = '2020-01-02'
+ts_ns::DATE <> '2020-01-02'
+year(ts_ns) IS DISTINCT FROM 2020
 NOT (year(ts) = 2020)
 year(ts) IS NULL
 year(ts) = 300000

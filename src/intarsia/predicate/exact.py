@@ -39,7 +39,9 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LTE: exp.GTE,
     exp.GTE: exp.LTE,
 }
-_COMPARING = (*_MIRRORED, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+_WANTING = (exp.EQ, exp.NullSafeEQ, exp.LT, exp.GT, exp.LTE, exp.GTE, exp.Between, exp.In)
+"""Of which more rows may be found than there are; of what ``_COMPARING`` has besides, none."""
+_COMPARING = (*_WANTING, exp.NEQ, exp.NullSafeNEQ)
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _MAPPED = (exp.Lower, exp.Upper)
 _MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ)
@@ -58,7 +60,7 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
         found = _Exact(schema, like_escape).condition(node)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
-    found = without_periods(found, read_expression(found), schema)
+    found = without_periods(found, read_expression(found), schema, may_round=True)
     if has_periods(read_expression(found), schema):  # of years that no calendar here has
         raise _refusal(node)
     return checked_condition(found, schema)
@@ -183,14 +185,14 @@ class _Exact(Translator):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
                 return super()._value(inner).cast(self._kind(node))
-        if self._is_period(node) and _is_compared(node):
+        if self._is_period(node):
             return super()._value(node)
         raise _refusal(node)
 
     def _is_period(self, node: exp.Expr) -> bool:
-        """Does it ask for the day, the month … that a moment is in, of those that engines know?
+        """Is it the day, the month … that a moment is in, compared so that a range will do?
 
-        DuckDB rounds nanoseconds, and knows no year of what it calls infinite.
+        DuckDB knows no year of what it calls infinite, and rounds nanoseconds.
         """
         part = part_of(node)
         if part is not None and (part.is_beginning or part.name == "year"):
@@ -202,7 +204,9 @@ class _Exact(Translator):
         kind = self._type_of(subject) if isinstance(subject, exp.Column | exp.Dot) else None
         if kind is None or not _is_moment(kind):
             return False
-        return bool(pa.types.is_date32(kind) or (kind.tz is None and kind.unit != "ns"))
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return False
+        return _is_compared(node, _WANTING if kind == pa.timestamp("ns") else _COMPARING)
 
     def _widens(self, node: exp.Cast) -> bool:
         """Does a cast keep every value?"""
@@ -255,12 +259,12 @@ def _refusal(node: exp.Expr) -> PredicateError:
     return PredicateError(f"{node.sql()!r} may mean something else to pyarrow")
 
 
-def _is_compared(value: exp.Expr) -> bool:
-    """Is ``value``, in parentheses perhaps, part of a comparison that is plainly wanted?"""
+def _is_compared(value: exp.Expr, comparisons: tuple[type[exp.Expr], ...]) -> bool:
+    """Is ``value``, in parentheses perhaps, part of one of these that is plainly wanted?"""
     parent = value.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
-    return parent is not None and isinstance(parent, _COMPARING) and is_plainly_wanted(parent)
+    return parent is not None and isinstance(parent, comparisons) and is_plainly_wanted(parent)
 
 
 def _bare(constant: exp.Expr) -> exp.Expr:

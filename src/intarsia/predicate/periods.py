@@ -28,6 +28,7 @@ _NAMES = ("nanosecond", *TIMES, *DAYS)
 _FUNCTIONS = ("cast", "floor_temporal", "year")
 _MOST_MEMBERS = 64
 _EPOCH = datetime(1970, 1, 1)
+_NONE, _ROUNDING = timedelta(0), timedelta(microseconds=1)
 _PLAIN = {"multiple": 1, "week_starts_monday": True}
 """Options of ``floor_temporal`` without which it is something else."""
 
@@ -35,25 +36,32 @@ _PLAIN = {"multiple": 1, "week_starts_monday": True}
 class _Period(NamedTuple):
     """What a field of moments is asked for: the beginning of a period, or its year's number.
 
-    ``kind`` is the type of the field, ``type`` of what is asked for.
+    ``kind`` is the type of the field, ``type`` of what is asked for. A moment may be taken for one
+    that is up to ``slack`` earlier or later.
     """
 
     path: tuple[str, ...]
     kind: pa.DataType
     length: Interval
     type: pa.DataType
+    slack: timedelta = _NONE
 
 
-def without_periods(expression: pc.Expression, node: Node, schema: pa.Schema) -> pc.Expression:
+def without_periods(
+    expression: pc.Expression, node: Node, schema: pa.Schema, *, may_round: bool = False
+) -> pc.Expression:
     """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``.
 
     Left as they are: moments in a time zone other than UTC, and constants that are none of a
-    calendar of the years 1 to 9999, or of more digits than the field's.
+    calendar of the years 1 to 9999, or of more digits than the field's. With ``may_round``, what is
+    said of nanoseconds may be meant of microseconds nearby: it is TRUE wherever either is, and
+    perhaps elsewhere; ``<>`` of them is left.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
         return expression
     asking = {*COMPARISONS, *_ASKING}
-    return replaced(expression, asking, functools.partial(_as_range, schema))
+    slack = _ROUNDING if may_round else _NONE
+    return replaced(expression, asking, functools.partial(_as_range, schema, slack))
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
@@ -61,17 +69,22 @@ def has_periods(node: Node, schema: pa.Schema) -> bool:
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 
-def _as_range(schema: pa.Schema, node: Call) -> pc.Expression | None:
+def _as_range(schema: pa.Schema, slack: timedelta, node: Call) -> pc.Expression | None:
+    def period_of(asked: Node) -> _Period | None:
+        found = _period(asked, schema)
+        is_rounded = found is not None and found.kind == pa.timestamp("ns")
+        return found._replace(slack=slack) if found is not None and is_rounded else found
+
     try:
         match node:
             case Call(function, (subject,), options) if function in _ASKING:
-                period = _period(subject, schema)
+                period = period_of(subject)
                 return None if period is None else _ASKING[function](period, options)
             case Call(function, (left, right)):
                 op = COMPARISONS[function]
                 if isinstance(left, Literal):
                     left, right, op = right, left, MIRRORED.get(op, op)
-                period = _period(left, schema)
+                period = period_of(left)
                 if period is not None and isinstance(right, Literal):
                     return _compared(period, op, right.value)
     except (ValueError, OverflowError, pa.ArrowException):  # beyond a calendar or a type
@@ -133,23 +146,22 @@ def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None
     if start is None:
         return None
     first = truncated(start, period.length)
-    low, high = _scalar(period, first), _scalar(period, _later(first, period.length))
-    if start != first:  # as nothing is, and everything that is not less is later
-        low = high
-    field = pc.field(*period.path)
+    after = _later(first, period.length)
+    begin = first if start == first else after  # nothing begins between the two
+    field, slack, at = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
     match op:
         case Op.EQ:
-            return (field >= low) & (field < high)
-        case Op.NE:
-            return (field < low) | (field >= high)
+            return (field >= at(begin - slack)) & (field < at(after + slack))
+        case Op.NE if not slack:
+            return (field < at(begin)) | (field >= at(after))
         case Op.LT:
-            return field < low
+            return field < at(begin + slack)
         case Op.GE:
-            return field >= low
+            return field >= at(begin - slack)
         case Op.LE:
-            return field < high
+            return field < at(after + slack)
         case Op.GT:
-            return field >= high
+            return field >= at(after - slack)
     return None
 
 
