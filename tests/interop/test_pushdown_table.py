@@ -180,6 +180,29 @@ def test_a_date_is_its_midnight(opened):
     assert by_sql(data, condition) == by_polars(data, c("day") < noon) == [0]
 
 
+def test_finer_texts(opened):
+    moments = pa.array([datetime.datetime(2023, 12, 31), datetime.datetime(2024, 1, 1)])
+    data = opened(row=[0, 1], ms=moments.cast(pa.timestamp("ms")))
+    condition = "ms = '2023-12-31 23:59:59.999999'"
+    assert by_pyarrow(data, condition) == 0
+    assert by_sql(data, condition) == [1]
+
+
+def test_periods_of_odd_moments(opened):
+    day = 86_400 * 10**9
+    data = opened(
+        row=[0, 1, 2],
+        ns=pa.array([day - 1, 0, day], pa.timestamp("ns")),
+        us=pa.array([2**63 - 1, 1_704_067_200_000_000, None], pa.timestamp("us")),
+    )
+    first = datetime.date(1970, 1, 1)
+    assert by_pyarrow(data, "ns::DATE = '1970-01-01'") == 2
+    assert by_sql(data, "ns::DATE = '1970-01-01'") == [1]
+    assert by_polars(data, c("ns").dt.date() == first) == [0, 1]
+    assert by_pyarrow(data, "year(us) > 2023") == 2
+    assert by_sql(data, "year(us) > 2023") == [1]
+
+
 def test_in_with_null(opened):
     data = opened(row=[0, 1, 2], i=[1, 2, None])
     assert by_pyarrow(data, "i IN (1, NULL)") == 1

@@ -59,6 +59,13 @@ def test_rows_are_found_and_are_views_still(name: str, path: Path) -> None:
     assert data.head(1, filter=wanted).to_pylist() == expected[:1]
 
 
+def test_a_null_that_is_a_view_kills_nothing(tmp_path: Path) -> None:
+    """pyarrow has no kernel for it, and dies of a NULL of large texts beside texts."""
+    pq.write_table(pa.table({"t": ["a", None]}), tmp_path / "t.parquet")
+    with pytest.raises(ia.PredicateError, match="no kernel"):
+        ia.dataset(tmp_path).to_table(filter=pc.field("t") == pa.scalar(None, pa.string_view()))
+
+
 def test_rows_are_taken_by_number(path: Path) -> None:
     for data in (ia.dataset(path), ia.dataset(path, on_corrupt="skip")):
         found = data.take([999, 3, 3])

@@ -132,6 +132,7 @@ def test_parts_of_a_filter_are_replaced_and_others_are_kept():
         pc.year(pc.field("us")) == 0,
         pc.year(pc.field("us")) == 9999,
         pc.year(pc.field("us")) == 2024.5,
+        pc.floor_temporal(pc.field("ns"), unit="nanosecond") == dt.datetime(2024, 5, 6),
         pc.year(pc.field("us")) == pc.field("i"),
         pc.year(pc.field("b")) == 2024,
         pc.hour(pc.field("us")) == 3,

@@ -69,7 +69,12 @@ s IS NOT DISTINCT FROM 'axb'
 isnan(d)
 NOT isnan(f)
 coalesce(i, 0) > 1
-coalesce(i, i8, 3) = 3
+coalesce(i, i, 3) = 3
+coalesce(tz, '2020-01-01') = '2020-01-01'
+coalesce(d, 0) <= 0
+coalesce(dec, 1.1) = 1.1
+coalesce(date, DATE '2020-01-01') = '2020-01-01'
+coalesce(ts, TIMESTAMP '2020-01-01') = TIMESTAMP '2020-01-01'
 ifnull(s, 'none') = 'none'
 coalesce(ts, '2020-01-01') < '2020-01-02'
 coalesce(i, NULL) = 2
@@ -321,6 +326,11 @@ s SIMILAR TO 'a'
 i BETWEEN SYMMETRIC 3 AND 1
 i % 2 = 1
 -(i) LIKE 3
+coalesce(ts, '2020-01-01 00:00:00.0000001') = '2020-01-01'
+coalesce(i, i8) = 3
+coalesce(i, 0.5) = 3
+coalesce(i + 1, 0) = 3
+coalesce(dec, 1.105) = 3
 s || 'x' = 'axbx'
 i IS DISTINCT FROM s
 i IS 5

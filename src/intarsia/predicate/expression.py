@@ -196,13 +196,17 @@ def replaced(
 def literals_cast(
     expression: pc.Expression, types: Mapping[pa.DataType, pa.DataType]
 ) -> pc.Expression:
-    """``expression`` with constants of some ``types`` as ones of others."""
+    """``expression`` with constants of some ``types`` as ones of others, but for NULLs.
+
+    A NULL of another type than what it is compared with kills pyarrow 26.
+    """
     serialized = _serialized(expression)
     if serialized is None:
         return expression
     columns = list(serialized.batch.columns)
     for at in [int(value) for kind, value in serialized.nodes if kind == "literal"]:
-        columns[at] = columns[at].cast(types.get(columns[at].type, columns[at].type))
+        if not columns[at].null_count:
+            columns[at] = columns[at].cast(types.get(columns[at].type, columns[at].type))
     return serialized._replace(batch=_batch(columns)).part(serialized.nodes)
 
 

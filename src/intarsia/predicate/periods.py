@@ -109,8 +109,7 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
             name = _NAMES[options["unit"].as_py()]
             is_plain = all(options[option].as_py() == value for option, value in _PLAIN.items())
             is_known = name in DAYS or (name in TIMES and not is_date)
-            found = _Period(field.path, kind, unit(name), kind)
-            return found if is_plain and is_known else None
+            return _Period(field.path, kind, unit(name), kind) if is_plain and is_known else None
         case Call("year"):
             return _Period(field.path, kind, unit("year"), pa.int64())
     return None

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.casts import cast_type
-from intarsia.predicate.constants import cast_scalar, number_scalar, text_scalar
+from intarsia.predicate.constants import cast_scalar, exactly, number_scalar, text_scalar
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
@@ -291,7 +291,8 @@ class Translator:
             case exp.Neg(this=inner) if not is_constant(inner):
                 return pc.negate_checked(self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
-                return pc.coalesce(self._value(inner), *(self._other(inner, o) for o in others))
+                kind = self._type_of(inner)
+                return pc.coalesce(self._value(inner), *(self._of_type(o, kind) for o in others))
             case exp.TryCast():
                 raise PredicateError(f"{_text(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
@@ -310,9 +311,16 @@ class Translator:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
 
-    def _other(self, subject: exp.Expr, node: exp.Expr) -> pc.Expression:
-        """What stands for ``subject`` where that is NULL."""
-        return pc.scalar(self._beside(subject, node)) if is_constant(node) else self._value(node)
+    def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
+        """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
+        try:
+            if kind is not None and is_constant(node):
+                return pc.scalar(exactly(self._scalar(node, kind), kind))
+        except pa.ArrowException as error:
+            raise PredicateError(f"{_text(node)} is no {kind}") from error
+        if kind is None or self._type_of(node) != kind:
+            raise PredicateError(f"{_text(node)} and what it stands for are not of one type")
+        return self._value(node)
 
     def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
         """A constant that ``subject`` is compared with."""

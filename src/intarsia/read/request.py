@@ -97,7 +97,7 @@ class Filter:
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
         """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
         node = read_expression(expression)
-        if any(literal.value.type in VIEWED for literal in literals_in(node)):
+        if any(one.value.type in VIEWED and one.value.is_valid for one in literals_in(node)):
             expression = literals_cast(expression, VIEWED)  # as columns are, to be compared
             node = read_expression(expression)
         paths = field_paths(node)
