@@ -239,6 +239,19 @@ def data(tmp_path_factory):
     return ia.dataset(path)
 
 
+def checked_rows(engine, data, where):
+    """The rows that DuckDB finds, as ``ia.sql`` does; None where both raise the same error."""
+    query = f"SELECT row FROM t WHERE {where} ORDER BY row"
+    try:
+        expected = [row for (row,) in engine.execute(query).fetchall()]
+    except duckdb.Error as error:
+        with pytest.raises(type(error)):
+            ia.sql(query, t=data)
+        return None
+    assert ia.sql(query, t=data)["row"].to_pylist() == expected
+    return expected
+
+
 @settings(max_examples=500, deadline=None)
 @given(
     st.one_of(
@@ -255,14 +268,9 @@ def data(tmp_path_factory):
 )
 def test_columns_beside_them_compare_as_in_duckdb(engine, data, pair, comparison):
     where = comparison.format(*pair)
-    query = f"SELECT row FROM t WHERE {where} ORDER BY row"
-    try:
-        expected = [row for (row,) in engine.execute(query).fetchall()]
-    except duckdb.Error as error:
-        with pytest.raises(type(error)):
-            ia.sql(query, t=data)
+    expected = checked_rows(engine, data, where)
+    if expected is None:
         return
-    assert ia.sql(query, t=data)["row"].to_pylist() == expected
     with contextlib.suppress(PredicateError):
         assert data.to_table(["row"], filter=where)["row"].to_pylist() == expected
 
@@ -293,14 +301,7 @@ def test_columns_beside_them_compare_as_in_duckdb(engine, data, pair, comparison
 )
 def test_what_no_tree_tells_is_left_to_duckdb_and_refused_without_it(engine, data, where):
     """sqlglot drops parts of spans; casts round, and cut the time off."""
-    query = f"SELECT row FROM t WHERE {where} ORDER BY row"
-    try:
-        expected = [row for (row,) in engine.execute(query).fetchall()]
-    except duckdb.Error as error:
-        with pytest.raises(type(error)):
-            ia.sql(query, t=data)
-    else:
-        assert ia.sql(query, t=data)["row"].to_pylist() == expected
+    checked_rows(engine, data, where)
     with pytest.raises(PredicateError):
         data.to_table(["row"], filter=where)
 

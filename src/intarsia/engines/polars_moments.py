@@ -6,6 +6,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.predicate.calculation import DAYS
+from intarsia.predicate.casts import has_zone, is_moment
+
 _UNITS = {
     "1us": "microsecond",
     "1ms": "millisecond",
@@ -18,7 +21,6 @@ _UNITS = {
     "1q": "quarter",
     "1y": "year",
 }
-_DAYS = ("1d", "1w", "1mo", "1q", "1y")
 
 
 def asked_of(
@@ -28,14 +30,14 @@ def asked_of(
 
     None where that is something else, or the column has a time zone or is no moment.
     """
-    is_date = pa.types.is_date32(kind)
-    if not is_date and not (pa.types.is_timestamp(kind) and kind.tz is None):
+    if not is_moment(kind) or has_zone(kind):
         return None
+    is_date = pa.types.is_date32(kind)
     if expr.meta.eq(moment.dt.year()):
         return pc.year(field), pa.int64()
     if not is_date and expr.meta.eq(moment.dt.date()):
         return field.cast(pa.date32()), pa.date32()
-    for every in _DAYS if is_date else _UNITS:
-        if expr.meta.eq(moment.dt.truncate(every)):
-            return pc.floor_temporal(field, unit=_UNITS[every]), kind
+    for every, unit in _UNITS.items():
+        if (unit in DAYS or not is_date) and expr.meta.eq(moment.dt.truncate(every)):
+            return pc.floor_temporal(field, unit=unit), kind
     return None

@@ -211,6 +211,12 @@ def months_later(day: _Day, months: int) -> _Day:
     return day.replace(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
+def later(start: datetime, span: Interval) -> datetime:
+    """``start`` and a span. Raises ``ValueError`` or ``OverflowError`` beyond the calendar."""
+    day = months_later(start, span.months)
+    return day + timedelta(days=span.days, microseconds=span.microseconds)
+
+
 def truncated(start: datetime, to: Interval) -> datetime:
     """The beginning of the month, the week, the hour, … that ``start`` is in."""
     midnight = datetime.combine(start, time(), start.tzinfo)
@@ -269,8 +275,7 @@ def _read(text: str, kind: pa.DataType) -> date:
 def _added(one: Value, other: Value) -> Value:
     match one, other:
         case (date() as day, Interval() as span) | (Interval() as span, date() as day):
-            later = months_later(moment(day), span.months)
-            return later + timedelta(days=span.days, microseconds=span.microseconds)
+            return later(moment(day), span)
         case Interval(), Interval():
             return together(one, other)
         case (date() as day, int(days)) | (int(days), date() as day):

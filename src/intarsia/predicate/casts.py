@@ -54,6 +54,16 @@ def keeps_values(kind: pa.DataType, target: pa.DataType) -> bool:
     return is_text(kind) and is_text(target)
 
 
+def is_moment(kind: pa.DataType) -> bool:
+    """Is it days, or moments of any unit?"""
+    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+
+
+def has_zone(kind: pa.DataType) -> bool:
+    """Is it moments with a time zone?"""
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Is it text, of offsets of either size?"""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.casts import has_zone
 
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
@@ -23,9 +24,9 @@ def cast_scalar(
     ``PredicateError`` for what would have to be rounded, or has no room.
     """
     found = read(target)
-    if _has_zone(kind) and _is_plain_moment(target):
+    if kind is not None and has_zone(kind) and _is_plain_moment(target):
         return read(kind)
-    if _has_zone(found.type):
+    if has_zone(found.type):
         return found.cast(pa.timestamp(found.type.unit)) if _is_plain_moment(kind) else found
     if pa.types.is_timestamp(target):  # as fine as it is written
         return found
@@ -43,14 +44,10 @@ def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     return found
 
 
-def _has_zone(kind: pa.DataType | None) -> bool:
-    return kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
-
-
 def _is_plain_moment(kind: pa.DataType | None) -> bool:
     if kind is None:
         return False
-    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and not has_zone(kind)))
 
 
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_text, keeps_values
+from intarsia.predicate.casts import has_zone, is_moment, is_text, keeps_values
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
@@ -60,8 +60,8 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
         found = _Exact(schema, like_escape).condition(node)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
-    found = without_periods(found, read_expression(found), schema, may_round=True)
-    if has_periods(read_expression(found), schema):  # of years that no calendar here has
+    found, tree = without_periods(found, read_expression(found), schema, may_round=True)
+    if has_periods(tree, schema):  # of years that no calendar here has
         raise _refusal(node)
     return checked_condition(found, schema)
 
@@ -202,9 +202,7 @@ class _Exact(Translator):
         else:
             return False
         kind = self._type_of(subject) if isinstance(subject, exp.Column | exp.Dot) else None
-        if kind is None or not _is_moment(kind):
-            return False
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
+        if kind is None or not is_moment(kind) or has_zone(kind):
             return False
         return _is_compared(node, _WANTING if kind == pa.timestamp("ns") else _COMPARING)
 
@@ -282,7 +280,7 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
             return bool(pa.types.is_boolean(kind))
         case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
             is_plain = not isinstance(constant, exp.TryCast) and _decimals(text) <= DECIMALS["us"]
-            return is_plain and target.this in _MOMENTS and _is_moment(kind)
+            return is_plain and target.this in _MOMENTS and is_moment(kind)
         case exp.Cast(this=number, to=target) if target.this is exp.DataType.Type.DOUBLE:
             return type(constant) is exp.Cast and kind == pa.float64() and _fits(number, kind)
         case exp.Neg(this=exp.Literal(is_string=False) as number):
@@ -292,10 +290,6 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Literal(this=str(number)):
             return _number_fits(number, kind)
     return False
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
 
 
 def _text_fits(text: str, kind: pa.DataType) -> bool:
@@ -309,7 +303,7 @@ def _text_fits(text: str, kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind) and _decimals(text) > DECIMALS[kind.unit]:
         return False  # engines round the constant
     alike = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_time64)
-    return _is_moment(kind) or any(check(kind) for check in alike)
+    return is_moment(kind) or any(check(kind) for check in alike)
 
 
 def _decimals(text: str) -> int:

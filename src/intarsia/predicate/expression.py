@@ -137,22 +137,15 @@ def calls_replaced(expression: pc.Expression, functions: Container[str], prefix:
     serialized = _serialized(expression)
     if serialized is None:
         return Replaced(expression, {})
-    nodes, kept, at = serialized.nodes, [], 0
     calls: dict[str, CallSite] = {}
-    while at < len(nodes):
-        kind, value = nodes[at]
-        if kind == "nested_field_ref":
-            kept += nodes[at : at + 1 + int(value)]
-            at += 1 + int(value)
-        elif kind == "call" and value in functions:
-            name, stop = f"{prefix}{len(calls)}", _stop(nodes, at)
-            kept.append(("field_ref", name))
-            calls[name] = CallSite(value, _arguments(serialized, at + 1, stop - 1))
-            at = stop
-        else:
-            kept.append(nodes[at])
-            at += 1
-    return Replaced(serialized.part(kept), calls) if calls else Replaced(expression, {})
+
+    def field_for(at: int, stop: int) -> _Piece:
+        name = f"{prefix}{len(calls)}"
+        calls[name] = CallSite(serialized.nodes[at][1], _arguments(serialized, at + 1, stop - 1))
+        return _Piece([("field_ref", name)], [])
+
+    found = _substituted(serialized, functions, field_for)
+    return Replaced(expression if found is None else found, calls)
 
 
 def replaced(
@@ -167,30 +160,49 @@ def replaced(
     serialized = _serialized(expression)
     if serialized is None:
         return expression
-    nodes, columns = serialized.nodes, serialized.batch.columns
-    kept, at = [], 0
+
+    def changed(at: int, stop: int) -> _Piece | None:
+        call = _tree(iter(serialized.nodes[at:stop]), serialized.batch)
+        found = change(call) if isinstance(call, Call) else None
+        own = None if found is None else _serialized(found)
+        return None if own is None else _Piece(own.nodes, own.batch.columns)
+
+    found = _substituted(serialized, functions, changed)
+    return expression if found is None else found
+
+
+class _Piece(NamedTuple):
+    """Nodes of a serialized Expression, and the columns that they point to."""
+
+    nodes: list[tuple[str, str]]
+    columns: list[pa.Array]
+
+
+def _substituted(
+    serialized: _Serialized,
+    functions: Container[str],
+    change: Callable[[int, int], _Piece | None],
+) -> pc.Expression | None:
+    """The Expression with what ``change`` gives for calls of ``functions``, told by where their
+    nodes begin and end; None where it gives nothing for any.
+    """
+    nodes, columns, kept = serialized.nodes, list(serialized.batch.columns), []
+    at, is_changed = 0, False
     while at < len(nodes):
         kind, value = nodes[at]
         stop = at + 1 + (int(value) if kind == "nested_field_ref" else 0)
-        found = None
+        piece = None
         if kind == "call" and value in functions:
             end = _stop(nodes, at)
-            call = _tree(iter(nodes[at:end]), serialized.batch)
-            found = change(call) if isinstance(call, Call) else None
-        own = None if found is None else _serialized(found)
-        if own is None:
+            piece = change(at, end)
+        if piece is None:
             kept += nodes[at:stop]
         else:
-            kept += [
-                (kind, str(int(value) + len(columns)) if kind in _POINTING else value)
-                for kind, value in own.nodes
-            ]
-            columns += own.batch.columns
-            stop = end
+            first, is_changed, stop = len(columns), True, end
+            kept += [(k, str(int(v) + first) if k in _POINTING else v) for k, v in piece.nodes]
+            columns += piece.columns
         at = stop
-    if len(columns) == serialized.batch.num_columns:
-        return expression
-    return serialized._replace(batch=_batch(columns)).part(kept)
+    return serialized._replace(batch=_batch(columns)).part(kept) if is_changed else None
 
 
 def literals_cast(

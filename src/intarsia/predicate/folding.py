@@ -45,8 +45,12 @@ _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
 _DATE = ("year", "month", "day")
 _COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _UNKNOWN = (
-    *(UnknownValueError, PredicateError),
-    *(RecursionError, ArithmeticError, ValueError, LookupError),
+    UnknownValueError,
+    PredicateError,
+    RecursionError,
+    ArithmeticError,
+    ValueError,
+    LookupError,
 )
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 

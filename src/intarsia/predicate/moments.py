@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.calculation import DAYS, TIMES, UnknownValueError, unit_name
+from intarsia.predicate.casts import has_zone, is_moment
 
 _NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
     "year": pc.year,
@@ -58,7 +59,7 @@ class Part(NamedTuple):
     def type(self, kind: pa.DataType | None) -> pa.DataType:
         """The type of this, of moments of type ``kind``. Raises ``PredicateError``."""
         asked = "date_trunc" if self.is_beginning else self.name
-        if kind is None or not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        if kind is None or not is_moment(kind):
             raise PredicateError(f"{asked} needs a day or a moment, and {self._text()} is {kind}")
         units = DAYS if pa.types.is_date32(kind) else (*TIMES, *DAYS)
         if self.is_beginning and self.name not in units:
@@ -111,5 +112,4 @@ def in_utc(moments: pc.Expression, kind: pa.DataType) -> pc.Expression:
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-    return pa.timestamp(kind.unit, "UTC") if is_zoned else kind
+    return pa.timestamp(kind.unit, "UTC") if has_zone(kind) else kind

@@ -18,8 +18,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.calculation import DAYS, TIMES, Interval, months_later, truncated, unit
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node, calls_in, replaced
+from intarsia.predicate.calculation import DAYS, TIMES, Interval, later, truncated, unit
+from intarsia.predicate.casts import has_zone, is_moment
+from intarsia.predicate.expression import (
+    Call,
+    FieldRef,
+    Literal,
+    Node,
+    calls_in,
+    read_expression,
+    replaced,
+)
 from intarsia.predicate.leaves import Op
 from intarsia.predicate.pruning import COMPARISONS, MIRRORED
 
@@ -27,7 +36,6 @@ _NAMES = ("nanosecond", *TIMES, *DAYS)
 """As pyarrow numbers them."""
 _FUNCTIONS = ("cast", "floor_temporal", "year")
 _MOST_MEMBERS = 64
-_EPOCH = datetime(1970, 1, 1)
 _NONE, _ROUNDING = timedelta(0), timedelta(microseconds=1)
 _PLAIN = {"multiple": 1, "week_starts_monday": True}
 """Options of ``floor_temporal`` without which it is something else."""
@@ -49,8 +57,9 @@ class _Period(NamedTuple):
 
 def without_periods(
     expression: pc.Expression, node: Node, schema: pa.Schema, *, may_round: bool = False
-) -> pc.Expression:
-    """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``.
+) -> tuple[pc.Expression, Node]:
+    """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``;
+    and its tree.
 
     Left as they are: moments in a time zone other than UTC, and constants that are none of a
     calendar of the years 1 to 9999, or of more digits than the field's. With ``may_round``, what is
@@ -58,10 +67,11 @@ def without_periods(
     perhaps elsewhere; ``<>`` of them is left.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
-        return expression
+        return expression, node
     asking = {*COMPARISONS, *_ASKING}
     slack = _ROUNDING if may_round else _NONE
-    return replaced(expression, asking, functools.partial(_as_range, schema, slack))
+    plain = replaced(expression, asking, functools.partial(_as_range, schema, slack))
+    return (expression, node) if plain is expression else (plain, read_expression(plain))
 
 
 def has_periods(node: Node, schema: pa.Schema) -> bool:
@@ -124,8 +134,8 @@ def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | No
             return (node, kind) if is_known or pa.types.is_date32(kind) else None
         case Call("cast", (FieldRef() as field,), options):
             kind, target = _type_of(field, schema), options.get("to_type")
-            is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-            if is_zoned and target is not None and target.type == pa.timestamp(kind.unit, "UTC"):
+            in_utc = pa.timestamp(kind.unit, "UTC") if has_zone(kind) else None
+            if target is not None and target.type == in_utc:
                 return field, kind
     return None
 
@@ -145,7 +155,7 @@ def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None
     if start is None:
         return None
     first = truncated(start, period.length)
-    after = _later(first, period.length)
+    after = later(first, period.length)
     begin = first if start == first else after  # nothing begins between the two
     field, slack, at = pc.field(*period.path), period.slack, functools.partial(_scalar, period)
     match op:
@@ -203,18 +213,10 @@ def _moment(period: _Period, value: pa.Scalar) -> datetime | None:
         return None
     if pa.types.is_integer(period.type):
         return datetime(value.as_py(), 1, 1) if pa.types.is_integer(kind) else None
-    is_zoned = pa.types.is_timestamp(period.type) and period.type.tz is not None
-    if pa.types.is_date32(kind):
-        return None if is_zoned else _EPOCH + timedelta(days=value.value)
-    if not pa.types.is_timestamp(kind) or (kind.tz is not None) != is_zoned:
+    if not is_moment(kind) or has_zone(kind) != has_zone(period.type):
         return None
-    exact = value.cast(pa.timestamp("us", kind.tz))
-    return _EPOCH + timedelta(microseconds=exact.value)
-
-
-def _later(start: datetime, length: Interval) -> datetime:
-    later = months_later(start, length.months)
-    return later + timedelta(days=length.days, microseconds=length.microseconds)
+    found: datetime = value.cast(pa.timestamp("us")).as_py()
+    return found
 
 
 def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
@@ -222,5 +224,4 @@ def _scalar(period: _Period, moment: datetime) -> pa.Scalar:
     kind = period.kind
     if pa.types.is_date32(kind):
         return pa.scalar(moment.date(), kind)
-    since = (moment - _EPOCH) // timedelta(microseconds=1)
-    return pa.scalar(since, pa.timestamp("us", kind.tz)).cast(kind)
+    return pa.scalar(moment, pa.timestamp("us", kind.tz)).cast(kind)

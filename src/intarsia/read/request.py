@@ -104,9 +104,8 @@ class Filter:
         for path in paths or ():
             if path[0] not in schema.names:
                 raise unknown_column(".".join(path), schema.names)
-        given, plain = node, without_periods(expression, node, schema)
-        if plain is not expression:
-            expression, node = plain, read_expression(plain)
+        given = node
+        expression, node = without_periods(expression, given, schema)
         columns = _columns(node)
         condition = Condition.of(expression, node, schema)
         if condition.comparison is None and condition.contained is None:

@@ -14,6 +14,7 @@ from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
+from intarsia.predicate.casts import has_zone
 from intarsia.predicate.functions import element_type, is_list
 from intarsia.predicate.term import Term, field_term, parse_term
 
@@ -120,7 +121,7 @@ def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
     term = parse_term(text, schema)
     names = {path[0] for path in term.fields}
     fields = [schema.field(name) for name in names]
-    zones = [f.name for f in fields if pa.types.is_timestamp(f.type) and f.type.tz is not None]
+    zones = [field.name for field in fields if has_zone(field.type)]
     if term.casts and zones:
         raise PredicateError(f"what {zones[0]!r} becomes depends on the rules of its time zone")
     nothing = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}

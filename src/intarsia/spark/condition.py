@@ -52,8 +52,8 @@ def spark_condition(where: pc.Expression, schema: pa.Schema) -> Column:
     Raises ``PredicateError`` for what Spark might see differently.
     """
     try:
-        plain = without_periods(where, read_expression(where), schema)
-        return _Printer(schema).condition(read_expression(plain))
+        _, plain = without_periods(where, read_expression(where), schema)
+        return _Printer(schema).condition(plain)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
 

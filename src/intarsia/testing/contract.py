@@ -111,8 +111,10 @@ def _check_rows(
     how: str, found: str, expected: pa.Table, condition: pc.Expression, held: pa.Array
 ) -> None:
     wanted = repr(expected.to_pylist())
-    about = f"{condition} of {held.type} values {held.to_pylist()!r}"
-    assert found == wanted, f"{how}the index leaves {found}, not {wanted}, for {about}"
+    assert found == wanted, (
+        f"{how}the index leaves {found}, not {wanted}, "
+        f"for {condition} of {held.type} values {held.to_pylist()!r}"
+    )
 
 
 def _indexed(index: EmbeddedIndex, held: pa.Array, page_rows: int) -> bytes:
