@@ -1,15 +1,7 @@
-"""The structure of a ``pyarrow.compute.Expression``, read from its pickle state.
-
-That state is an Arrow IPC file: the schema's metadata lists the nodes in order, the columns of its
-one record batch hold literals and function options. The metadata repeats keys, so it is read from
-the exported C schema rather than through ``schema.metadata``, a dict.
-
-Source: Arrow's C data interface, section "ArrowSchema"; ``Expression`` serialization in Arrow C++.
-"""
+"""The structure of a ``pyarrow.compute.Expression``: its tree, and Expressions of parts of it."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +11,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.readable import readable
+from intarsia.predicate.serialized import POINTING, Serialized, batch_of, end_of, serialized_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +50,6 @@ ANDS = ("and_kleene", "and")
 CHAINS = (*ANDS, "or_kleene", "or")
 """Functions of which long chains are usual."""
 _DEEPEST = 64
-_POINTING = ("literal", "options")
-"""Kinds of serialized nodes whose text is the number of a column."""
 
 Node = FieldRef | Literal | Call | Opaque
 
@@ -68,7 +59,7 @@ def read_expression(expression: pc.Expression) -> Node:
 
     Raises ``PredicateError`` where pyarrow's serialized form is not as this version knows it.
     """
-    serialized = _serialized(expression)
+    serialized = serialized_of(expression)
     if serialized is None:
         return Opaque(str(expression))
     try:
@@ -100,7 +91,7 @@ def _shown(node: Node) -> str:
 
 def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
     """The operands of the ANDs at the top of an Expression: it is true where all of them are."""
-    serialized = _serialized(expression)
+    serialized = serialized_of(expression)
     if serialized is None:
         return [expression]
     nodes, found, at = serialized.nodes, [], 0
@@ -109,7 +100,7 @@ def conjuncts(expression: pc.Expression) -> list[pc.Expression]:
         if kind == "end" or (kind == "call" and value in ANDS):
             at += 1
             continue
-        stop = _stop(nodes, at)
+        stop = end_of(nodes, at)
         found.append(nodes[at:stop])
         at = stop
     return [serialized.part(part) for part in found] if len(found) > 1 else [expression]
@@ -134,7 +125,7 @@ def calls_replaced(expression: pc.Expression, functions: Container[str], prefix:
 
     The fields are called ``prefix`` and a number. Raises ``PredicateError`` as ``read_expression``.
     """
-    serialized = _serialized(expression)
+    serialized = serialized_of(expression)
     if serialized is None:
         return Replaced(expression, {})
     calls: dict[str, CallSite] = {}
@@ -157,14 +148,14 @@ def replaced(
 
     Calls within one that is replaced are not asked about.
     """
-    serialized = _serialized(expression)
+    serialized = serialized_of(expression)
     if serialized is None:
         return expression
 
     def changed(at: int, stop: int) -> _Piece | None:
         call = _tree(iter(serialized.nodes[at:stop]), serialized.batch)
         found = change(call) if isinstance(call, Call) else None
-        own = None if found is None else _serialized(found)
+        own = None if found is None else serialized_of(found)
         return None if own is None else _Piece(own.nodes, own.batch.columns)
 
     found = _substituted(serialized, functions, changed)
@@ -179,7 +170,7 @@ class _Piece(NamedTuple):
 
 
 def _substituted(
-    serialized: _Serialized,
+    serialized: Serialized,
     functions: Container[str],
     change: Callable[[int, int], _Piece | None],
 ) -> pc.Expression | None:
@@ -193,16 +184,16 @@ def _substituted(
         stop = at + 1 + (int(value) if kind == "nested_field_ref" else 0)
         piece = None
         if kind == "call" and value in functions:
-            end = _stop(nodes, at)
+            end = end_of(nodes, at)
             piece = change(at, end)
         if piece is None:
             kept += nodes[at:stop]
         else:
             first, is_changed, stop = len(columns), True, end
-            kept += [(k, str(int(v) + first) if k in _POINTING else v) for k, v in piece.nodes]
+            kept += [(k, str(int(v) + first) if k in POINTING else v) for k, v in piece.nodes]
             columns += piece.columns
         at = stop
-    return serialized._replace(batch=_batch(columns)).part(kept) if is_changed else None
+    return serialized._replace(batch=batch_of(columns)).part(kept) if is_changed else None
 
 
 def literals_cast(
@@ -212,21 +203,21 @@ def literals_cast(
 
     A NULL of another type than what it is compared with kills pyarrow 26.
     """
-    serialized = _serialized(expression)
+    serialized = serialized_of(expression)
     if serialized is None:
         return expression
     columns = list(serialized.batch.columns)
     for at in [int(value) for kind, value in serialized.nodes if kind == "literal"]:
         if not columns[at].null_count:
             columns[at] = columns[at].cast(types.get(columns[at].type, columns[at].type))
-    return serialized._replace(batch=_batch(columns)).part(serialized.nodes)
+    return serialized._replace(batch=batch_of(columns)).part(serialized.nodes)
 
 
-def _arguments(serialized: _Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
+def _arguments(serialized: Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
     """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
     found = []
     while at < stop:
-        end = _stop(serialized.nodes, at)
+        end = end_of(serialized.nodes, at)
         found.append(serialized.part(serialized.nodes[at:end]))
         at = end
     return tuple(found)
@@ -291,56 +282,6 @@ def field_paths(node: Node) -> set[tuple[str, ...]] | None:
     return found
 
 
-class _Serialized(NamedTuple):
-    """An Expression's pickle state: its nodes in prefix order, and the values these point to."""
-
-    rebuild: Callable[[pa.Buffer], pc.Expression]
-    nodes: list[tuple[str, str]]
-    batch: pa.RecordBatch
-
-    def part(self, nodes: list[tuple[str, str]]) -> pc.Expression:
-        """The Expression of some of its nodes."""
-        kept, columns = [], []
-        for kind, value in nodes:
-            if kind in _POINTING:
-                columns.append(self.batch.column(int(value)))
-                value = str(len(columns) - 1)
-            kept.append((kind, value))
-        # Without any it would have no row, and not be taken back.
-        batch = _batch(columns or [pa.nulls(1)]).replace_schema_metadata(pa.KeyValueMetadata(kept))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return self.rebuild(sink.getvalue())
-
-
-def _batch(columns: list[pa.Array]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(columns, [""] * len(columns))
-
-
-def _serialized(expression: pc.Expression) -> _Serialized | None:
-    """None where pyarrow cannot serialize it."""
-    try:
-        rebuild, (buffer,) = expression.__reduce__()
-    except pa.ArrowNotImplementedError:
-        return None
-    with pa.ipc.open_file(buffer) as reader:
-        return _Serialized(rebuild, _metadata_items(reader.schema), reader.get_batch(0))
-
-
-def _stop(nodes: list[tuple[str, str]], at: int) -> int:
-    """Where the node at ``at`` ends, with all that is under it."""
-    depth = 0
-    while True:
-        kind, value = nodes[at]
-        at += 1
-        if kind == "nested_field_ref":
-            at += int(value)
-        depth += {"call": 1, "end": -1}.get(kind, 0)
-        if not depth:
-            return at
-
-
 def _tree(items: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> Node:
     """The tree of a list of nodes in prefix order. Calls nest as deep as filters are long."""
     opened: list[tuple[str, list[Node], dict[str, Any]]] = [("", [], {})]
@@ -377,39 +318,3 @@ def _are_texts(options: Mapping[str, Any]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-class _CSchema(ctypes.Structure):
-    """``struct ArrowSchema`` as far as its metadata."""
-
-    _fields_ = (
-        ("format", ctypes.c_char_p),
-        ("name", ctypes.c_char_p),
-        ("metadata", ctypes.c_void_p),
-    )
-
-
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-
-
-def _metadata_items(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Key/value metadata in order, repeated keys included."""
-    capsule = schema.__arrow_c_schema__()
-    address = _CSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
-    if not address:
-        return []
-
-    def number() -> int:
-        nonlocal address
-        address += 4
-        return ctypes.c_int32.from_address(address - 4).value
-
-    def text() -> str:
-        nonlocal address
-        size = number()
-        address += size
-        return ctypes.string_at(address - size, size).decode()
-
-    return [(text(), text()) for _ in range(number())]
