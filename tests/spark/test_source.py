@@ -272,6 +272,7 @@ def test_modes_that_spark_refuses(mode, spark, tmp_path):
         ({"partition_by": "ts"}, "timeZone"),
         ({"partitionOverwriteMode": "dynamic"}, "goes with mode 'overwrite'"),
         ({"target_file_size": "much"}, "target_file_size"),
+        ({"compression": "lzo"}, "compression must be one of"),
     ],
 )
 def test_what_cannot_be_is_said_and_leaves_nothing(options, message, spark, all_types, tmp_path):

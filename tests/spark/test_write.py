@@ -78,6 +78,26 @@ def failing(spark):
 # --- what is written ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("given", "codec"),
+    [
+        ({}, "ZSTD"),
+        ({"compression": "snappy"}, "SNAPPY"),
+        ({"compression": "GZIP"}, "GZIP"),
+        ({"compression": "lz4_raw"}, "LZ4"),
+        ({"compression": "uncompressed"}, "UNCOMPRESSED"),
+    ],
+)
+def test_codecs(given, codec, spark, tmp_path):
+    frame = spark.range(100).selectExpr("id", "repeat('x', 50) AS text")
+    ias.write(frame, tmp_path / "ours", **given)
+    frame.write.format("intarsia").mode("append").options(**given).save(str(tmp_path / "format"))
+    for path in files_under(tmp_path):
+        assert pq.read_metadata(path).row_group(0).column(1).compression == codec
+    assert rows(spark.read.parquet(str(tmp_path / "ours"))) == rows(frame)
+    assert rows(spark.read.parquet(str(tmp_path / "format"))) == rows(frame)
+
+
 def test_folders_are_hives(lake):
     folders = {urllib.parse.unquote(path.name) for path in lake.iterdir() if path.is_dir()}
     assert folders == {"part=a", "part=b & c", f"part={NULL_FOLDER}"}
@@ -442,6 +462,8 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         ),
         ({"indexes": [ia.Lookup("id"), ia.Lookup("id")]}, ia.IndexSpecError, "asked for twice"),
         ({"mode": "replace"}, ValueError, "mode must be one of"),
+        ({"compression": "lzo"}, ValueError, "compression must be one of none, .* not 'lzo'"),
+        ({"compression": 3}, ValueError, "compression must be one of none, .* not 3"),
         ({"rows_per_page": 0}, ValueError, "rows_per_page"),
         ({"rows_per_page": "8"}, ValueError, "rows_per_page must be a whole number, .* not '8'"),
         ({"rows_per_page": 1.5}, ValueError, "rows_per_page must be a whole number"),
@@ -466,6 +488,8 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         "index_on_folder_column",
         "index_twice",
         "unknown_mode",
+        "codec_that_nothing_writes",
+        "codec_by_number",
         "no_rows_per_page",
         "rows_per_page_in_text",
         "part_of_a_row_per_page",

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_CODECS = {
+    **{name: name for name in ("none", "snappy", "gzip", "lz4", "zstd")},
+    "uncompressed": "none",
+    "lz4_raw": "lz4",
+}
+"""What pyarrow calls the codecs that Spark reads by itself, by that and by Spark's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Layout:
     target_file_size: int | str | None = None
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
+    compression: str = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,7 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
+        options={"compression": _codec_of(layout.compression)},
         checkpoint_row_groups=every,
         keep_unfinished=layout.keep_unfinished,
     )
@@ -177,6 +185,14 @@ def bytes_of(size: int | str | None, name: str = "target_file_size") -> int | No
     if count < 1:
         raise ValueError(f"{name} must be at least 1 byte, not {size!r}")
     return count
+
+
+def _codec_of(name: str) -> str:
+    """A codec as pyarrow calls it. Raises ``ValueError`` for one that nothing here writes."""
+    found = _CODECS.get(str(name).lower())
+    if found is None:
+        raise ValueError(f"compression must be one of {', '.join(_CODECS)}, not {name!r}")
+    return found
 
 
 def check_place(place: Place) -> None:

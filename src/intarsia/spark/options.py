@@ -17,6 +17,7 @@ _WRITES = (
     *_LISTS,
     "rows_per_page",
     "target_file_size",
+    "compression",
     "partition_overwrite",
     "checkpoint_row_groups",
     "keep_unfinished",
@@ -90,6 +91,7 @@ def layout_of(options: Options) -> Layout:
         target_file_size=options.get("target_file_size"),
         checkpoint_row_groups=count_of(options, "checkpoint_row_groups"),
         keep_unfinished=flag_of(options, "keep_unfinished"),
+        compression=options.get("compression", "zstd"),
     )
 
 

@@ -49,9 +49,8 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
     Options of reading are ``where``, ``columns`` and ``parallelism``, ``catalog``, ``sidecar`` and
     ``mergeSchema``, of streams ``maxFilesPerTrigger`` and ``maxFileAge`` instead of these three; of
     writing ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``, ``rows_per_page``,
-    ``target_file_size``, ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode``
-    and ``timeZone``.
-    Lists have commas between their parts.
+    ``target_file_size``, ``compression``, ``checkpoint_row_groups``, ``keep_unfinished``,
+    ``partitionOverwriteMode`` and ``timeZone``. Lists have commas between their parts.
     """
 
     @classmethod

@@ -53,6 +53,7 @@ def write(
     sort_within: Sequence[str] = (),
     target_file_size: int | str | None = None,
     rows_per_page: int = PAGE_ROWS,
+    compression: str = "zstd",
     mode: str = "error",
     partition_overwrite: str = "static",
     checkpoint_row_groups: int | None = None,
@@ -70,7 +71,8 @@ def write(
     counts its rows and writes some in each task, to learn how many tasks are needed; without
     folders and clusters, which would move rows between tasks, each task only divides what it has.
     A file ends where it has grown to the target by the measure of the files before it, or up to a
-    quarter later where that takes all that is left.
+    quarter later where that takes all that is left. ``compression`` is a codec by pyarrow's or
+    Spark's name: ``zstd``, ``snappy``, ``gzip``, ``lz4`` or ``none``.
 
     ``mode`` is ``error`` (there must be no data yet), ``ignore`` (nothing is done where there is
     some), ``append`` or ``overwrite``: of all data files, or with ``partition_overwrite="dynamic"``
@@ -99,6 +101,7 @@ def write(
         target_file_size,
         checkpoint_row_groups,
         keep_unfinished,
+        compression,
     )
     place = Place.of(path, filesystem)
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
