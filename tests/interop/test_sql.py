@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import itertools
+import os
 import re
 import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import numpy as np
@@ -574,6 +578,9 @@ def agrees(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: str) -> b
 def test_a_condition_gives_duckdbs_answer(data, memory, condition):
     agrees(data, memory, f"SELECT row FROM t WHERE {condition}")
     agrees(data, memory, f"SELECT row FROM t WHERE NOT ({condition})")
+    agrees(data, memory, f"SELECT count(*) FROM t WHERE {condition}")
+    agrees(data, memory, f"SELECT count(*) AS n FROM t WHERE NOT ({condition})")
+    agrees(data, memory, f"SELECT row FROM t WHERE {condition} LIMIT 2")
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -908,7 +915,7 @@ def test_what_stands_on_a_common_table_is_asked_of_all_its_rows():
 )
 def test_pipes_are_left_to_the_engine(query):
     schemas = {"t": pa.schema({"id": pa.int64()})}
-    assert scans_of(query, schemas, "spark") == Query(query, (), ("t",))
+    assert scans_of(query, schemas, "spark") == Query(query, (), ("t",), is_one=False)
     quoted = "SELECT id FROM t WHERE id = 3 AND '|>' = '|>'"
     assert scans_of(quoted, schemas, "spark").scans[0].filter is not None
 
@@ -1187,3 +1194,33 @@ def test_conditions_on_words_reach_the_scan(lines):
 def test_words_of_something_else_than_a_text_and_a_text_are_refused(lines):
     with pytest.raises(duckdb.Error, match="contains_words"):
         ia.sql("SELECT contains_words(m) FROM lines", lines=lines[0])
+
+
+def test_what_a_statement_leaves_behind_is_gone(data):
+    made = "CREATE TABLE x AS SELECT row FROM t; SET threads = 1; SELECT count(*) AS n FROM x"
+    assert ia.sql(made, t=data).to_pydict() == {"n": [8]}
+    with pytest.raises(duckdb.CatalogException):
+        ia.sql("SELECT * FROM x")
+    with pytest.raises(duckdb.CatalogException):
+        ia.sql("SELECT * FROM t")
+    asked = "SELECT current_setting('threads') AS n, current_setting('TimeZone') AS zone"
+    (found,) = ia.sql(asked).to_pylist()
+    assert found["n"] != 1 or os.cpu_count() == 1
+    assert found["zone"] == "UTC"
+
+
+def test_queries_run_at_the_same_time(data):
+    def ask(number: int) -> list[int]:
+        return ia.sql("SELECT row FROM t WHERE row = ?", [number], t=data)["row"].to_pylist()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, [0, 1, 2, 3] * 10)) == [[0], [1], [2], [3]] * 10
+
+
+def test_a_table_is_let_go_of():
+    table = pa.table({"a": [1]})
+    left = weakref.ref(table)
+    assert ia.sql("SELECT a FROM t", t=table).num_rows == 1
+    del table
+    gc.collect()
+    assert left() is None

@@ -17,14 +17,18 @@ import intarsia as ia
 from intarsia.data import cache, catalog
 from intarsia.index.held_pages import HELD_PAGES
 from intarsia import parallel
+from intarsia.engines import session
 
 
 def rows():
-    return ia.dataset(sys.argv[1]).count_rows(filter=pc.field("k") == 77)
+    data = ia.dataset(sys.argv[1])
+    found = ia.sql("SELECT k FROM t WHERE k + 0 < 77", t=data)
+    return data.count_rows(filter=pc.field("k") == 77) + found.num_rows - 77
 
 
 assert rows() == 1
-for lock in (HELD_PAGES._lock, catalog._KEPT._lock, cache._open_files._lock, parallel._lock):
+locks = (HELD_PAGES._lock, catalog._KEPT._lock, cache._open_files._lock, parallel._lock)
+for lock in (*locks, session._lock):
     with lock:  # the child has a copy of it that nobody lets go of
         child = os.fork()
         if not child:

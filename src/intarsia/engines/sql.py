@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
+from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
+from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.watched import WatchedDataset
-from intarsia.errors import MissingDependencyError
+from intarsia.predicate.need import Need
 from intarsia.predicate.parameters import Parameters
-from intarsia.predicate.query import Query, scans_of, seen_by_duckdb
+from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import PathLike
-from intarsia.text.words import contains_words
 
 if TYPE_CHECKING:
     import duckdb
     import polars
-
-_WORDS = "contains_words"
 
 
 @runtime_checkable
@@ -61,27 +59,40 @@ def sql(
     file, errors of reading as scans of data sets do, and DuckDB's for what is wrong with the query.
     A statement that gives nothing gives a table of nothing.
     """
-    engine = _require_duckdb()
+    require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in opened.items()}
-    with engine.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with session(shared=True) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
-        _register(connection, rewritten, opened)
-        watched = [table for table in opened.values() if isinstance(table, WatchedDataset)]
-        for table in watched:  # what could not be read for keys
-            table.errors.clear()
-        if _WORDS in query.lower():
-            text, answer_type = "VARCHAR", "BOOLEAN"
-            connection.create_function(_WORDS, _words, [text, text], answer_type, type="arrow")
-        try:
-            answer = connection.sql(rewritten.sql, params=parameters or None)
-            return pa.table({}) if answer is None else answer.to_arrow_table()
-        except engine.Error:
-            errors = [error for table in watched for error in table.errors]
-            if not errors:
-                raise
+        if rewritten.is_one:
+            return _answer(connection, rewritten, parameters, opened)
+    with session(shared=False) as connection:
+        return _answer(connection, rewritten, parameters, opened)
+
+
+def _answer(
+    connection: duckdb.DuckDBPyConnection,
+    query: Query,
+    parameters: Parameters,
+    tables: Mapping[str, pads.Dataset | pa.Table],
+) -> pa.Table:
+    _register(connection, query, tables)
+    watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
+    for table in watched:  # what could not be read for keys
+        table.errors.clear()
+    try:
+        answer = connection.sql(query.sql, params=parameters or None)
+        if answer is None:
+            return pa.table({})
+        count = _count(query, tables)
+        if count is None:
+            return answer.to_arrow_table()
+        return pa.table([pa.array([count])] * len(answer.columns), answer.columns)
+    except require_duckdb().Error:
+        errors = [error for table in watched for error in table.errors]
+        if not errors:
+            raise
     raise errors[0]
 
 
@@ -90,16 +101,6 @@ def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
     connection.begin()
     [(since,)] = connection.sql("SELECT epoch_us(now())").fetchall()
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since)
-
-
-def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
-    """``contains_words`` as DuckDB calls it: values for the same rows, none of them NULL."""
-    texts, words = texts.combine_chunks(), words.combine_chunks()
-    found = pa.array(np.zeros(len(texts), dtype=np.bool_))
-    for one in words.unique():
-        holds = contains_words(texts, one.as_py())
-        found = pc.or_(found, pc.and_(holds, pc.equal(words, one)))
-    return found
 
 
 def _opened(table: TableLike) -> pads.Dataset | pa.Table:
@@ -132,17 +133,37 @@ def _register(
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     for scan in query.scans:
         table = tables[scan.table]
-        if isinstance(table, Dataset):
-            left = joined.filter_of(scan)
-            table = table if left is None else table.filter(left)
+        if isinstance(table, WatchedDataset):
+            table = _needed(table, scan, joined.filter_of(scan))
         connection.register(scan.name, table)
 
 
-def _require_duckdb() -> ModuleType:
-    """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
-    try:
-        import duckdb
-    except ImportError as error:
-        message = "DuckDB is not installed: install the extra, intarsia[sql]"
-        raise MissingDependencyError(message) from error
-    return duckdb
+def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
+    """What a query gives that just counts rows of a data set; None for others."""
+    for scan in query.scans:
+        table = tables[scan.table]
+        if scan.need is not None and scan.need.is_number and isinstance(table, Dataset):
+            is_whole = not table._cache.options.looks_for_damage
+            return table.count_rows(scan.filter) if is_whole else None
+    return None
+
+
+def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> WatchedDataset:
+    """The rows of a data set that a query needs, or not many more."""
+    need = scan.need or Need()
+    firsts = [
+        first_rows(
+            table,
+            first.column,
+            first.count,
+            descending=first.descending,
+            nulls_first=first.nulls_first,
+            filter_=left,
+        )
+        for first in need.firsts
+    ]
+    if firsts and all(first is not None for first in firsts):
+        first = functools.reduce(operator.or_, firsts)
+        left = first if left is None else left & first
+    table = table if left is None else table.filter(left)
+    return table if need.limit is None else table.limited(need.limit)

@@ -16,6 +16,7 @@ class WatchedDataset(Dataset):
     """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
     errors: list[IntarsiaError]
+    _limit: int | None = None
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset) -> WatchedDataset:
@@ -25,8 +26,14 @@ class WatchedDataset(Dataset):
         made.errors = base.errors if isinstance(base, WatchedDataset) else []
         return made
 
+    def limited(self, limit: int) -> WatchedDataset:
+        """The first ``limit`` rows of whatever is asked of it; of a great number, soon."""
+        made = self.wrap(self)
+        made._limit = limit
+        return made
+
     def _scan(self, *args: Any, **options: Any) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        scan = super()._scan(*args, **options)
+        scan = super()._scan(*args, **{"limit": self._limit, **options})
         return None if scan is None else (scan[0], self._watched(scan[1]))
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:

@@ -44,7 +44,12 @@ _WANTING = (exp.EQ, exp.NullSafeEQ, exp.LT, exp.GT, exp.LTE, exp.GTE, exp.Betwee
 _COMPARING = (*_WANTING, exp.NEQ, exp.NullSafeNEQ)
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _MAPPED = (exp.Lower, exp.Upper)
-_MOMENTS = (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ)
+_MOMENTS = (
+    exp.DataType.Type.DATE,
+    exp.DataType.Type.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ,
+    exp.DataType.Type.TIMESTAMPTZ,
+)
 # As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
 # from a decimal to a float may end at a neighbour.
 _DIGITS = {32: 6, 64: 15}

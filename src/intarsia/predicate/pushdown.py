@@ -10,7 +10,7 @@ join that may be missing, nor through LIMIT or recursion.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -32,15 +32,9 @@ from intarsia.predicate.scope import (
 )
 
 
-def conditions_of(
-    tree: exp.Expr, tables: Mapping[int, pa.Schema], taken: Collection[str] = ()
-) -> dict[int, tuple[exp.Expr, ...]]:
-    """For each table, the conditions on it, in terms of its columns.
-
-    ``tables`` has the schema of each ``exp.Table`` of ``tree`` that matters, by ``id``, ``taken``
-    the names of all tables, in lower case.
-    """
-    pushdown = _Pushdown(Scopes(tree, tables, taken))
+def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, ...]]:
+    """For each table of ``scopes``, by ``id``, the conditions on it, in terms of its columns."""
+    pushdown = _Pushdown(scopes)
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
     pushdown.finish()
@@ -160,7 +154,7 @@ class _Pushdown:
 
     def _hand_down(self, source: Source, alias: str, condition: exp.Expr) -> None:
         """From a select to one of its sources."""
-        condition = _unqualified(condition, alias, source.names or ())
+        condition = unqualified(condition, alias, source.names or ())
         if self._scopes.is_table(source.node):
             self.found.setdefault(id(source.node), []).append(condition)
             return
@@ -273,7 +267,7 @@ def _owner(sources: Sources, condition: exp.Expr) -> str | None:
     return owners.pop() if len(owners) == 1 else None
 
 
-def _unqualified(condition: exp.Expr, alias: str, names: Iterable[str]) -> exp.Expr:
+def unqualified(condition: exp.Expr, alias: str, names: Iterable[str]) -> exp.Expr:
     """``condition`` with its columns' names alone."""
 
     def strip(node: exp.Column) -> exp.Expr:

@@ -24,9 +24,10 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
+from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.parameters import Parameters, numbered, put_in
-from intarsia.predicate.pushdown import columns_used, conditions_of
-from intarsia.predicate.scope import PLAIN_TABLE, has_only
+from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
+from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 
@@ -53,7 +54,8 @@ class Scan:
     """One occurrence of a table: rows of ``table`` for the query's table ``name``.
 
     ``columns`` are all that the query may use. ``filter`` is TRUE for every row the query needs,
-    None where that may be any. Of ``keys``, each holds for all of these rows.
+    None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says what
+    it needs of the rows for which the filter is TRUE, None where that may be all of them.
     """
 
     name: str
@@ -61,18 +63,21 @@ class Scan:
     columns: tuple[str, ...]
     filter: pc.Expression | None
     keys: tuple[Keys, ...] = ()
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query that reads ``scans`` instead of tables.
 
-    ``others`` are tables that it may still mention by their own names.
+    ``others`` are tables that it may still mention by their own names. ``is_one``: it is known to
+    be a query, and nothing else.
     """
 
     sql: str
     scans: tuple[Scan, ...]
     others: tuple[str, ...] = ()
+    is_one: bool = True
 
 
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
@@ -106,7 +111,8 @@ def scans_of(
     """
     if explain := _EXPLAIN.match(query):
         explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
-        return replace(explained, sql=explain.group() + explained.sql)
+        shown = [_as_explained(scan) for scan in explained.scans]
+        return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
     known = {name.lower(): name for name in schemas}
     if len(known) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
@@ -115,14 +121,15 @@ def scans_of(
         query = numbered(query, dialect)
         tree = _parse(query, dialect)
     if tree is None:
-        return Query(query, (), tuple(schemas))
+        return Query(query, (), tuple(schemas), is_one=False)
     if odd_span(query, dialect) is not None:
         forget_spans(tree)
     put_in(tree, parameters)
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
+    scopes = Scopes(tree, fields, known)
     try:
-        wanted = conditions_of(tree, fields, known)
+        wanted = conditions_of(tree, scopes)
     except RecursionError:
         wanted = {}
     prefix = _unused_prefix(query)
@@ -134,10 +141,16 @@ def scans_of(
         columns = tuple(columns_used(table, schema.names))
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
-        scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys))
+        need = _need(tree, scopes, schema, exact) if len(tables) == 1 else None
+        scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys, need))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     others = tuple(name for lower, name in known.items() if lower in left)
     return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans), others)
+
+
+def _as_explained(scan: Scan) -> Scan:
+    """What gives a number gives a plan instead."""
+    return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
@@ -230,6 +243,29 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
     if found is None:
         raise PredicateError(f"{condition.sql()!r} may mean something else to the engine")
     return exact_condition(found, schema, like_escape)
+
+
+def _need(
+    tree: exp.Query, scopes: Scopes, schema: pa.Schema, exact: Callable[[exp.Expr], pc.Expression]
+) -> Need | None:
+    """What a query of one table needs of it; of a LIMIT that others decide, that there is one."""
+    if not isinstance(tree, exp.Select) or not (sources := scopes.sources(tree)):
+        return None
+    need = need_of(tree, sources, scopes.outputs(tree))
+    if need is None:
+        return None
+    (alias, source), *_ = sources.items()
+    try:
+        for condition in wheres(tree):
+            own = unqualified(condition, alias, source.names or ())
+            if own.find(exp.Column) is None:
+                raise PredicateError("what is about no column is no part of a filter")
+            exact(own)
+            exact(exp.Not(this=exp.Paren(this=own)))  # then it is FALSE just where it should be
+    except PredicateError:
+        return None if need.limit is None else Need(limit=UNTOLD)
+    firsts = [replace(first, column=_spelt(first.column, schema)) for first in need.firsts]
+    return replace(need, firsts=tuple(firsts))
 
 
 def _keys(

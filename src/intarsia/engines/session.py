@@ -1,0 +1,87 @@
+"""DuckDB to run a query in: what only reads shares one database in memory, which takes a while to
+make; what may leave something behind has one of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import MissingDependencyError
+from intarsia.text.words import contains_words
+
+if TYPE_CHECKING:
+    import duckdb
+
+_lock = threading.Lock()
+_shared: list[duckdb.DuckDBPyConnection] = []
+_left: list[duckdb.DuckDBPyConnection] = []
+"""Of the process that this one was forked from: its threads are not here to be waited for."""
+
+
+def require_duckdb() -> ModuleType:
+    """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
+    try:
+        import duckdb
+    except ImportError as error:
+        message = "DuckDB is not installed: install the extra, intarsia[sql]"
+        raise MissingDependencyError(message) from error
+    return duckdb
+
+
+@contextlib.contextmanager
+def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection in UTC that knows ``contains_words``, closed in the end.
+
+    Tables and settings of one that is ``shared`` are its own; what a statement creates or sets for
+    all of a database, others see.
+    """
+    connection = _database() if shared else _opened()
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    with _lock:
+        if not _shared:
+            _shared.append(_opened())
+        return _shared[0].cursor()
+
+
+def _opened() -> duckdb.DuckDBPyConnection:
+    opened: duckdb.DuckDBPyConnection = require_duckdb().connect()
+    text, answer = "VARCHAR", "BOOLEAN"
+    opened.create_function("contains_words", _words, [text, text], answer, type="arrow")  # type: ignore[call-overload]  # it takes Arrow's arrays
+    return opened
+
+
+def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
+    """``contains_words`` as DuckDB calls it: values for the same rows, none of them NULL."""
+    texts, words = texts.combine_chunks(), words.combine_chunks()
+    found = pa.array(np.zeros(len(texts), dtype=np.bool_))
+    for one in words.unique():
+        holds = contains_words(texts, one.as_py())
+        found = pc.or_(found, pc.and_(holds, pc.equal(words, one)))
+    return found
+
+
+def _forget_database() -> None:
+    """A forked process has the database, and none of its threads."""
+    global _lock  # it may have been held when the process forked
+    _lock = threading.Lock()
+    _left.extend(_shared)
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forget_database)
