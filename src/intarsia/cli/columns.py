@@ -25,9 +25,9 @@ def selected(schema: Schema, names: Sequence[str]) -> list[Leaf]:
 
 
 def _named(schema: Schema, name: str) -> Sequence[Leaf]:
-    leaf = schema.leaf(name)
-    if leaf is not None:
-        return [leaf]
+    leaves = [leaf for leaf in schema.leaves if leaf.name == name]
+    if leaves:
+        return leaves
     root = schema.root(name)
     if root is None or not root.leaves:
         raise unknown_column(name, (leaf.name for leaf in schema.leaves))

@@ -33,7 +33,9 @@ def index() -> None:
 )
 @sidecar_folder_option
 @click.option(
-    "--missing", is_flag=True, help="Only to files that do not have it, with the same settings."
+    "--missing",
+    is_flag=True,
+    help="Only to files that do not have it, with the same settings; bloom filters, with any.",
 )
 @all_option
 @_json
@@ -66,7 +68,7 @@ def index_add(
     """
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
-        where = sidecar_folder or sidecar
+        where = sidecar if sidecar_folder is None else sidecar_folder
         reports = add_indexes(path, wanted, sidecar=where, replace=not missing, progress=progress)
     if as_json:
         show.as_json(reports)
@@ -103,7 +105,8 @@ def index_drop(
     it was before.
     """
     with terminal.progress("dropping") as progress:
-        reports = drop_indexes(path, indexes, sidecar=sidecar_folder or sidecar, progress=progress)
+        where = sidecar if sidecar_folder is None else sidecar_folder
+        reports = drop_indexes(path, indexes, sidecar=where, progress=progress)
     _show(reports, everything, as_json)
 
 

@@ -19,6 +19,7 @@ from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
 from intarsia.cli.index import all_option, index, sidecar_folder_option
+from intarsia.data.asked import check_columns
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.errors import IntarsiaError
@@ -31,6 +32,7 @@ from intarsia.version import __version__
 from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
+_MOST_ROWS = 2**62
 _where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
 _columns = click.option(
     "--columns",
@@ -57,6 +59,8 @@ _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 def run() -> None:
     """Run the command line: errors are one sentence, with exit code 1, or 2 for wrong usage."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any further arguments
+    if sys.stdout is None:  # it was closed
+        sys.stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     codecs.register_error("as-json", _as_json)
     for out in (sys.stdout, sys.stderr):
         if isinstance(out, io.TextIOWrapper):
@@ -241,7 +245,7 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
 @click.argument("path")
 @_where
 @_columns
-@click.option("--limit", type=click.IntRange(0), help="At most this many rows.")
+@click.option("--limit", type=click.IntRange(0, _MOST_ROWS), help="At most this many rows.")
 @click.option("--count", is_flag=True, help="Print how many rows there are instead.")
 @click.option(
     "--format",
@@ -287,6 +291,7 @@ def scan(
     )
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
+    check_columns(source.schema, names)
     if count:
         found = source.count_rows(expression)
         click.echo(found if limit is None else min(found, limit))
@@ -294,10 +299,11 @@ def scan(
     if form == "table":
         shown = _TABLE_ROWS if limit is None else limit
         table = source.head(shown + 1, names, expression)
-        show.rows(table.slice(0, shown), more=limit is None and table.num_rows > shown)
+        is_cut = table.num_rows > shown
+        show.rows(table.slice(0, shown) if is_cut else table, more=limit is None and is_cut)
         return
     schema = source.head(0, names).schema
-    print_rows = {"csv": stream.csv, "json": stream.json_lines}[form](schema)
+    print_rows = {"csv": stream.csv, "json": stream.json_lines}[form](schema, names)
     if limit is not None:
         print_rows(source.head(limit, names, expression).to_batches())
     else:
@@ -357,4 +363,4 @@ def _names(source: Dataset, columns: str | None) -> list[str]:
         names = next(csv.reader([columns], skipinitialspace=True)) or [""]
     except csv.Error as error:
         raise click.UsageError(f"--columns {columns!r}: {error}") from error
-    return [name.strip() for name in names]
+    return [name if name in source.schema.names else name.strip() for name in names]

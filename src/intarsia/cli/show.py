@@ -41,8 +41,8 @@ def missing(reports: Sequence[IndexReport]) -> None:
     """Which indexes some files lack that others have."""
     names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
     for name, lacking in missing_in(names).items():
-        files = plural(len(reports), "file")
-        say(f"{clean(name)} is missing in {len(lacking):,} of {files}: index add --missing adds it")
+        share = f"{len(lacking):,} of {plural(len(reports), 'file')}"
+        say(f"{clean(name)} is missing in {share}: index add --missing adds it where it can be")
 
 
 def added(reports: Sequence[IndexReport]) -> None:

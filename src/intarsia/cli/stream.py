@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -24,31 +24,46 @@ _BYTES = (
     pa.types.is_binary_view,
 )
 _AS_IN_JSON = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string)
+_YEARS = 30_000
+"""About as far from 1970 as pyarrow's calendar goes."""
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LINES = 10_000
 """So many rows of JSON are printed at once."""
 
 
-def csv(schema: pa.Schema) -> Print:
-    """What prints rows as CSV. Raises ``UsageError`` for columns that have no form there."""
+def csv(schema: pa.Schema, _: Sequence[str]) -> Print:
+    """What prints rows as CSV. Raises ``UsageError`` for columns that have no form there.
+
+    What is printed raises it for moments that have none.
+    """
     flat = _flat(schema)
 
     def print_rows(batches: Iterable[pa.RecordBatch]) -> None:
         with pacsv.CSVWriter(sys.stdout.buffer, flat) as writer:
             for batch in batches:
+                for column in batch.columns:
+                    _check_moments(column)
                 writer.write_batch(batch.cast(flat))
 
     return print_rows
 
 
-def json_lines(schema: pa.Schema) -> Print:
-    """What prints rows as JSON, an object a line."""
+def json_lines(schema: pa.Schema, asked: Sequence[str]) -> Print:
+    """What prints rows as JSON, an object a line; columns of one name by what was ``asked`` for.
+
+    Raises ``UsageError`` where these are not told apart either.
+    """
+    names = schema.names if len(set(schema.names)) == len(schema) else list(asked)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise click.UsageError(f"two columns are called {twice}: --format csv can print them")
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
     def print_rows(batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:
             for start in range(0, batch.num_rows, _LINES):
                 columns = map(_jsonables, batch.slice(start, _LINES).columns)
-                rows = (dict(zip(schema.names, r, strict=True)) for r in zip(*columns, strict=True))
+                rows = (dict(zip(names, r, strict=True)) for r in zip(*columns, strict=True))
                 click.echo("\n".join(map(encode, rows)))
 
     return print_rows
@@ -68,6 +83,16 @@ def _flat(schema: pa.Schema) -> pa.Schema:
             raise click.UsageError(f"column {field.name} is {what}: --format json can print it")
         fields.append(field.with_type(pa.large_string() if pa.types.is_string_view(kind) else kind))
     return pa.schema(fields)
+
+
+def _check_moments(column: pa.Array) -> None:
+    """pyarrow prints other moments in place of those beyond its calendar."""
+    if not pa.types.is_timestamp(column.type) or not len(column.drop_null()):
+        return
+    limit = _YEARS * 365 * 86_400 * _TICKS[column.type.unit]
+    ends = pc.min_max(column.cast(pa.int64()))
+    if limit < max(-ends["min"].as_py(), ends["max"].as_py()):
+        raise click.UsageError("moments are beyond the calendar: --format json can print them")
 
 
 def _jsonables(column: pa.Array) -> list[Any]:

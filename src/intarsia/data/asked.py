@@ -73,7 +73,7 @@ def path_of(schema: pa.Schema, name: str) -> tuple[str, ...]:
 def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
     for field in fields:
         if field.name == name:
-            return (name,)
+            return (name,) if [f.name for f in fields].count(name) == 1 else None
         if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
             rest = _path_in(field.type, name[len(field.name) + 1 :])
             if rest is not None:

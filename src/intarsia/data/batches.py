@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterable
 import numpy as np
 import pyarrow as pa
 
+from intarsia.predicate.views import taken
+
 
 def batches_of(
     tables: Iterable[pa.Table], most_rows: int | None = None
@@ -50,4 +52,7 @@ def _parts(values: pa.Array) -> list[pa.Array]:
 
 def copied(values: pa.Array | pa.Table) -> pa.Array | pa.Table:
     """The same values, and no slice of others."""
-    return values.take(pa.array(np.arange(len(values))))
+    rows = pa.array(np.arange(len(values)))
+    if isinstance(values, pa.Table):
+        return taken(values, rows)
+    return taken(pa.table([values], [""]), rows).column(0).combine_chunks()

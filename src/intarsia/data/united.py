@@ -114,9 +114,13 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
     """Raise ``UnsupportedError`` that names the first file that does not go with those before."""
     at = first_unlike(schemas, can_be_read)
     try:
-        _united([_united(schemas[:at]), schemas[at]])
+        _united([*([_united(schemas[:at])] if at else []), schemas[at]])
     except UNLIKE as error:
+        names = schemas[at].names
+        twice = next((name for name in names if names.count(name) > 1), None)
         problem = f"its columns do not go with those of the files before it: {error}"
+        if twice is not None:
+            raise UnsupportedError(f"two columns are called {twice!r}", Where(files[at])) from error
         hint = "a schema that is stated says what they are to be read as"
         raise UnsupportedError(f"{problem}; {hint}", Where(files[at])) from error
 

@@ -110,25 +110,33 @@ def _aligned(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:
         start = end
 
 
-def _merge(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> pa.Array:
-    """One array of all leaves of ``parts``, of which ``first`` is the first ``full`` may have."""
+def _merge(
+    full: pa.DataType, first: int, parts: Sequence[_Leaves], *, nullable: bool = True
+) -> pa.Array:
+    """One array of all leaves of ``parts``, of which ``first`` is the first ``full`` may have.
+
+    Values that are not ``nullable`` may be NULL, in some parts only, where a struct around them is.
+    """
     if len(parts) == 1 and as_storage(full) == full:
         return parts[0].values
     if isinstance(full, pa.BaseExtensionType):
-        storage = _merge(full.storage_type, first, parts)
+        storage = _merge(full.storage_type, first, parts, nullable=nullable)
         return pa.ExtensionArray.from_storage(full, storage)
     if pa.types.is_struct(full):
-        return _merge_structs(full, first, parts)
+        return _merge_structs(full, first, parts, nullable)
     if pa.types.is_map(full):
-        return _merge_maps(full, first, parts)
+        return _merge_maps(full, first, parts, nullable)
     if pa.types.is_fixed_size_list(full):
-        return _merge_fixed_size_lists(full, first, parts)
+        return _merge_fixed_size_lists(full, first, parts, nullable)
     if _is_list_view(full):
-        return _as_views(full, _merge_lists(full, first, [_without_views(part) for part in parts]))
-    return _merge_lists(full, first, parts)
+        lists = [_without_views(part) for part in parts]
+        return _as_views(full, _merge_lists(full, first, lists, nullable))
+    return _merge_lists(full, first, parts, nullable)
 
 
-def _merge_structs(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> pa.StructArray:
+def _merge_structs(
+    full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
+) -> pa.StructArray:
     children, fields = [], []
     taken = [0] * len(parts)  # children of each part that are spoken for
     for field in full:
@@ -140,9 +148,10 @@ def _merge_structs(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> p
                 own.append(_Leaves(part.leaves, part.values.field(taken[i])))
                 taken[i] += 1
         if own:
-            children.append(_merge(field.type, leaves.start, _within(leaves, own)))
+            of_field = _within(leaves, own)
+            children.append(_merge(field.type, leaves.start, of_field, nullable=field.nullable))
             fields.append(field.with_type(children[-1].type))
-    return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(parts))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(parts, nullable))
 
 
 def _within(leaves: range, parts: Sequence[_Leaves]) -> list[_Leaves]:
@@ -152,20 +161,24 @@ def _within(leaves: range, parts: Sequence[_Leaves]) -> list[_Leaves]:
     ]
 
 
-def _merge_lists(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> pa.Array:
+def _merge_lists(
+    full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
+) -> pa.Array:
     """Lists of either offset size; those of other kinds are made of them."""
     offsets, values = _unlisted(parts)
     items = _merge(full.value_type, first, values)
     type_ = _list_of(parts[0].values.type, full.value_field.with_type(items.type))
     kind = pa.LargeListArray if pa.types.is_large_list(type_) else pa.ListArray
-    return kind.from_arrays(offsets, items, type=type_, mask=_nulls(parts))
+    return kind.from_arrays(offsets, items, type=type_, mask=_nulls(parts, nullable))
 
 
-def _merge_maps(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> pa.Array:
+def _merge_maps(
+    full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
+) -> pa.Array:
     """Maps; without any leaf of the keys or of the values, lists, as pyarrow reads them."""
     offsets, values = _unlisted(parts)
     entries = _merge(pa.struct([full.key_field, full.item_field]), first, values)
-    mask = _nulls(parts)
+    mask = _nulls(parts, nullable)
     if entries.type.num_fields < 2:
         field = parts[0].values.type.value_field.with_type(entries.type)
         return pa.ListArray.from_arrays(offsets, entries, type=pa.list_(field), mask=mask)
@@ -194,7 +207,9 @@ def _unlisted(parts: Sequence[_Leaves]) -> tuple[pa.Array, list[_Leaves]]:
     return pa.array(found), values
 
 
-def _merge_fixed_size_lists(full: pa.DataType, first: int, parts: Sequence[_Leaves]) -> pa.Array:
+def _merge_fixed_size_lists(
+    full: pa.DataType, first: int, parts: Sequence[_Leaves], nullable: bool
+) -> pa.Array:
     size = full.list_size
     values = [
         _Leaves(
@@ -205,7 +220,7 @@ def _merge_fixed_size_lists(full: pa.DataType, first: int, parts: Sequence[_Leav
     ]
     items = _merge(full.value_type, first, values)
     type_ = _list_of(full, full.value_field.with_type(items.type))
-    mask = _nulls(parts)
+    mask = _nulls(parts, nullable)
     return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=mask)
 
 
@@ -230,9 +245,9 @@ def _as_views(full: pa.DataType, lists: pa.Array) -> pa.Array:
     return kind.from_arrays(starts, sizes, lists.values, type=type_, mask=mask)
 
 
-def _nulls(parts: Sequence[_Leaves]) -> pa.Array | None:
+def _nulls(parts: Sequence[_Leaves], nullable: bool) -> pa.Array | None:
     """Which of the values are NULL, if any. Raises ``FormatError`` where parts differ in that."""
-    if not any(part.values.null_count for part in parts):
+    if not nullable or not any(part.values.null_count for part in parts):
         return None
     nulls = parts[0].values.is_null()
     if not all(part.values.is_null().equals(nulls) for part in parts[1:]):

@@ -33,7 +33,9 @@ class WatchedDataset(Dataset):
         return made
 
     def _scan(self, *args: Any, **options: Any) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        scan = super()._scan(*args, **{"limit": self._limit, **options})
+        if self._limit is not None:
+            options = {"limit": self._limit, **options}
+        scan = super()._scan(*args, **options)
         return None if scan is None else (scan[0], self._watched(scan[1]))
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:

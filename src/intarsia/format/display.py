@@ -51,6 +51,8 @@ def _moment(order: ValueOrder, key: int) -> Any:
             return _EPOCH.date() + datetime.timedelta(days=key)
         seconds, ticks = divmod(key, order.per_second)
         whole = _EPOCH + datetime.timedelta(seconds=seconds)
+        if order.domain is Domain.TIME and whole.date() != _EPOCH.date():
+            return key
     except OverflowError:
         return key
     digits = len(str(order.per_second)) - 1

@@ -121,7 +121,11 @@ def encoded(values: pa.Array, on: str) -> bytes:
 
     Raises ``IndexSpecError`` for values that it would not give back.
     """
-    texts = values.cast(pa.large_string())
+    name = index_name(on, DistinctIDX1.kind)
+    try:
+        texts = values.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise IndexSpecError(f"no index {name}: a value is not UTF-8") from error
     problem = None
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         problem = "a value has a line feed, which parts the values of the list"
@@ -133,7 +137,7 @@ def encoded(values: pa.Array, on: str) -> bytes:
     if len(data) > _MOST_BYTES:
         problem = f"the values take {len(data):,} bytes, of {_MOST_BYTES:,} at most; try distinct"
     if problem:
-        raise IndexSpecError(f"no index {index_name(on, DistinctIDX1.kind)}: {problem}")
+        raise IndexSpecError(f"no index {name}: {problem}")
     return _HEADER.pack(_MAGIC, len(data)) + data
 
 

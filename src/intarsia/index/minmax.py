@@ -107,8 +107,10 @@ def _reduced(
 
 
 def _gathered(bounds: list[pa.Scalar], name: str, kind: pa.DataType) -> pa.Array:
-    values = [bound.as_py() for bound in bounds]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         shorten = shortened_low if name == "min" else shortened_high
-        values = [v and shorten(v.encode(), _TEXT_BYTES, text=True).decode() for v in values]
-    return pa.array(values, kind)
+        stored = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
+        texts = [bound.cast(stored).as_py() for bound in bounds]  # it need not be UTF-8
+        shortened = [text and shorten(text, _TEXT_BYTES, text=True) for text in texts]
+        return pa.array(shortened, stored).view(kind)
+    return pa.array([bound.as_py() for bound in bounds], kind)

@@ -19,14 +19,17 @@ def parsed(text: str) -> tuple[str, list[str], dict[str, Any]]:
     called = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text, re.DOTALL)
     if not called:
         on, _, kind = text.strip().rpartition(":")
-        return kind, [on] if on else [], {}
+        return kind.strip(), [on.strip()] if on else [], {}
     parts = split(called.group(2))
     settings = [re.fullmatch(r"(\w+)\s*=(?!=)\s*(.*)", part, re.DOTALL) for part in parts]
     for part, found in zip(parts, settings, strict=True):
         if not found and "=" in re.sub(r"\"[^\"]*\"", "", part):
             raise IndexSpecError(f"in index {text!r}: {part!r} is not NAME=NUMBER")
     names = [part for part, found in zip(parts, settings, strict=True) if part and not found]
-    return called.group(1), names, dict(_setting(f[1], f[2], text) for f in settings if f)
+    given = [_setting(found[1], found[2], text) for found in settings if found]
+    if len(dict(given)) < len(given):
+        raise IndexSpecError(f"in index {text!r}: a setting is given twice")
+    return called.group(1), names, dict(given)
 
 
 def split(text: str) -> list[str]:
@@ -47,9 +50,9 @@ def split(text: str) -> list[str]:
 
 def _setting(name: str, value: str, text: str) -> tuple[str, Any]:
     if name.isidentifier() and value.isascii():
-        if value.isdigit():
+        if re.fullmatch(r"-?\d{1,18}", value):
             return name, int(value)
-        if re.fullmatch(r"\d*\.\d+", value):
+        if re.fullmatch(r"-?(\d+|\d*\.\d+)(e-?\d{1,3})?", value, re.IGNORECASE):
             return name, float(value)
         if value.lower() in ("true", "false"):
             return name, value.lower() == "true"

@@ -21,7 +21,8 @@ from intarsia.read.among import is_among
 _JOINTS = (*CHAINS, "invert")
 _KINDS = (
     pa.types.is_integer,
-    pa.types.is_floating,
+    pa.types.is_float32,
+    pa.types.is_float64,
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_binary,

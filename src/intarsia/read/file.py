@@ -220,7 +220,10 @@ class ParquetFile:
                 # An index was dropped, and pages are found without it; or some are damaged.
                 wanted -= self._opened.damage.rows_of(range(len(self.schema.leaves)))
                 continue
-            return pa.Table.from_arrays(arrays, schema=self.schema_arrow)
+            try:
+                return pa.Table.from_arrays(arrays, schema=self.schema_arrow)
+            except pa.ArrowNotImplementedError as error:  # as list views, where names are the same
+                raise UnsupportedError(str(error), Where(self._opened.name)) from error
 
     def _chunk_id(self, row_group: int, column: int | str) -> ChunkId:
         leaf = self._leaf(column)

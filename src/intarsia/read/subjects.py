@@ -83,6 +83,8 @@ def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
     for name in leaf.path[1:]:
         if leaf.max_repetition_level or not pa.types.is_struct(kind):
             raise IndexSpecError("the column is nested in lists")
+        if kind.get_field_index(name) < 0:
+            raise IndexSpecError(f"two fields are called {name!r}")
         kind = kind.field(name).type
     if leaf.max_repetition_level:
         raise IndexSpecError("the column is a list")

@@ -25,6 +25,7 @@ from intarsia.format.compact import Span, list_span, replace_fields, spans, zigz
 from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.format.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
 from intarsia.format.thrift import amended, decode, encode
+from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
@@ -64,7 +65,7 @@ class CheckpointWriter:
                 raise ValueError(f"checkpoint_row_groups does not go with {name}")
         self.schema = schema
         self._out, self._every, self._settings = out, every, settings
-        self._footer = read_footer(BufferSource(self._encoded(schema.empty_table(), 0))).raw
+        self._footer = read_footer(BufferSource(self._encoded(without_rows(schema), 0))).raw
         self._groups: list[bytes] = []
         self._waiting: list[_Waiting] = []
         self._rows = self._at = 0

@@ -9,6 +9,7 @@ from typing import Any
 from intarsia.errors import IndexSpecError
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
+from intarsia.index.standard import PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
@@ -121,10 +122,12 @@ def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
 
 
 def name_of(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
-    """What an index is called in ``file``, of those ``known``."""
+    """What an index is called in ``file``, of those ``known``. Raises ``IndexSpecError``."""
     if isinstance(index, str) and index in known:
         return index
     wanted = parse(index) if isinstance(index, str) else index
+    if isinstance(wanted, PageIndex) and wanted.columns:
+        raise IndexSpecError(f"{index}: page indexes are dropped together: page_index")
     try:
         return names_of(file, [wanted])[0]
     except IndexSpecError:  # as of a column that this file has not

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -156,16 +156,24 @@ def add_indexes(
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
-            names = tuple(names_of(opened, choice.due))
+            names = names_of(opened, choice.due)
         if choice.due:
             if places is None:
                 warn_of_names(file, found)
             with quiet(), _naming(file):
                 add_to(opened, choice.due, found, version, places, told)
         now = report_of(open_file(file, found, sidecar=places))
-        reports.append(dataclasses.replace(now, added=names, unfit=tuple(choice.unfit)))
+        added = _added(names, now.standard)
+        reports.append(dataclasses.replace(now, added=added, unfit=tuple(choice.unfit)))
     told.end()
     return reports
+
+
+def _added(names: Iterable[str], standard: Sequence[StandardReport]) -> tuple[str, ...]:
+    """Those of ``names`` that a file has now: one without rows gets none of the format's own."""
+    there = {one.name for one in standard}
+    kinds = (PageIndex.kind, f":{Bloom.kind}")
+    return tuple(name for name in names if not name.endswith(kinds) or name in there)
 
 
 def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:

@@ -104,6 +104,7 @@ def recover(
     found, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)
     _check_paths(found, path, target_on, target)
+    _check_is_other(schema_from, target, target_on)
     source = FileSource(found, path)
     template = _template(schema_from, filesystem)
     try:
@@ -170,6 +171,17 @@ def _check_paths(on: pafs.FileSystem, torn: str, target_on: pafs.FileSystem, tar
             raise PathError(f"{Path(target).parent}: there is no such folder to write to")
         if Path(target).is_dir():
             raise PathError(f"{target}: there is a folder where the file is to be")
+        if os.path.exists(target) and not Path(target).is_file():
+            raise PathError(f"{target}: there is no regular file, which could be replaced")
+
+
+def _check_is_other(
+    schema_from: PathLike | pa.Schema | None, target: str, target_on: pafs.FileSystem
+) -> None:
+    if isinstance(schema_from, str | os.PathLike) and isinstance(target_on, pafs.LocalFileSystem):
+        model = os.fspath(schema_from)
+        if os.path.exists(target) and os.path.exists(model) and os.path.samefile(model, target):
+            raise PathError(f"{target}: this is the file that the schema is from")
 
 
 def _unfinished(path: Path) -> list[str]:

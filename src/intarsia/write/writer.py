@@ -202,11 +202,10 @@ def open_writer(
         raise PathError(f"{path}: there is a folder where the file is to be")
     kinds = kinds_of(indexes)
     settings = DEFAULTS | options
-    if settings["max_rows_per_page"] < 1:
-        raise ValueError(
-            f"max_rows_per_page must be at least 1, not {settings['max_rows_per_page']}"
-        )
-    check_fit(schema, kinds, path)
+    most = settings["max_rows_per_page"]
+    if most is not None and most < 1:
+        raise ValueError(f"max_rows_per_page must be at least 1, not {most}")
+    check_fit(schema, kinds, path, options)
     with replacing(path, found, keep_unfinished=keep_unfinished) as create:
         out = create()
         temporary = out.name
@@ -250,9 +249,17 @@ def _writer_of(
         yield writer
 
 
-def check_fit(schema: pa.Schema, indexes: Sequence[IndexSpec], name: str) -> None:
-    """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``."""
+def check_fit(
+    schema: pa.Schema,
+    indexes: Sequence[IndexSpec],
+    name: str,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ``IndexSpecError`` unless a file ``name`` of ``schema`` can have ``indexes``.
+
+    ``options`` of pyarrow's writer may change names and types.
+    """
     if indexes:
         sink = pa.BufferOutputStream()
-        pq.write_table(without_rows(schema), sink)
+        pq.write_table(without_rows(schema), sink, **(options or {}))
         check_indexes(OpenedFile(BufferSource(memoryview(sink.getvalue())), name), indexes)
