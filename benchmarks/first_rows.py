@@ -14,13 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import datafusion
-import duckdb
 import polars as pl
 import pyarrow as pa
 from logs import logs, without_indexes
-from peers import OURS, leave
-from queries import rounds
+from peers import OURS, datafusion_of, duckdb_of, leave
+from queries import ratio_of, rounds
 
 import intarsia as ia
 
@@ -41,17 +39,12 @@ QUERIES = (
 def engines(path: Path) -> dict[str, Callable[[str], Any]]:
     """What each is asked with."""
     data = ia.dataset(path)
-    connection = duckdb.connect()
-    connection.execute("SET parquet_metadata_cache = true")
-    connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{path}')")
     frames = pl.SQLContext(logs=pl.scan_parquet(path))
-    context = datafusion.SessionContext()
-    context.register_parquet("logs", str(path))
     return {
         OURS: lambda query: ia.sql(query, logs=data),
-        "DuckDB": lambda query: connection.sql(query).to_arrow_table(),
+        "DuckDB": duckdb_of(path),
         "Polars": lambda query: frames.execute(query).collect(),
-        "DataFusion": lambda query: context.sql(query).collect(),
+        "DataFusion": datafusion_of(path, pushdown=False),
     }
 
 
@@ -83,9 +76,8 @@ def main() -> None:
         times = rounds(actions, options.runs)
         ours, *peers = times.values()
         best = min(peers, key=statistics.median)
-        ratio = statistics.median(b / a for a, b in zip(ours, best, strict=True))
         cells = [f"{statistics.median(found):,.1f}" for found in times.values()]
-        print(f"| `{query}` | {' | '.join(cells)} | {ratio:.2g} |", flush=True)
+        print(f"| `{query}` | {' | '.join(cells)} | {ratio_of(best, ours):.2g} |", flush=True)
     leave()
 
 

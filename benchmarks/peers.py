@@ -166,10 +166,16 @@ def _by_dataset(opened: pads.Dataset) -> Ask:
 
 def by_duckdb(path: Path) -> Ask:
     """One connection, which keeps footers."""
+    ask = duckdb_of(path)
+    return lambda asked: ask(asked.select)
+
+
+def duckdb_of(path: Path) -> Callable[[str], pa.Table]:
+    """What DuckDB answers to SQL about ``logs``."""
     connection = duckdb.connect()
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute(f"CREATE VIEW logs AS SELECT * FROM read_parquet('{path}')")
-    return lambda asked: connection.sql(asked.select).to_arrow_table()
+    return lambda query: connection.sql(query).to_arrow_table()
 
 
 def by_polars(path: Path) -> Ask:
@@ -186,12 +192,18 @@ def by_polars(path: Path) -> Ask:
 
 def by_datafusion(path: Path, *, pushdown: bool = False) -> Ask:
     """One context with the file registered."""
+    ask = datafusion_of(path, pushdown=pushdown)
+    return lambda asked: ask(asked.select)
+
+
+def datafusion_of(path: Path, *, pushdown: bool) -> Callable[[str], list[pa.RecordBatch]]:
+    """What DataFusion answers to SQL about ``logs``."""
     config = datafusion.SessionConfig()
     for name in ("pushdown_filters", "reorder_filters"):
         config = config.set(f"datafusion.execution.parquet.{name}", str(pushdown).lower())
     context = datafusion.SessionContext(config)
     context.register_parquet("logs", str(path))
-    return lambda asked: context.sql(asked.select).collect()
+    return lambda query: context.sql(query).collect()
 
 
 ENGINES: dict[str, Callable[[Path], Ask]] = {

@@ -106,7 +106,7 @@ def ask(path: Path, asked: Question, engines: dict[str, Ask], runs: int) -> Resu
         times,
         asked.times,
         None if times is None else times >= asked.times,
-        floors=_ratio(found[OURS], found[FLOOR]) if floor else None,
+        floors=ratio_of(found[OURS], found[FLOOR]) if floor else None,
         floor_met=ms[OURS] <= FLOOR_TIMES * ms[FLOOR] + FLOOR_MS if held else None,
         bytes_warm=bytes_warm,
         bytes_cold=bytes_cold,
@@ -128,10 +128,11 @@ def _times(asked: Question, engines: dict[str, Ask], found: dict[str, list[float
     if not peers:
         return None
     best = [min(times) for times in zip(*(found[name] for name in peers), strict=True)]
-    return _ratio(best, found[OURS])
+    return ratio_of(best, found[OURS])
 
 
-def _ratio(above: Sequence[float], below: Sequence[float]) -> float:
+def ratio_of(above: Sequence[float], below: Sequence[float]) -> float:
+    """How many times as long one took as another, as the median of the rounds' own ratios."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
@@ -146,7 +147,7 @@ def grow(rows: int, folder: Path, runs: int) -> dict[str, Any]:
         actions[f"{count:,}"] = lambda engine=engine, asked=asked: engine(asked)
     found = rounds(actions, runs)
     small, large = found.values()
-    ratio = _ratio(large, small)
+    ratio = ratio_of(large, small)
     ms = {name: statistics.median(times) for name, times in found.items()}
     return {"ms": ms, "ratio": ratio, "most": GROWTH, "met": ratio <= GROWTH}
 

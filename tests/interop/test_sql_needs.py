@@ -161,9 +161,7 @@ def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):
     whole, paged = ia.dataset(tmp_path / "one.parquet"), ia.dataset(folder)
 
     def first_rows(data, count=5, filter_=None, column="ts"):
-        return first.first_rows(
-            data, column, count, descending=True, nulls_first=False, filter_=filter_
-        )
+        return first.first_rows(data, First(column, count, descending=True), filter_)
 
     assert first_rows(paged) is not None
     assert first_rows(whole) is None  # a row group without pages

@@ -68,7 +68,7 @@ def index_add(
     """
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
-        where = sidecar if sidecar_folder is None else sidecar_folder
+        where = _beside(sidecar, sidecar_folder)
         reports = add_indexes(path, wanted, sidecar=where, replace=not missing, progress=progress)
     if as_json:
         show.as_json(reports)
@@ -105,7 +105,7 @@ def index_drop(
     it was before.
     """
     with terminal.progress("dropping") as progress:
-        where = sidecar if sidecar_folder is None else sidecar_folder
+        where = _beside(sidecar, sidecar_folder)
         reports = drop_indexes(path, indexes, sidecar=where, progress=progress)
     _show(reports, everything, as_json)
 
@@ -118,6 +118,11 @@ def index_drop(
 def index_list(path: str, sidecar_folder: str | None, everything: bool, as_json: bool) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
     _show(list_indexes(path, sidecar=sidecar_folder), everything, as_json)
+
+
+def _beside(sidecar: bool, folder: str | None) -> bool | str:
+    """Where sidecars are; an empty folder's name is one that is refused."""
+    return sidecar if folder is None else folder
 
 
 def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> None:

@@ -33,6 +33,7 @@ from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
 _MOST_ROWS = 2**62
+"""There are no more, and one more is still a number of 64 bits."""
 _where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
 _columns = click.option(
     "--columns",
@@ -291,8 +292,8 @@ def scan(
     )
     names = _names(source, columns)
     expression = None if where is None else parse_where(where, source.schema)
-    check_columns(source.schema, names)
     if count:
+        check_columns(source.schema, names)
         found = source.count_rows(expression)
         click.echo(found if limit is None else min(found, limit))
         return
@@ -303,7 +304,7 @@ def scan(
         show.rows(table.slice(0, shown) if is_cut else table, more=limit is None and is_cut)
         return
     schema = source.head(0, names).schema
-    print_rows = {"csv": stream.csv, "json": stream.json_lines}[form](schema, names)
+    print_rows = stream.csv(schema) if form == "csv" else stream.json_lines(schema, names)
     if limit is not None:
         print_rows(source.head(limit, names, expression).to_batches())
     else:

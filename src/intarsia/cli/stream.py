@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
+from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.readable import readable_values
 
 Print = Callable[[Iterable[pa.RecordBatch]], None]
@@ -26,12 +27,11 @@ _BYTES = (
 _AS_IN_JSON = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string)
 _YEARS = 30_000
 """About as far from 1970 as pyarrow's calendar goes."""
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LINES = 10_000
 """So many rows of JSON are printed at once."""
 
 
-def csv(schema: pa.Schema, _: Sequence[str]) -> Print:
+def csv(schema: pa.Schema) -> Print:
     """What prints rows as CSV. Raises ``UsageError`` for columns that have no form there.
 
     What is printed raises it for moments that have none.
@@ -87,11 +87,11 @@ def _flat(schema: pa.Schema) -> pa.Schema:
 
 def _check_moments(column: pa.Array) -> None:
     """pyarrow prints other moments in place of those beyond its calendar."""
-    if not pa.types.is_timestamp(column.type) or not len(column.drop_null()):
+    if not pa.types.is_timestamp(column.type):
         return
-    limit = _YEARS * 365 * 86_400 * _TICKS[column.type.unit]
-    ends = pc.min_max(column.cast(pa.int64()))
-    if limit < max(-ends["min"].as_py(), ends["max"].as_py()):
+    limit = _YEARS * 365 * 86_400 * 10 ** DECIMALS[column.type.unit]
+    low, high = pc.min_max(column.cast(pa.int64())).as_py().values()
+    if low is not None and (low < -limit or high > limit):
         raise click.UsageError("moments are beyond the calendar: --format json can print them")
 
 

@@ -28,6 +28,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.survey import each_of
 from intarsia.format.bounds import Bounds
 from intarsia.format.order import Key, ValueOrder
+from intarsia.predicate.need import First
 from intarsia.predicate.views import schema_without_views
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
@@ -44,38 +45,27 @@ _SHARE = 8
 """One row in so many is looked at, at most: what is not found then is not worth looking for."""
 
 
-def first_rows(
-    data: Dataset,
-    column: str,
-    count: int,
-    *,
-    descending: bool,
-    nulls_first: bool,
-    filter_: pc.Expression | None,
-) -> pc.Expression | None:
-    """A condition that holds for the first ``count`` rows by ``column``, and for few others.
+def first_rows(data: Dataset, first: First, filter_: pc.Expression | None) -> pc.Expression | None:
+    """A condition that holds for those rows of a data set that are ``first``, and for few others.
 
     Of the rows for which ``filter_`` is TRUE. NaN is the greatest value. None where there is no
     such condition, or finding one might not pay.
     """
-    field = data.schema.field(column)
-    if not 0 < count <= _MOST_WANTED or not _has_order(field.type):
+    kind = data.schema.field(first.column).type
+    if not 0 < first.count <= _MOST_WANTED or not _has_order(kind):
         return None
-    last = _last_of(data, column, count, descending, filter_)
+    last = _last_of(data, first, filter_)
     if last is None:
         return None
-    value = pc.field(column)
-    found = value >= last if descending else value <= last
-    if descending and pa.types.is_floating(field.type):
+    value = pc.field(first.column)
+    found = value >= last if first.descending else value <= last
+    if first.descending and pa.types.is_floating(kind):
         found = found | pc.is_nan(value)
-    return found | value.is_null() if nulls_first else found
+    return found | value.is_null() if first.nulls_first else found
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Does every engine order values of this type as they are?
-
-    Not as DuckDB does, which rounds them first: nanoseconds in a zone.
-    """
+    """Are values of this type ordered as they are? DuckDB rounds nanoseconds in a zone first."""
     if pa.types.is_timestamp(kind):
         return kind.unit != "ns" or kind.tz is None
     checks = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_date32)
@@ -83,10 +73,8 @@ def _has_order(kind: pa.DataType) -> bool:
     return any(check(kind) for check in (*checks, *texts))
 
 
-def _last_of(
-    data: Dataset, column: str, count: int, descending: bool, filter_: pc.Expression | None
-) -> pa.Scalar | None:
-    """The value of the last of ``count`` rows, which are the first as far as bounds can tell."""
+def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.Scalar | None:
+    """The value of the last of so many rows, which are the first as far as bounds can tell."""
     if data._cache.options.looks_for_damage:
         return None
     files = len(data._files)
@@ -95,30 +83,30 @@ def _last_of(
     wanted = data._wanted(filter_)
     if wanted is not None and data.plan([], wanted).figures.rows.selected < _LEAST_ROWS:
         return None
-    places = _Places(data, column, descending)
+    places = _Places(data, first.column, first.descending)
     if not places.are_comparable or places.num_rows < _LEAST_ROWS:
         return None
-    request = request_of(schema_without_views(data.schema), [column], wanted)
-    found = pa.chunked_array([], request.schema.field(column).type)
-    looked, step = 0, max(_FIRST_ROWS, count)
+    request = request_of(schema_without_views(data.schema), [first.column], wanted)
+    found = pa.chunked_array([], request.schema.field(first.column).type)
+    looked, step = 0, max(_FIRST_ROWS, first.count)
     while looked < places.num_rows / _SHARE and (parts := places.taken(step)):
         looked += sum(part.rows.num_rows for part in parts if part.rows is not None)
         step = looked
         tables = list(scan(parts, request, is_far=not data._cache.is_local))
         values = [chunk for table in tables for chunk in table.column(0).chunks]
-        found = _first_of(pa.chunked_array([*found.chunks, *values], found.type), count, descending)
-        if len(found) == count and not places.may_hold_before(found[-1]):
+        found = _first_of(pa.chunked_array([*found.chunks, *values], found.type), first)
+        if len(found) == first.count and not places.may_hold_before(found[-1]):
             break
-    return found[-1] if len(found) == count else None
+    return found[-1] if len(found) == first.count else None
 
 
-def _first_of(values: pa.ChunkedArray, count: int, descending: bool) -> pa.ChunkedArray:
-    """The first of ``values``, in order, ``count`` at most; none of them NULL or NaN."""
+def _first_of(values: pa.ChunkedArray, first: First) -> pa.ChunkedArray:
+    """Those of ``values`` that are ``first``, in order; none of them NULL or NaN."""
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
     values = values.drop_null()
-    order = "descending" if descending else "ascending"
-    return values.take(pc.select_k_unstable(values, min(count, len(values)), [("", order)]))
+    order = "descending" if first.descending else "ascending"
+    return values.take(pc.select_k_unstable(values, min(first.count, len(values)), [("", order)]))
 
 
 class _Place(NamedTuple):

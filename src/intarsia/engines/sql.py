@@ -151,17 +151,7 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
 def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> WatchedDataset:
     """The rows of a data set that a query needs, or not many more."""
     need = scan.need or Need()
-    firsts = [
-        first_rows(
-            table,
-            first.column,
-            first.count,
-            descending=first.descending,
-            nulls_first=first.nulls_first,
-            filter_=left,
-        )
-        for first in need.firsts
-    ]
+    firsts = [first_rows(table, first, left) for first in need.firsts]
     if firsts and all(first is not None for first in firsts):
         first = functools.reduce(operator.or_, firsts)
         left = first if left is None else left & first

@@ -255,17 +255,24 @@ def _need(
     if need is None:
         return None
     (alias, source), *_ = sources.items()
-    try:
-        for condition in wheres(tree):
-            own = unqualified(condition, alias, source.names or ())
-            if own.find(exp.Column) is None:
-                raise PredicateError("what is about no column is no part of a filter")
-            exact(own)
-            exact(exp.Not(this=exp.Paren(this=own)))  # then it is FALSE just where it should be
-    except PredicateError:
+    own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
+    if not all(_is_filter(condition, exact) for condition in own):
         return None if need.limit is None else Need(limit=UNTOLD)
     firsts = [replace(first, column=_spelt(first.column, schema)) for first in need.firsts]
     return replace(need, firsts=tuple(firsts))
+
+
+def _is_filter(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
+    """Is a condition part of the scan's filter, and TRUE and FALSE there just where it should be?
+
+    What is about no column is not. Under NOT, what finds more rows than there are is refused.
+    """
+    try:
+        exact(condition)
+        exact(exp.Not(this=exp.Paren(this=condition)))
+    except PredicateError:
+        return False
+    return condition.find(exp.Column) is not None
 
 
 def _keys(

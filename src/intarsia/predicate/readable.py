@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.predicate.constants import DECIMALS
+
 _BEYOND_PYTHON = (ValueError, OverflowError, KeyError)
 """What ``as_py`` raises for nanoseconds without pandas, days beyond the calendar, texts that are
 not UTF-8, and time zones nobody knows."""
 _LEAST = -(2**63)
 """Nanoseconds that pandas takes for NULL."""
-_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def readable_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -29,7 +30,7 @@ def readable(value: pa.Scalar) -> Any:
     """A value as ``as_py`` gives it. Of what that cannot give, times with nanoseconds come as text,
     moments beyond the calendar as numbers, and texts that are not UTF-8 as ``0x`` and digits.
     """
-    if not value.is_valid or not _is_misread(value.type):
+    if not value.is_valid or not _is_misread(value.type) or _is_moment_but_least(value):
         with contextlib.suppress(*_BEYOND_PYTHON):
             return value.as_py()
     match value:
@@ -38,27 +39,29 @@ def readable(value: pa.Scalar) -> Any:
         case pa.DictionaryScalar() | pa.ExtensionScalar():
             return readable(value.value)
         case pa.StructScalar():
-            parts = [readable(value[i]) for i in range(len(value.type))]
-            names = value.type.names
-            is_plain = len(set(names)) == len(names)
-            pairs = zip(names, parts, strict=True)
-            return dict(pairs) if is_plain else list(pairs)
+            pairs = [(name, readable(value[i])) for i, name in enumerate(value.type.names)]
+            fields = dict(pairs)
+            return fields if len(fields) == len(pairs) else pairs
         case pa.MapScalar():
             return [(readable(pair[0]), readable(pair[1])) for pair in value.values]
         case pa.ListScalar():
             return readable_values(value.values)
-        case pa.TimestampScalar() | pa.DurationScalar() if value.value != _LEAST:
+        case pa.TimestampScalar() if value.type.unit == "ns" and value.value != _LEAST:
             with contextlib.suppress(*_BEYOND_PYTHON):
-                return value.as_py()
-            if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
-                with contextlib.suppress(*_BEYOND_PYTHON):
-                    return _with_nanoseconds(value)
+                return _with_nanoseconds(value)
     return value.value if hasattr(value, "value") else f"0x{value.as_buffer().to_pybytes().hex()}"
 
 
 def _has_no_least(values: pa.Array | pa.ChunkedArray) -> bool:
-    is_moment = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
-    return bool(is_moment and pc.min(values.cast(pa.int64())).as_py() != _LEAST)
+    return _is_moment(values.type) and pc.min(values.cast(pa.int64())).as_py() != _LEAST
+
+
+def _is_moment_but_least(value: pa.Scalar) -> bool:
+    return _is_moment(value.type) and value.value != _LEAST
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_duration(kind))
 
 
 def _is_misread(kind: pa.DataType) -> bool:
@@ -68,7 +71,7 @@ def _is_misread(kind: pa.DataType) -> bool:
     """
     if pa.types.is_time(kind):
         return True
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+    if _is_moment(kind):
         return bool(kind.unit == "ns")
     if isinstance(kind, pa.BaseExtensionType):
         return _is_misread(kind.storage_type)
@@ -79,10 +82,10 @@ def _is_misread(kind: pa.DataType) -> bool:
 
 def _time(value: pa.Scalar) -> Any:
     """The number of a time that is in no day."""
-    per_second = _SECOND[value.type.unit]
-    if not 0 <= value.value < 86_400 * per_second:
+    unit = value.type.unit
+    if not 0 <= value.value < 86_400 * 10 ** DECIMALS[unit]:
         return value.value
-    return _with_nanoseconds(value) if value.value % 1000 and per_second == 10**9 else value.as_py()
+    return _with_nanoseconds(value) if unit == "ns" and value.value % 1000 else value.as_py()
 
 
 def _with_nanoseconds(value: pa.Scalar) -> str:

@@ -172,8 +172,8 @@ def add_indexes(
 def _added(names: Iterable[str], standard: Sequence[StandardReport]) -> tuple[str, ...]:
     """Those of ``names`` that a file has now: one without rows gets none of the format's own."""
     there = {one.name for one in standard}
-    kinds = (PageIndex.kind, f":{Bloom.kind}")
-    return tuple(name for name in names if not name.endswith(kinds) or name in there)
+    of_format = (PageIndex.kind, Bloom.kind)
+    return tuple(n for n in names if n.rpartition(":")[2] not in of_format or n in there)
 
 
 def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:

@@ -163,8 +163,7 @@ def _check_paths(on: pafs.FileSystem, torn: str, target_on: pafs.FileSystem, tar
         unfinished = _unfinished(Path(torn))
         hint = f"; unfinished writes of it: {', '.join(unfinished)}" if unfinished else ""
         raise PathError(f"{torn}: there is no such file{hint}")
-    same = is_local and os.path.exists(target) and os.path.samefile(torn, target)
-    if same or (on.equals(target_on) and torn == target):
+    if (is_local and _are_one(torn, target)) or (on.equals(target_on) and torn == target):
         raise PathError(f"{target}: this is the torn file itself, which is not to be changed")
     if isinstance(target_on, pafs.LocalFileSystem):
         if not Path(target).parent.is_dir():
@@ -178,10 +177,13 @@ def _check_paths(on: pafs.FileSystem, torn: str, target_on: pafs.FileSystem, tar
 def _check_is_other(
     schema_from: PathLike | pa.Schema | None, target: str, target_on: pafs.FileSystem
 ) -> None:
-    if isinstance(schema_from, str | os.PathLike) and isinstance(target_on, pafs.LocalFileSystem):
-        model = os.fspath(schema_from)
-        if os.path.exists(target) and os.path.exists(model) and os.path.samefile(model, target):
-            raise PathError(f"{target}: this is the file that the schema is from")
+    is_local = isinstance(target_on, pafs.LocalFileSystem)
+    if is_local and isinstance(schema_from, str | os.PathLike) and _are_one(schema_from, target):
+        raise PathError(f"{target}: this is the file that the schema is from")
+
+
+def _are_one(path: str | os.PathLike[str], other: str) -> bool:
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 def _unfinished(path: Path) -> list[str]:
