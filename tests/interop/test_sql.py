@@ -602,6 +602,7 @@ PUSHED = {
     "lower(s) = 'a'": "utf8_lower",
     "length(s) = 3": "utf8_length",
     "len(l) = 2": "list_value_length",
+    "ts > TIMESTAMP '2020-01-02 12:00:00'": "ts > 2020-01-02 12:00:00",
     "d > 5": "is_nan",
     "i IS NOT DISTINCT FROM 2": "coalesce",
     "i IN (1, NULL)": "is_in",

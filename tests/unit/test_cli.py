@@ -9,48 +9,16 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import Said
 from rich.console import Console
 
 import intarsia as ia
-from intarsia.cli.main import run
 
 ROWS = 120
-
-
-class Said(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    out: str
-    err: str
-    code: int
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-@pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Run ``intarsia`` with arguments, as the installed command does."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def call(*arguments: object) -> Said:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["intarsia", *map(str, arguments)])
-        code = 0
-        try:
-            run()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        return Said(*capsys.readouterr(), code)
-
-    return call
 
 
 @pytest.fixture

@@ -50,6 +50,14 @@ VALUES = [
     (not_utf8(pa.string()), "0xff"),
     (pa.array([None], pa.time64("ns")), None),
     (pa.array([7], pa.timestamp("ns", "Not/AZone")), 7),
+    (pa.array([-(2**63)], pa.int64()).cast(pa.timestamp("ns")), -(2**63)),
+    (pa.array([-(2**63)], pa.int64()).cast(pa.duration("ns")), -(2**63)),
+    (pa.array([86_400_000], pa.int32()).cast(pa.time32("ms")), 86_400_000),
+    (pa.array([-1], pa.int64()).cast(pa.time64("us")), -1),
+    (
+        pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]),
+        [("a", 1), ("a", 2)],
+    ),
 ]
 """Arrays of one value, and what is to be read."""
 

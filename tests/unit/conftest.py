@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from intarsia.cli.main import run
+
+# Modules beside the tests are loaded by path: the tests are no package.
+_spec = importlib.util.spec_from_file_location("commands", Path(__file__).with_name("commands.py"))
+sys.modules["commands"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(sys.modules["commands"])
+Said = sys.modules["commands"].Said
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run ``intarsia`` with arguments, as the installed command does."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(*arguments: object) -> Said:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["intarsia", *map(str, arguments)])
+        code = 0
+        try:
+            run()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return Said(*capsys.readouterr(), code)
+
+    return call

@@ -1,0 +1,97 @@
+"""Options, types and names that are seldom written, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.parquet"
+
+
+def test_pages_of_any_number_of_rows(path):
+    table = pa.table({"a": range(9)})
+    ia.write_table(table, path, max_rows_per_page=None)
+    assert pq.read_table(path).equals(table)
+    with pytest.raises(ValueError, match="max_rows_per_page must be at least 1, not 0"):
+        ia.write_table(table, path, max_rows_per_page=0)
+
+
+def test_indexes_are_of_names_and_types_as_they_are_written(path):
+    table = pa.table({"a b": [1]})
+    with pytest.raises(ia.IndexSpecError, match="there are: a_b"):
+        ia.write_table(table, path, flavor="spark", indexes=['lookup("a b")'])
+    moments = pa.table({"ts": pa.array([1], pa.timestamp("us"))})
+    options = {"use_deprecated_int96_timestamps": True, "indexes": [ia.Lookup("ts")]}
+    with pytest.raises(ia.IndexSpecError, match="no defined equality"):
+        ia.write_table(moments, path, **options)
+    assert list(path.parent.iterdir()) == []
+    ia.write_table(table, path, flavor="spark", indexes=[ia.Lookup("a_b")])
+    assert ia.list_indexes(path)[0].indexes[0].name == "a_b:lookup"
+
+
+def test_checkpoints_of_extensions_within_structs(path):
+    uuid = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
+    table = pa.table({"s": pa.StructArray.from_arrays([uuid], ["u"])})
+    ia.write_table(table, path, checkpoint_row_groups=1)
+    assert pq.read_table(path).equals(table)
+
+
+def test_half_floats_are_not_compared(path):
+    ia.write_table(pa.table({"h": pa.array([1, 2], pa.float16())}), path)
+    one = pa.array([1], pa.float16())
+    for filter_ in (pc.field("h") == one[0], pc.field("h").isin(one)):
+        with pytest.raises(ia.PredicateError, match="cannot evaluate"):
+            ia.dataset(path).to_table(filter=filter_)
+
+
+def test_views_two_structs_down_are_taken(path):
+    kind = pa.struct([("z", pa.struct([("x", pa.string_view())]))])
+    table = pa.table({"c": pa.array([{"z": {"x": str(n)}} for n in range(5)], kind), "i": range(5)})
+    ia.write_table(table, path)
+    data = ia.dataset(path)
+    assert data.take([0, 2])["c"].to_pylist() == [{"z": {"x": "0"}}, {"z": {"x": "2"}}]
+    batches = data.to_batches(filter=pc.field("i") >= 2, batch_size=1)
+    assert [batch["c"][0].as_py()["z"]["x"] for batch in batches] == ["2", "3", "4"]
+
+
+def test_what_is_not_null_within_what_is_belies_no_page_index(path):
+    inner = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.int32()))])
+    kind = pa.struct([pa.field("y", inner, nullable=False)])
+    values = [None] * 30 + [{"y": {"x": 1, "l": [1]}}] * 10
+    table = pa.table({"a": pa.array(values, kind), "i": range(40)})
+    ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1)
+    data = ia.dataset(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert data.to_table(filter=pc.field("i") == 3).equals(table.slice(3, 1))
+        assert data.to_table(filter=pc.field("i") >= 28).equals(table.slice(28))
+
+
+def test_indexes_of_texts_that_are_not_utf8(path):
+    texts = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff\xfe", b"ok"]).buffers())
+    pq.write_table(pa.table({"s": texts}), path)
+    with pytest.raises(ia.IndexSpecError, match="a value is not UTF-8"):
+        ia.add_indexes(path, ["s:distinct_idx1"])
+    ia.add_indexes(path, ["s:minmax"])
+    assert ia.verify(path) == []
+    found = ia.dataset(path)
+    assert found.count_rows(filter=pc.field("s") >= "a") == 2
+    assert found.count_rows(filter=pc.field("s") == "ok") == 1
+
+
+def test_files_that_are_united_have_each_name_once(tmp_path):
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["c", "c"])
+    pq.write_table(twice, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"c": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(ia.UnsupportedError, match=r"a\.parquet: two columns are called 'c'"):
+        ia.dataset(tmp_path, union_by_name=True)
