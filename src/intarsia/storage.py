@@ -269,18 +269,40 @@ def _expand(
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
-        return _files_under(filesystem, path, sidecars, seen)
+        files = _files_under(filesystem, path, sidecars, seen)
+        if files:
+            return files
+        raise PathError(f"{path}: there is no data file in this folder")
     if is_glob(path):
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
         found = glob.glob(path, recursive=True) if is_local else _matching(filesystem, path)
         matches = [match for match in sorted(found) if not _is_hidden(match, path)]
-        if matches:
-            files = (
-                file for match in matches for file in _expand(filesystem, match, sidecars, seen)
-            )
-            return list(dict.fromkeys(files))  # a folder matches, and what is in it
-        raise PathError(f"{path}: there is no such file or folder: nothing matches")
+        files = _in_matches(filesystem, matches, sidecars, seen)
+        if files:
+            return files
+        raise PathError(
+            f"{path}: there is no such file or folder: nothing matches"
+            if not matches
+            else f"{path}: there is no data file in the folders that match"
+        )
     raise PathError(f"{path}: there is no such file or folder")
+
+
+def _in_matches(
+    filesystem: pafs.FileSystem,
+    matches: Sequence[str],
+    sidecars: dict[str, list[pafs.FileInfo]] | None,
+    seen: dict[str, pafs.FileInfo] | None,
+) -> list[str]:
+    """The files that a glob matches, and those in folders that it does; each once."""
+    files: dict[str, None] = {}
+    for info in filesystem.get_file_info(list(matches)):
+        if info.type == pafs.FileType.Directory:
+            under = _files_under(filesystem, info.path, sidecars, seen)
+            files |= dict.fromkeys(under)
+        elif info.type == pafs.FileType.File:
+            files[info.path] = None
+    return list(files)
 
 
 def _matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
@@ -330,8 +352,6 @@ def _files_under(
             shown[parent] = not any(part.startswith(HIDDEN) for part in below)
         if shown[parent] and not name.startswith(HIDDEN):
             found.append(path)
-    if not found:
-        raise PathError(f"{folder}: there is no data file in this folder")
     if seen is not None:
         seen.update(by_path)
     if sidecars is not None:

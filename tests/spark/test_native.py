@@ -453,3 +453,21 @@ def test_types_are_told_from_the_footer(tmp_path):
     pq.write_table(pa.table({"n": [1], "s": ["x"]}), tmp_path / "a.parquet")
     schema = ia.ParquetFile(tmp_path / "a.parquet").schema
     assert [spark_type(leaf.element) for leaf in schema.leaves] == ["bigint", "string"]
+
+
+def test_spark_is_handed_nothing_where_it_answers_by_statistics(spark, tmp_path):
+    pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
+    settings = {
+        "spark.sql.parquet.aggregatePushdown": "true",
+        "spark.sql.sources.useV1SourceList": "",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        found = ias.read(spark, tmp_path, columns=["b"])
+        assert found.selectExpr("max(b)").collect() == [(20,)]
+        with pytest.raises(ia.UnsupportedError, match="one column's statistics for another's"):
+            ias.read(spark, tmp_path, reader="spark")
+    finally:
+        for name in settings:
+            spark.conf.unset(name)

@@ -324,6 +324,16 @@ def test_columns_of_two_types_are_left_as_they_are(spark, tmp_path, other):
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("cluster_by", [[], ["id"]])
+def test_columns_that_differ_by_case_alone_are_left_as_they_are(spark, tmp_path, cluster_by):
+    pq.write_table(pa.table({"id": [1], "Name": ["x"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [2], "name": ["y"]}), tmp_path / "b.parquet")
+    before = contents(tmp_path)
+    with pytest.raises(ia.UnsupportedError, match="one name, but for the case"):
+        ias.optimize(spark, tmp_path, cluster_by=cluster_by)
+    assert contents(tmp_path) == before
+
+
 def test_files_without_rows_go_where_others_have_some(spark, tmp_path):
     put(tmp_path / "day=1", 2)
     pq.write_table(numbers(0, 0), tmp_path / "day=1" / "f015.parquet")

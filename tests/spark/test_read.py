@@ -364,6 +364,36 @@ def test_folders_of_long_integers_are_numbers_as_to_spark(spark, tmp_path):
     assert ias.read(spark, tmp_path, where="k > 9").count() == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["1.5", "2147483647"], "double"),
+        (["1.5", "2147483648"], "string"),
+        (["1.5", "-12345678901234567"], "string"),
+        (["-3", "12345678901234567"], "bigint"),
+        (["+1.5", ".5", "7"], "double"),
+        (["9999-12-31", "0001-01-01"], "date"),
+        (["2024-01-02", "5"], "string"),
+    ],
+)
+def test_folders_are_of_the_types_they_are_to_spark(names, kind, spark, tmp_path):
+    for number, name in enumerate(names):
+        (tmp_path / f"k={name}").mkdir()
+        pq.write_table(pa.table({"v": [number]}), tmp_path / f"k={name}" / "a.parquet")
+    native = spark.read.parquet(str(tmp_path))
+    assert native.dtypes == [("v", "bigint"), ("k", kind)]
+    for reader in ("auto", "intarsia"):
+        found = ias.read(spark, tmp_path, reader=reader)
+        assert found.dtypes == native.dtypes
+        assert sorted(found.collect()) == sorted(native.collect())
+
+
+def test_days_of_no_year_of_pythons_are_text(spark, tmp_path):
+    (tmp_path / "k=0000-01-01").mkdir()
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "k=0000-01-01" / "a.parquet")
+    assert ias.read(spark, tmp_path).collect() == [(1, "0000-01-01")]
+
+
 def test_folders_of_hexadecimal_digits_are_text_as_to_spark(spark, tmp_path):
     frame = spark.sql("SELECT 1 AS id, '0x10' AS p UNION ALL SELECT 2, '0xFF'")
     lake = tmp_path / "lake"

@@ -282,6 +282,11 @@ def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, se
         assert len(found) == 5
 
 
+def test_a_table_is_a_path_or_a_dataframe(spark):
+    with pytest.raises(TypeError, match="not int"):
+        ias.sql(spark, "SELECT 1", t=5)
+
+
 def test_names_of_tables_differ_by_more_than_case(spark, odd):
     with pytest.raises(ia.PredicateError, match="not told apart by case"):
         ias.sql(spark, "SELECT 1", t=odd, T=odd)

@@ -7,6 +7,7 @@ import os
 import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
@@ -71,6 +72,20 @@ def test_files_without_a_time_are_read(spark, paths):
         os.utime(os.path.join(source, name), (0, 0))
     assert run(spark, *paths) == [10]
     assert ids(spark, sink) == list(range(10))
+
+
+def test_int96_of_far_years_is_what_it_is(spark, paths):
+    source, sink, checkpoint = paths
+    moment = pa.array([-(10**16)], pa.timestamp("us"))  # of the year 1653
+    os.makedirs(source)
+    pq.write_table(
+        pa.table({"id": [1], "t": moment}),
+        f"{source}/a.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
+    run(spark, source, sink, checkpoint, form="parquet")
+    found = spark.read.parquet(sink).selectExpr("unix_micros(t) AS t").collect()
+    assert [row.t for row in found] == [-(10**16)]
 
 
 def test_folders_conditions_and_columns(spark, paths):

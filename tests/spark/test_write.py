@@ -311,6 +311,14 @@ def test_a_zone_may_be_an_offset(zone, spark, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_moments_of_no_year_of_pythons_do_not_name_folders(kind, spark, tmp_path):
+    frame = spark.sql(f"SELECT 1 AS id, CAST('+12345-01-01' AS {kind}) AS t")
+    with pytest.raises(ia.UnsupportedError, match=r"12345-01-01.* does not name a folder"):
+        ias.write(frame, tmp_path / "lake", partition_by=["t"])
+    assert not (tmp_path / "lake").exists()
+
+
 def test_columns_of_any_name_are_written(spark, tmp_path):
     names = ["a.b", "c`d", "*", "e f", "é", "select", "0"]
     data = spark.createDataFrame([[i] * len(names) for i in range(20)], names)

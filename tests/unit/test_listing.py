@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.data.journal import visible
 from intarsia.storage import list_files
 
 FILES = ["a=1/x.parquet", "a=1/y.parquet", "a=2/x.parquet", "b/c/z.parquet"]
@@ -51,6 +52,23 @@ def place(request, lake):
         memory.put(str(lake), "/lake", recursive=True)
         yield memory, "/lake"
         memory.rm("/lake", recursive=True)
+
+
+def test_a_glob_passes_over_folders_without_data(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b" / "_hidden").mkdir(parents=True)
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "b" / "_hidden" / "x.parquet")
+    with pytest.raises(ia.PathError, match="no data file in the folders that match"):
+        list_files(f"{tmp_path}/*")
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "a" / "x.parquet")
+    assert list_files(f"{tmp_path}/*")[1] == [f"{tmp_path}/a/x.parquet"]
+    with pytest.raises(ia.PathError, match="no data file in this folder"):
+        list_files([tmp_path / "a", tmp_path / "b"])
+
+
+def test_no_path_is_none_at_all():
+    with pytest.raises(ia.PathError, match="no path was given"):
+        visible([])
 
 
 @pytest.mark.parametrize(("pattern", "expected"), GLOBS.items(), ids=GLOBS)

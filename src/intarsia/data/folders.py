@@ -12,10 +12,11 @@ import pyarrow.dataset as pads
 
 from intarsia.storage import is_uri, resolve
 
-_NUMBER = re.compile(r"[+-]?(\d{1,18}|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
-"""Integers of more digits are no doubles: some would be lost."""
+_NUMBER = re.compile(r"[+-]?(\d+|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _INTEGER = re.compile(r"-?\d+", re.ASCII)
 """pyarrow takes hexadecimal digits as well, which Spark does not."""
+_DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
+"""pyarrow takes the year 0 as well, which Python does not."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""
 
@@ -86,9 +87,13 @@ def _inferred(values: set[str], as_spark: bool) -> pa.DataType:
 
 
 def _all_are(kind: pa.DataType, values: set[str], as_spark: bool) -> bool:
-    if pa.types.is_floating(kind):
-        return all(map(_NUMBER.fullmatch, values))
+    if pa.types.is_floating(kind):  # beside longer integers, some of which are no doubles, text
+        integers = set(filter(_INTEGER.fullmatch, values))
+        is_exact = not integers or _all_are(pa.int32(), integers, as_spark)
+        return is_exact and all(map(_NUMBER.fullmatch, values))
     if pa.types.is_integer(kind) and as_spark and not all(map(_INTEGER.fullmatch, values)):
+        return False
+    if pa.types.is_date(kind) and not all(map(_DATE.fullmatch, values)):
         return False
     try:
         pa.array(sorted(values)).cast(kind)

@@ -114,6 +114,8 @@ def visible(
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not given:
+        raise PathError("no path was given")
     resolved = [resolve(one, filesystem) for one in given]
     found: list[pafs.FileSystem] = []
     seen = {} if seen is None else seen

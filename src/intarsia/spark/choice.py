@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from intarsia.spark.read import Query
 
 _BY_RECORD = "spark.sql.parquet.recordLevelFilter.enabled"
+_BY_STATISTICS = "spark.sql.parquet.aggregatePushdown"
 READERS = ("auto", "intarsia", "spark")
 WIDE = 0.75
 """From this share of the bytes of its columns on, a query gains little by skipping."""
@@ -63,6 +64,8 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Wa
             return Way(plan, None, _left_to_read(plan), rows)
     if query.where is not None and spark.conf.get(_BY_RECORD, "false") == "true":
         found: HandOver | str = f"with {_BY_RECORD} it tells the zeros apart"
+    elif spark.conf.get(_BY_STATISTICS, "false") == "true":
+        found = f"with {_BY_STATISTICS} it takes one column's statistics for another's"
     else:
         found = hand_over(source, query, files)
     if not isinstance(found, HandOver):

@@ -16,6 +16,7 @@ from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
 from intarsia.predicate.nested import nullable
 from intarsia.spark.curve import check_curve
+from intarsia.spark.foreign import check_own
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
@@ -196,9 +197,12 @@ def _codec_of(name: str) -> str:
 
 
 def check_place(place: Place) -> None:
-    """Raise ``PathError`` where there is a file instead of a folder, or a pattern is meant."""
+    """Raise ``PathError`` where there is a file instead of a folder, a pattern is meant, or the
+    folder is part of a table that others keep.
+    """
     kind = place.kind()
     if kind == pafs.FileType.File:
         raise PathError(f"{place.root}: there is a file where the data set is to be")
     if kind == pafs.FileType.NotFound and is_glob(place.root):
         raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
+    check_own(place)

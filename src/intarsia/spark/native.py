@@ -26,6 +26,7 @@ from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.condition import spark_column, spark_condition
 from intarsia.spark.footers import entries_of, has_old_dates
+from intarsia.spark.foreign import STREAM_LOG
 from intarsia.spark.sources import Source
 from intarsia.spark.types import spark_schema
 
@@ -115,18 +116,19 @@ class HandOver:
 
 
 def _folder_of(files: Sequence[str]) -> str | None:
-    """The one folder of ``files``, where a listing of it finds no others of these names."""
+    """The one folder of ``files``, where Spark lists all of them in it, and no others."""
     folders = {posixpath.dirname(file) for file in files}
     if len(folders) > 1 or any("," in posixpath.basename(file) for file in files):
         return None
     folder = folders.pop()
     with os.scandir(folder) as entries:
-        has_folders = any(entry.is_dir() and _is_listed(entry.name) for entry in entries)
-    return None if has_folders else folder
+        has_others = any(entry.is_dir() and _counts(entry.name) for entry in entries)
+    return None if has_others else folder
 
 
-def _is_listed(name: str) -> bool:
-    return name[0] not in "_." or "=" in name
+def _counts(name: str) -> bool:
+    """Does a folder of this name bear on which files Spark lists above it?"""
+    return name[0] not in "_." or "=" in name or name == STREAM_LOG
 
 
 def hand_over(source: Source, query: Query, files: Sequence[str]) -> HandOver | str:

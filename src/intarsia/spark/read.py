@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _INT96_UNIT = "us"
 """Spark's own: nanoseconds, as pyarrow has them otherwise, hold no years before 1677."""
+FILES = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
 _TIME, _INSTANT = pa.timestamp(_INT96_UNIT), pa.timestamp(_INT96_UNIT, "UTC")
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """As Spark has them anyway; pyarrow has no IN for views. DataFusion's writer says views."""
@@ -204,8 +205,7 @@ def opened(
     folders = hive_partitioning(files, base, as_spark=True, stated=stated)
     if stated is not None:
         check_keys(folders.schema)
-    form = pads.ParquetFileFormat(coerce_int96_timestamp_unit=_INT96_UNIT)
-    made = open_dataset(found, files, base, folders, form=form)
+    made = open_dataset(found, files, base, folders, form=FILES)
     cache = made._cache
     cache.places = places_of(found, sidecar)
     plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
@@ -216,7 +216,7 @@ def opened(
         plain = as_stated(plain, stated)
     if plain != made.schema:
         plain = plain.with_metadata(made.schema.metadata)
-        made = open_dataset(found, files, base, folders, plain, form)
+        made = open_dataset(found, files, base, folders, plain, FILES)
         made._cache = cache
     root = root_of(found, path, files)
     cache.catalog = catalog_of(found, root, cache.options, seen, catalog)

@@ -293,8 +293,8 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
     shared = entries_of_all([file.entries for file in files], files[0].calendars)
     entries = {key: value for key, value in shared.items() if key not in _OF_ONE_FILE}
     schema = schema.with_metadata(entries or None)
-    if len(set(schema.names)) < len(schema):
-        raise UnsupportedError("two columns have one name", Where(where))
+    if len({name.lower() for name in schema.names}) < len(schema):
+        raise UnsupportedError("two columns have one name, but for the case", Where(where))
     codecs: Counter[int] = Counter()
     for file in files:
         codecs.update(file.codecs)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.data.folders import NULL_FOLDER
+from intarsia.errors import UnsupportedError
 
 FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""
@@ -137,11 +138,13 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
         return format(value.as_py(), "f")
     if not pa.types.is_timestamp(value.type):
         return str(value.cast(pa.string()).as_py())
-    if value.type.tz is None:
-        moment = value.as_py()
-    else:  # Python does not know the names of all zones that Spark has
-        in_utc = value.cast(pa.timestamp(value.type.unit, "UTC")).as_py()
-        moment = in_utc.astimezone(_zone(time_zone))
+    try:
+        # Python does not know the names of all zones that Spark has.
+        in_utc = value.cast(pa.timestamp(value.type.unit, value.type.tz and "UTC")).as_py()
+        moment = in_utc.astimezone(_zone(time_zone)) if value.type.tz else in_utc
+    except (OverflowError, ValueError) as error:
+        shown = value.cast(pa.string())
+        raise UnsupportedError(f"{shown} does not name a folder: {error}") from error
     text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
     return text.rstrip("0") if moment.microsecond else text
 

@@ -50,9 +50,13 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
 
 
 def _source(table: DataFrame | PathLike) -> Source | None:
-    """A data set's; None of a DataFrame."""
+    """A data set's; None of a DataFrame. Raises ``TypeError`` for what is neither."""
+    from pyspark.sql import DataFrame
+
     if isinstance(table, str | os.PathLike):
         return Source(opened(table), folder_of(table))
+    if not isinstance(table, DataFrame):
+        raise TypeError(f"a table is a path or a DataFrame, not {type(table).__name__}")
     return None
 
 

@@ -32,7 +32,7 @@ from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
 from intarsia.spark.place import Place
-from intarsia.spark.read import opened
+from intarsia.spark.read import FILES, opened
 from intarsia.spark.stated import stated_schema
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         fields = [field for field in self._schema if field.name in keys]
         folders = pads.partitioning(pa.schema(fields), flavor="hive") if fields else None
         found, root = self._place.filesystem, self._place.root
-        source = open_dataset(found, paths, root, folders, self._schema)
+        source = open_dataset(found, paths, root, folders, self._schema, FILES)
         for batch in source.to_batches(self._columns, filter=partition.where):
             table = pa.Table.from_batches([batch])
             yield from table.cast(self._output, safe=False).to_batches()
