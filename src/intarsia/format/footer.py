@@ -137,6 +137,19 @@ def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]
     return encode(amended(metadata, row_groups=groups))
 
 
+def with_elements(raw: bytes, changes: Mapping[int, Mapping[str, Any]]) -> bytes:
+    """The footer ``raw`` with fields of the schema's elements, by position, set as in ``amended``.
+
+    Every other field keeps its bytes.
+    """
+    check_editable(raw)
+    metadata, _ = decode(FileMetaData, raw)
+    elements = list(metadata.schema)
+    for position, fields in changes.items():
+        elements[position] = amended(elements[position], **fields)
+    return encode(amended(metadata, schema=elements))
+
+
 def with_column_orders(raw: bytes) -> bytes:
     """The footer ``raw`` with each column's order declared as its type's, where none is declared.
 

@@ -73,6 +73,8 @@ class Job:
     """Do tasks sort rows themselves? Else they come sorted, by folders as well."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further ones of pyarrow's writer."""
+    annotations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields of the files' schema's elements that pyarrow does not write, by position."""
     checkpoint_row_groups: int | None = None
     keep_unfinished: bool = False
     """Does a job that fails leave what it has written so far in its folder?"""

@@ -257,6 +257,7 @@ def _job(place: Place, name: str, form: Form, layout: Layout) -> Job:
         target_bytes=bytes_of(layout.target_file_size) if layout.cluster_by else None,
         time_zone="UTC",
         options=form.options,
+        annotations=form.annotations,
     )
 
 

@@ -34,6 +34,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
+from intarsia.spark.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
 from intarsia.spark.types import leaves
@@ -73,6 +74,8 @@ class Form:
     schema: pa.Schema
     indexes: tuple[IndexSpec, ...]
     options: Mapping[str, Any]
+    annotations: Mapping[int, Mapping[str, Any]]
+    """Fields of the schema's elements that pyarrow does not write, by position."""
 
     @property
     def has_int96(self) -> bool:
@@ -82,7 +85,8 @@ class Form:
     def is_as(self, other: Form) -> bool:
         """Do files of both belong in one job?"""
         is_same = self.indexes == other.indexes and self.options == other.options
-        return is_same and self.schema.equals(other.schema, check_metadata=True)
+        is_said = is_same and self.annotations == other.annotations
+        return is_said and self.schema.equals(other.schema, check_metadata=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,7 @@ class _FileForm:
     has_int96: bool
     entries: Entries
     calendars: tuple[bool, bool]
+    annotations: Annotations
 
     @classmethod
     def of(cls, file: OpenedFile, place: Place) -> _FileForm:
@@ -243,7 +248,9 @@ class _FileForm:
                 chunk = file.chunk(group, leaf.index)
                 codecs[chunk.codec] += chunk.total_compressed_size
         indexes, entries = _indexes_of(file), entries_of(file)
-        return cls(file.name, schema, indexes, codecs, has_int96, entries, calendars(entries))
+        said = annotations_of(file.schema)
+        dates = calendars(entries)
+        return cls(file.name, schema, indexes, codecs, has_int96, entries, dates, said)
 
 
 def _reader(place: Place, path: str, *, has_int96: bool) -> pq.ParquetFile:
@@ -309,7 +316,11 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
         for file in files:
             kept = file.indexes | kept
         indexes = [kept[name] for name in sorted(kept)]
-    return Form(schema, tuple(sorted(indexes, key=spec_name)), options)
+    said = agreed([(file.schema, file.annotations) for file in files], schema, where)
+    new = placed(said, schema, options)
+    if new.ordered is not None:
+        options["write_statistics"] = list(new.ordered)
+    return Form(schema, tuple(sorted(indexes, key=spec_name)), options, new.fields)
 
 
 def _united(files: Sequence[_FileForm]) -> pa.Schema:

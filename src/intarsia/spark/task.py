@@ -103,6 +103,7 @@ def open_job_writer(job: Job, path: Path) -> Any:
         job.indexes,
         checkpoint_row_groups=job.checkpoint_row_groups,
         keep_unfinished=job.keep_unfinished,
+        annotations=job.annotations,
         **options,
     )
 

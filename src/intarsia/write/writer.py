@@ -17,12 +17,13 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError
+from intarsia.format.footer import framed, read_footer, with_elements
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.storage import PathLike, resolve
+from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import CheckpointWriter
 from intarsia.write.compose import compose
@@ -187,10 +188,12 @@ def open_writer(
     filesystem: Any = None,
     checkpoint_row_groups: int | None = None,
     keep_unfinished: bool = False,
+    annotations: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Iterator[pq.ParquetWriter | CheckpointWriter]:
     """A ``pyarrow.parquet.ParquetWriter`` whose file, with ``indexes``, appears at the end.
 
+    ``annotations`` are fields of its schema's elements, by position, that pyarrow does not write.
     When the block fails, nothing is left behind, unless it is to ``keep_unfinished``.
     """
     found, path = resolve(where, filesystem)
@@ -216,6 +219,8 @@ def open_writer(
             if keep_unfinished:
                 error.add_note(f"what was written so far is in {temporary}")
             raise
+        if annotations:
+            _annotate(temporary, annotations)
         if kinds:
             with Workspace() as work, open(temporary, "ab") as append:
                 for part in compose(open_file(temporary, found), kinds, (), work).parts:
@@ -247,6 +252,15 @@ def _writer_of(
         pq.ParquetWriter(sink, schema, **settings) as writer,
     ):
         yield writer
+
+
+def _annotate(path: str, annotations: Mapping[int, Mapping[str, Any]]) -> None:
+    with contextlib.closing(FileSource(pafs.LocalFileSystem(), path)) as source:
+        footer = read_footer(source)
+    with open(path, "r+b") as out:
+        out.truncate(footer.offset)
+        out.seek(footer.offset)
+        out.write(framed(with_elements(footer.raw, annotations)))
 
 
 def check_fit(
