@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia import engines
+from intarsia.predicate import pushdown
+from intarsia.predicate.equalities import equal_columns
 from intarsia.predicate.query import Query, scans_of
 
 CONDITIONS = """
@@ -1208,6 +1210,32 @@ def test_what_a_statement_leaves_behind_is_gone(data):
     (found,) = ia.sql(asked).to_pylist()
     assert found["n"] != 1 or os.cpu_count() == 1
     assert found["zone"] == "UTC"
+
+
+def test_what_a_query_sets_for_all_of_a_database_is_gone(data):
+    for query in ("FROM enable_logging()", "SELECT row FROM t, enable_logging() LIMIT 1"):
+        ia.sql(query, t=data)
+    asked = "SELECT value FROM duckdb_settings() WHERE name = 'enable_logging'"
+    assert ia.sql(asked)["value"].to_pylist() == ["0"]
+
+
+@pytest.mark.parametrize("name", ["table", "tables", "pa", "nothing"])
+def test_only_tables_that_are_given_are_found(name, data):
+    with pytest.raises(duckdb.CatalogException, match="does not exist"):
+        ia.sql(f'SELECT * FROM "{name}"', t=data)
+
+
+def test_what_joins_hold_equal_is_found_once_for_all_conditions(data, monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return equal_columns(*arguments)
+
+    monkeypatch.setattr(pushdown, "equal_columns", counted)
+    condition = " AND ".join(f"row <> {number}" for number in range(50))
+    scans_of(f"SELECT * FROM t WHERE {condition}", {"t": data.schema})
+    assert len(calls) == 1
 
 
 def test_queries_run_at_the_same_time(data):

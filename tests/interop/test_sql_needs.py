@@ -84,6 +84,14 @@ NEEDS = {
     "SELECT count(*) + 1 FROM t": None,
     "SELECT count(*) FROM t HAVING count(*) > 1": None,
     "EXPLAIN SELECT count(*) FROM t": None,
+    # Names that are not the columns they look like.
+    "SELECT count(*) FROM t AS o(ts, i) WHERE i > 3": None,
+    "SELECT max(i) FROM t AS o(i, ts)": None,
+    "SELECT i FROM t AS o(i, ts) ORDER BY i LIMIT 5": None,
+    "SELECT count(*) FROM t AS st WHERE st.a > 3": None,
+    "SELECT max(nope) FROM t": None,
+    "SELECT max(t) FROM t": None,
+    "SELECT i FROM t ORDER BY rowid LIMIT 5": None,
 }
 
 
@@ -223,3 +231,29 @@ def test_rows_of_damaged_pages_are_left_out_as_before(folder, tmp_path):
         found = ia.sql("SELECT count(*) AS n FROM t WHERE n >= 0", t=data)
     assert found.to_pydict() == {"n": [49_000]}
     assert ia.sql("SELECT max(n) AS n FROM t", t=data)["n"][0].as_py() > 90_000
+
+
+CASES = {
+    "SELECT count(*) AS n FROM t WHERE x < 10": [{"n": 10}],
+    "SELECT max(x) AS n FROM t WHERE x < 10": [{"n": 9}],
+    "SELECT s FROM t WHERE s LIKE '%77' LIMIT 2": [{"s": "s77"}, {"s": "s177"}],
+    "SELECT x FROM t WHERE x < 50 ORDER BY x DESC LIMIT 2": [{"x": 49}, {"x": 48}],
+}
+
+
+@pytest.mark.parametrize(("query", "expected"), CASES.items(), ids=CASES)
+@pytest.mark.parametrize("names", ["aA", "éÉ", "kK"])
+def test_columns_that_differ_by_case_take_no_filter_and_are_all_read(
+    names, query, expected, tmp_path
+):
+    one, other = names
+    columns = {"x": range(ROWS), one: range(ROWS), other: range(1, ROWS + 1)}
+    table = pa.table(columns | {"s": [f"s{i}" for i in range(ROWS)]})
+    ia.write_table(table, tmp_path / "a.parquet", max_rows_per_page=PAGE)
+    assert ia.sql(query, t=tmp_path).to_pylist() == expected
+
+
+def test_an_alias_may_name_columns_anew(logs, folder):
+    query = "SELECT max(ts) AS a, min(n) AS b FROM t AS o(n, ts)"
+    (found,) = ia.sql(query, t=folder).to_pylist()
+    assert found == {"a": ROWS - 1, "b": logs["ts"][0].as_py()}

@@ -71,3 +71,13 @@ def test_rows_are_taken_by_number(path: Path) -> None:
         found = data.take([999, 3, 3])
         assert found.schema.types == TABLE.schema.types
         assert found["s"].to_pylist() == ["s999", "s3", "s3"]
+
+
+@pytest.mark.parametrize("column", ["s", "b", "st.x"])
+@pytest.mark.parametrize("form", ["{} = NULL", "NULL >= {}", "i = 5 AND NOT {} <> NULL"])
+def test_nothing_is_known_to_compare_with_null(column: str, form: str, path: Path) -> None:
+    condition = form.format(column)
+    assert ia.dataset(path).count_rows(filter=condition) == 0
+    for asked, rows in ((condition, 0), (f"({condition}) IS NULL", 1 if "AND" in form else ROWS)):
+        found = ia.sql(f"SELECT count(*) AS n FROM t WHERE {asked}", t=path)
+        assert found.to_pylist() == [{"n": rows}]

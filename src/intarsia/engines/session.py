@@ -60,7 +60,9 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _opened() -> duckdb.DuckDBPyConnection:
-    opened: duckdb.DuckDBPyConnection = require_duckdb().connect()
+    # Or a table that is not there would be looked for among this package's variables.
+    settings = {"python_enable_replacements": False}
+    opened: duckdb.DuckDBPyConnection = require_duckdb().connect(config=settings)
     text, answer = "VARCHAR", "BOOLEAN"
     opened.create_function("contains_words", _words, [text, text], answer, type="arrow")  # type: ignore[call-overload]  # it takes Arrow's arrays
     return opened

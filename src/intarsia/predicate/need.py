@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from intarsia.predicate.scope import PLAIN_TABLE, Sources, has_only, own_name
+from intarsia.predicate.scope import PLAIN_TABLE, Sources, has_only, own_name, owner_of
 
 _PARTS = ("expressions", "from_", "where", "order", "limit", "offset")
 _OF_A_ROW = (
@@ -140,4 +140,7 @@ def _first_of(
 
 
 def _column_of(node: exp.Expr, sources: Sources) -> str | None:
-    return own_name(node, sources) if isinstance(node, exp.Column) else None
+    """The column that ``node`` is; None where it is none, or might be something else."""
+    if not isinstance(node, exp.Column) or owner_of(node, sources) is None:
+        return None
+    return own_name(node, sources)

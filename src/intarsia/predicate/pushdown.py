@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.equalities import column_at, equal_columns, is_inner, place_of
+from intarsia.predicate.equalities import Place, column_at, equal_columns, is_inner, place_of
 from intarsia.predicate.implied import implied, joined
 from intarsia.predicate.keys import join_keys, member_keys
 from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
@@ -78,6 +78,7 @@ class _Pushdown:
     def __init__(self, scopes: Scopes) -> None:
         self.found: dict[int, list[exp.Expr]] = {}
         self._scopes = scopes
+        self._equal: dict[int, list[set[Place]]] = {}
         self._waiting: dict[str, dict[int, list[exp.Expr]]] = {}
 
     def visit(self, select: exp.Select) -> None:
@@ -220,7 +221,10 @@ class _Pushdown:
         }
         places = {place_of(column, sources, merged) for column in columns}
         place = places.pop() if len(places) == 1 else None
-        equal = equal_columns(self._scopes, select, sources, _is_one_type)
+        equal = self._equal.get(id(select))
+        if equal is None:
+            equal = equal_columns(self._scopes, select, sources, _is_one_type)
+            self._equal[id(select)] = equal
         same = [group for group in equal if place in group]
         if not same or condition.find(exp.Query, exp.Lambda):
             yield condition

@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -34,6 +34,11 @@ from intarsia.predicate.sql import ODD
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
+_READING = {
+    *("range", "generate_series", "unnest", "repeat", "glob", "read_parquet", "parquet_scan"),
+    *("read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_text", "read_blob"),
+}
+"""Functions in FROM that are known to leave nothing behind: ``enable_logging`` does."""
 _PIPE = "|>"
 _EXPLAIN = re.compile(r"(\s*explain\b(\s+analyze\b)?(\s*\([^()]*\))?\s*)+", re.IGNORECASE)
 
@@ -71,7 +76,7 @@ class Query:
     """A query that reads ``scans`` instead of tables.
 
     ``others`` are tables that it may still mention by their own names. ``is_one``: it is known to
-    be a query, and nothing else.
+    be a query, which only reads.
     """
 
     sql: str
@@ -141,11 +146,12 @@ def scans_of(
         columns = tuple(columns_used(table, schema.names))
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
-        need = _need(tree, scopes, schema, exact) if len(tables) == 1 else None
+        need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys, need))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     others = tuple(name for lower, name in known.items() if lower in left)
-    return Query(_renamed(query, tables, [scan.name for scan in scans]), tuple(scans), others)
+    text = _renamed(query, tables, [scan.name for scan in scans])
+    return Query(text, tuple(scans), others, is_one=_only_reads(tree))
 
 
 def _as_explained(scan: Scan) -> Scan:
@@ -165,6 +171,13 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
     except (RecursionError, *ODD):
         return None
     return tree if isinstance(tree, exp.Query) else None
+
+
+def _only_reads(tree: exp.Query) -> bool:
+    """Is there nothing in a query that may set or write something?"""
+    calls = (table.this for table in tree.find_all(exp.Table))
+    names = {call.name.lower() for call in calls if isinstance(call, exp.Anonymous)}
+    return tree.find(exp.DML) is None and names <= _READING
 
 
 def _is_piped(query: str, dialect: str) -> bool:
@@ -246,9 +259,16 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
 
 
 def _need(
-    tree: exp.Query, scopes: Scopes, schema: pa.Schema, exact: Callable[[exp.Expr], pc.Expression]
+    tree: exp.Query,
+    scopes: Scopes,
+    schema: pa.Schema,
+    conditions: Collection[exp.Expr],
+    exact: Callable[[exp.Expr], pc.Expression],
 ) -> Need | None:
-    """What a query of one table needs of it; of a LIMIT that others decide, that there is one."""
+    """What a query of one table needs of it; of a LIMIT that others decide, that there is one.
+
+    ``conditions`` are those that hold for every row of the table that it needs.
+    """
     if not isinstance(tree, exp.Select) or not (sources := scopes.sources(tree)):
         return None
     need = need_of(tree, sources, scopes.outputs(tree))
@@ -256,23 +276,23 @@ def _need(
         return None
     (alias, source), *_ = sources.items()
     own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
-    if not all(_is_filter(condition, exact) for condition in own):
+    if not all(condition in conditions and _is_exact(condition, exact) for condition in own):
         return None if need.limit is None else Need(limit=UNTOLD)
     firsts = [replace(first, column=_spelt(first.column, schema)) for first in need.firsts]
     return replace(need, firsts=tuple(firsts))
 
 
-def _is_filter(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
-    """Is a condition part of the scan's filter, and TRUE and FALSE there just where it should be?
+def _is_exact(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
+    """Is a condition TRUE and FALSE for the scan just where it is for the engine?
 
-    What is about no column is not. Under NOT, what finds more rows than there are is refused.
+    Under NOT, what finds more rows than there are is refused.
     """
     try:
         exact(condition)
         exact(exp.Not(this=exp.Paren(this=condition)))
     except PredicateError:
         return False
-    return condition.find(exp.Column) is not None
+    return True
 
 
 def _keys(

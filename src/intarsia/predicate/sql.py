@@ -33,6 +33,7 @@ from intarsia.predicate.text_search import (
     regex_problem,
     text_search_of,
 )
+from intarsia.predicate.views import VIEWED
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,
@@ -159,10 +160,21 @@ class Translator:
     ) -> pc.Expression:
         op = _COMPARE[comparison]
         if is_constant(left) and not is_constant(right):
-            return op(pc.scalar(self._beside(right, left)), self._value(right))
+            value, constant = self._with_constant(right, left)
+            return op(constant, value)
         if is_constant(right):
-            return op(self._value(left), pc.scalar(self._beside(left, right)))
+            return op(*self._with_constant(left, right))
         return op(self._value(left), self._value(right))
+
+    def _with_constant(
+        self, node: exp.Expr, constant: exp.Expr
+    ) -> tuple[pc.Expression, pc.Expression]:
+        """A value and what it is compared with. Views are read as large ones, but NULLs stay."""
+        value, scalar = self._value(node), self._beside(node, constant)
+        kind = scalar.type if scalar.is_valid else VIEWED.get(scalar.type, scalar.type)
+        if kind != scalar.type:
+            return value.cast(kind), pc.scalar(pa.scalar(None, kind))
+        return value, pc.scalar(scalar)
 
     def _between(self, node: exp.Between) -> pc.Expression:
         if node.args.get("symmetric"):
