@@ -11,7 +11,7 @@
     │                          a FileNotFoundError
     └── MissingDependencyError an extra is not installed, or no Java; an ImportError
 
-    IntarsiaWarning            an index was ignored; the answer is the same
+    IntarsiaWarning            something to know of that is no error; a UserWarning
     CorruptDataWarning         rows were left out, as asked for; a UserWarning
 """
 
@@ -111,7 +111,11 @@ class MissingDependencyError(IntarsiaError, ImportError):
 
 
 class IntarsiaWarning(UserWarning):
-    """An index could not be used and was ignored. Answers do not change, only the work."""
+    """Something to know of that is no error.
+
+    An index that was ignored (answers stay right) or that some files cannot have, dates of an old
+    calendar, rows appended with other columns, a write that was interrupted.
+    """
 
 
 class CorruptDataWarning(UserWarning):

@@ -101,6 +101,17 @@ def test_a_file_that_cannot_have_an_index_goes_without(tmp_path, file):
     assert [report.added for report in reports] == [("n:lookup",), ("n:lookup",)]
 
 
+def test_page_indexes_that_are_there_are_not_added(tmp_path):
+    for name, has_index in (("a", True), ("b", False)):
+        pq.write_table(pa.table({"n": [1]}), tmp_path / name, write_page_index=has_index)
+    indexes = ["page_index", "n:bloom", "n:lookup"]
+    first = [report.added for report in ia.add_indexes(tmp_path, indexes)]
+    assert first == [("n:bloom", "n:lookup"), ("page_index", "n:bloom", "n:lookup")]
+    (again, _) = [report.added for report in ia.add_indexes(tmp_path, indexes)]
+    assert again == ("n:bloom", "n:lookup")
+    assert [report.added for report in ia.add_indexes(tmp_path, ["page_index"])] == [(), ()]
+
+
 def test_no_file_changes_where_none_can_have_the_index(tmp_path, file):
     pq.write_table(pa.table({"other": [1]}), tmp_path / "z.parquet")
     before = file.read_bytes()

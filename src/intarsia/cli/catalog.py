@@ -25,8 +25,8 @@ def catalog() -> None:
 def build(path: str, as_json: bool) -> None:
     """Build the catalog of the data set in the folder PATH.
 
-    It lies in _intarsia/ and holds footers, bounds of columns and the keys of lookup indexes. It
-    may be deleted at any time; answers do not depend on it.
+    It lies in _intarsia/ and holds footers, bounds of columns and the keys of indexes that have
+    some, as lookups do. It may be deleted at any time; answers do not depend on it.
     """
     _print(build_catalog(path), as_json)
 

@@ -231,7 +231,8 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     where it stopped, and why.
 
     The exit code is 0 for a file that is whole, 3 for one that is not, even where all that was
-    written came back, 1 where not even its columns are known.
+    written came back, 1 where nothing can be got back, as not even its columns are known, and for
+    any error.
     """
     report = recover_file(torn, out, schema_from=schema_from)
     if as_json:
@@ -266,7 +267,8 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     "--page-size-limit",
     type=click.IntRange(1),
     metavar="BYTES",
-    help="Stop at a page that holds more, decompressed: one of 100 KB can hold 2 GiB.",
+    help="Stop at a page that holds more, decompressed, or with --on-corrupt skip leave out its "
+    "rows: one of 100 KB can hold 2 GiB.",
 )
 @_union_by_name
 @sidecar_folder_option
@@ -282,7 +284,10 @@ def scan(
     union_by_name: bool,
     sidecar_folder: str | None,
 ) -> None:
-    """Print the rows of PATH, a file, folder, glob or URI, that match."""
+    """Print the rows of PATH, a file, folder, glob or URI, that match.
+
+    Rows with lists, structs or bytes are none of CSV's; JSON has them all.
+    """
     source = dataset(
         path,
         union_by_name=union_by_name,

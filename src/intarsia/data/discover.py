@@ -49,17 +49,17 @@ def dataset(
     ``union_by_name``, which opens all files, it has the columns of all of them: numbers as wide,
     timestamps as fine and decimals as long as in any, within lists and structs as well, and NULL
     where a file lacks one. A value that does not fit is an error of the scan that reads it.
-    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. Sidecars are looked for beside the
-    files, or in the folder ``sidecar`` that ``add_indexes`` put them into.
-    ``page_checksum_verification`` compares pages that are read with their checksums, where they
-    have some. ``read_dictionary``
-    names columns of text that are to come as Arrow dictionaries. ``cache_options`` says what
-    storage costs: ranges up to ``hole_size_limit`` bytes apart share a request, as if that many
-    bytes took as long to read as one more request takes to be answered, which is how
-    ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency and bandwidth.
-    ``distinct_index_column`` names the column of text that ``IDX1`` lists of other writers are of,
-    which the files do not say; = and IN on it pass over files that list no such value. A list that
-    is not where the footer says, or contradicts statistics, is ignored.
+    ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``partitioning`` says how folders give
+    columns: ``"hive"``, None for not at all, or what ``pyarrow.dataset.dataset`` takes. Sidecars
+    are looked for beside the files, or in the folder ``sidecar`` that ``add_indexes`` put them
+    into. ``page_checksum_verification`` compares pages that are read with their checksums, where
+    they have some. ``read_dictionary`` names columns of text that are to come as Arrow
+    dictionaries. ``cache_options`` says what storage costs: ranges up to ``hole_size_limit`` bytes
+    apart share a request, as if that many bytes took as long to read as one more request takes to
+    be answered, which is how ``pyarrow.CacheOptions.from_network_metrics`` derives it from latency
+    and bandwidth. ``distinct_index_column`` names the column of text that ``IDX1`` lists of other
+    writers are of, which the files do not say; = and IN on it pass over files that list no such
+    value. A list that is not where the footer says, or contradicts statistics, is ignored.
     ``catalog`` asks the catalog that ``build_catalog`` made of a folder which files to open: where
     there is one, with ``"auto"``; it has to be there with True, and is not looked at with False,
     nor with ``on_corrupt``.

@@ -50,7 +50,7 @@ class DistinctIDX1(Distinct):
 
     ``on`` is a column of text, itself or within structs. Values that the list would not give back
     are refused: with a line feed, with a carriage return at the end, more than 16 MiB of them, and
-    an empty text that is the only value. Raises ``IndexSpecError`` for a function of columns.
+    an empty text that is the only value; a function of columns is refused by ``add_indexes``.
     """
 
     kind = "distinct_idx1"

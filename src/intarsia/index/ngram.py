@@ -32,9 +32,9 @@ class NGram(TextIndex):
     """An index of the pieces of texts: for substrings, ``LIKE``, regular expressions, ``=``.
 
     A key is three characters and a few bits of the fourth, without their case, so that searches
-    that ignore it, and ``lower`` and ``upper`` of the column, are served as well. A pattern has to
-    have three characters in a row somewhere; of a regular expression, what every match must contain
-    is found out.
+    that ignore it, and those in ``lower`` and ``upper`` of the column, are served as well (all but
+    ``=``). A pattern has to have three characters in a row somewhere; of a regular expression, what
+    every match must contain is found out.
 
     ``on`` is a column path, or a function of columns as SQL text or as an Expression;
     ``granule_rows`` the most rows of a granule (1 to 2**31 - 1). Raises ``IndexSpecError`` for a

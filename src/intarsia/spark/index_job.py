@@ -101,9 +101,9 @@ def add_indexes(
     ``path``, ``indexes`` and ``sidecar`` are as there: sidecars are for files that must not be
     changed. Files are worked on by tasks, each put in place at once and for itself; one that cannot
     be indexed does not keep the others from it. A file gets those indexes that it can have and has
-    not: where one is there already, with the same parameters, whole and not stale, it stays; with
-    ``replace=True`` it is built anew. A job that was killed can be started again, and does the
-    rest.
+    not: where one is there already, with the same parameters (a bloom filter with any), whole and
+    not stale, it stays; with ``replace=True`` it is built anew. A job that was killed can be
+    started again, and does the rest.
 
     Row groups of a file larger than ``split_bytes``, a number or text such as ``"1 GB"``, are
     gathered by several tasks, in parts of about that size, and merged, each index by one; by
@@ -176,8 +176,9 @@ def drop_indexes(
 ) -> DataFrame:
     """Take ``indexes`` off every Parquet file under ``path``, as ``intarsia.drop_indexes`` does.
 
-    The job, and its report, are as of ``add_indexes``; a file that has none of them is skipped. An
-    index that no file has is warned of. Raises ``PathError`` where there is no file.
+    The job, its report, ``sidecar`` and ``parallelism`` are as of ``add_indexes``; a file that has
+    none of them is skipped. An index that no file has is warned of. Raises ``PathError`` where
+    there is no file.
     """
     files, wanted = _wanted(path, filesystem, asked_of(indexes), sidecar)
     sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)

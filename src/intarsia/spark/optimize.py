@@ -91,7 +91,7 @@ def optimize(
 
     New files have all columns of those they replace, types, metadata and the codec of most of their
     bytes included, and their indexes: all that any of them has, in it or beside it, or those of
-    ``indexes`` instead; none where that is empty.
+    ``indexes`` instead; none where that is empty. A page holds ``rows_per_page`` rows at most.
 
     Each folder is published at once: readers here see its old files or its new ones. A folder in
     which another writer changed or removed one of the files meanwhile stays as it is; files that

@@ -65,7 +65,7 @@ def write(
     ``partition_by`` makes Hive folders. Within them rows are range-partitioned and sorted by
     ``cluster_by``, first column first, or along a ``curve`` through two or more columns:
     ``"zorder"`` or ``"hilbert"``, over ranks by approximate quantiles. ``sort_within`` is another
-    order for the rows that come together in a task.
+    order for the rows that come together in a task. A page holds ``rows_per_page`` rows at most.
 
     ``target_file_size`` is in bytes, or text such as ``"128 MB"``. One more pass over ``df`` then
     counts its rows and writes some in each task, to learn how many tasks are needed; without

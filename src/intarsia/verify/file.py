@@ -47,7 +47,8 @@ def verify(
     ``sidecar``, and the catalog of a folder with all of these. Gives the findings in the order of
     the file; none where all is well; then which files lack an index that others have, and what the
     catalog has wrong. A file that is not Parquet, or cannot be opened, is a finding; ``PathError``
-    is raised where there is no file.
+    is raised where there is no file. ``progress`` is called with a path, and how many files are
+    done, of how many.
     """
     found, files = list_files(path, filesystem)
     places = places_of(found, sidecar)

@@ -336,9 +336,10 @@ def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> Firs
 
 
 def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
-    """Remove the catalog of the data set in the folder ``path``; returns how many files it had.
+    """Remove the catalog of the data set in the folder ``path``.
 
-    Sidecars stay. Raises ``PathError`` where there is no folder, or the pointer cannot be removed.
+    Returns how many files of its own were removed; 0 where there was none. Sidecars stay. Raises
+    ``PathError`` where there is no folder, or the pointer cannot be removed.
     """
     target = Target.of(path, filesystem)
     at, removed = pointer_path(target.root), 0

@@ -37,7 +37,8 @@ def drop_indexes(
     were added; those that a file was written with are part of it. A file that loses all that was
     added is, byte for byte, what it was before. Files that have none of them stay as they are.
     With ``sidecar=True``, or the folder of sidecars, they are taken off these, which are removed
-    where nothing is left.
+    where nothing is left. ``progress`` is called with a path, and how many files are done, of how
+    many.
 
     Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
     otherwise errors as of ``add_indexes``.

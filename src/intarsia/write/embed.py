@@ -116,11 +116,12 @@ def add_indexes(
     bytes; what is new is appended to a copy that then takes its place at once. On S3 the store
     makes the copy, where boto3 is installed (the extra ``s3``); elsewhere what is kept is
     downloaded and uploaded. An index of the same name is replaced, and its space returned; with
-    ``replace=False`` one that is there with the same parameters, whole and not stale, stays, and a
-    file that has them all is left alone: so are files indexed that are new in a folder. A file that
-    cannot have an index, as it lacks the column, goes without, which is warned of. Every file's
-    footer is checked before the first file is changed; where values turn out to be such that an
-    index cannot be built, files before theirs keep what they were given.
+    ``replace=False`` one that is there with the same parameters (a bloom filter with any), whole
+    and not stale, stays, and a file that has them all is left alone: so are files indexed that are
+    new in a folder. ``progress`` is called with a path, and how many of its row groups are done, of
+    how many. A file that cannot have an index, as it lacks the column, goes without, which is
+    warned of. Every file's footer is checked before the first file is changed; where values turn
+    out to be such that an index cannot be built, files before theirs keep what they were given.
 
     With ``sidecar=True`` no file is changed: the indexes go into a file beside each, in a folder
     ``_intarsia`` that other readers pass over, and are found there by whatever reads it; with a
@@ -156,24 +157,31 @@ def add_indexes(
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
-            names = names_of(opened, choice.due)
+            names, before = names_of(opened, choice.due), standard_of(opened)
         if choice.due:
             if places is None:
                 warn_of_names(file, found)
             with quiet(), _naming(file):
                 add_to(opened, choice.due, found, version, places, told)
         now = report_of(open_file(file, found, sidecar=places))
-        added = _added(names, now.standard)
+        added = _added(names, before, now.standard)
         reports.append(dataclasses.replace(now, added=added, unfit=tuple(choice.unfit)))
     told.end()
     return reports
 
 
-def _added(names: Iterable[str], standard: Sequence[StandardReport]) -> tuple[str, ...]:
-    """Those of ``names`` that a file has now: one without rows gets none of the format's own."""
-    there = {one.name for one in standard}
+def _added(
+    names: Iterable[str], before: Sequence[StandardReport], now: Sequence[StandardReport]
+) -> tuple[str, ...]:
+    """Those of ``names`` that a file has now and had not, of which the format's own are told.
+
+    One without rows gets none of these; page indexes that are there stay.
+    """
+    there = {one.name for one in now}
+    kept = {one.name for one in before if one.name == PageIndex.kind and one in now}
     of_format = (PageIndex.kind, Bloom.kind)
-    return tuple(n for n in names if n.rpartition(":")[2] not in of_format or n in there)
+    own = {name for name in names if name.rpartition(":")[2] in of_format}
+    return tuple(name for name in names if name not in own or name in there - kept)
 
 
 def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:

@@ -61,6 +61,7 @@ def write_table(
     indexes, checksums and at most 8,192 rows, and zstd compresses them. The file appears at once,
     whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its temporary name until
     then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that cannot be built,
+    ``PathError`` where the file cannot be written, as anywhere but in a local folder, and
     ``ValueError`` for rows without columns, which no file can hold.
     """
     _check_columns(table)
@@ -94,7 +95,7 @@ class ParquetWriter:
     make a longer file. Without checkpoints nothing is promised of a file that was not closed.
 
     Raises ``IndexSpecError`` for an index that cannot be built, ``PathError`` where the file cannot
-    be written.
+    be written, as anywhere but in a local folder.
     """
 
     def __init__(
