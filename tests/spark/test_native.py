@@ -424,23 +424,25 @@ def test_no_rows_are_none_to_every_reader(reader, spark, tmp_path):
     assert (found.columns, found.count()) == (["n"], 0)
 
 
-def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, tmp_path):
+def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, setting, tmp_path):
     pq.write_table(pa.table({"x": [0.0, -0.0, 1.0] * 100}), tmp_path / "a.parquet")
-    settings = {
-        "spark.sql.parquet.recordLevelFilter.enabled": "true",
-        "spark.sql.parquet.enableVectorizedReader": "false",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        with pytest.raises(ia.UnsupportedError, match="tells the zeros apart"):
-            ias.read(spark, tmp_path, where="x = 0", reader="spark")
-        assert ias.read(spark, tmp_path, where="x <= 1").count() == 300
-        assert ias.read(spark, tmp_path, where="x = 0").count() == 200
-        assert ias.read(spark, tmp_path, reader="spark").count() == 300
-    finally:
-        for name in settings:
-            spark.conf.unset(name)
+    setting("spark.sql.parquet.recordLevelFilter.enabled", "true")
+    setting("spark.sql.parquet.enableVectorizedReader", "false")
+    with pytest.raises(ia.UnsupportedError, match="tells the zeros apart"):
+        ias.read(spark, tmp_path, where="x = 0", reader="spark")
+    assert ias.read(spark, tmp_path, where="x <= 1").count() == 300
+    assert ias.read(spark, tmp_path, where="x = 0").count() == 200
+    assert ias.read(spark, tmp_path, reader="spark").count() == 300
+
+
+def test_spark_is_handed_nothing_where_it_answers_by_statistics(spark, setting, tmp_path):
+    pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
+    setting("spark.sql.parquet.aggregatePushdown", "true")
+    setting("spark.sql.sources.useV1SourceList", "")
+    found = ias.read(spark, tmp_path, columns=["b"])
+    assert found.selectExpr("max(b)").collect() == [(20,)]
+    with pytest.raises(ia.UnsupportedError, match="one column's statistics for another's"):
+        ias.read(spark, tmp_path, reader="spark")
 
 
 def test_unknown_readers_are_refused(spark, tmp_path):
@@ -453,21 +455,3 @@ def test_types_are_told_from_the_footer(tmp_path):
     pq.write_table(pa.table({"n": [1], "s": ["x"]}), tmp_path / "a.parquet")
     schema = ia.ParquetFile(tmp_path / "a.parquet").schema
     assert [spark_type(leaf.element) for leaf in schema.leaves] == ["bigint", "string"]
-
-
-def test_spark_is_handed_nothing_where_it_answers_by_statistics(spark, tmp_path):
-    pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
-    settings = {
-        "spark.sql.parquet.aggregatePushdown": "true",
-        "spark.sql.sources.useV1SourceList": "",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        found = ias.read(spark, tmp_path, columns=["b"])
-        assert found.selectExpr("max(b)").collect() == [(20,)]
-        with pytest.raises(ia.UnsupportedError, match="one column's statistics for another's"):
-            ias.read(spark, tmp_path, reader="spark")
-    finally:
-        for name in settings:
-            spark.conf.unset(name)
