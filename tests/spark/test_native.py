@@ -437,7 +437,7 @@ def test_spark_is_handed_no_filter_by_which_it_tells_the_zeros_apart(spark, sett
 
 def test_spark_is_handed_nothing_where_it_answers_by_statistics(spark, setting, tmp_path):
     pq.write_table(pa.table({"a": [1, 2], "b": [10, 20], "c": [0, 0]}), tmp_path / "a.parquet")
-    setting("spark.sql.parquet.aggregatePushdown", "true")
+    setting("spark.sql.parquet.aggregatePushdown", "TRUE")
     setting("spark.sql.sources.useV1SourceList", "")
     found = ias.read(spark, tmp_path, columns=["b"])
     assert found.selectExpr("max(b)").collect() == [(20,)]

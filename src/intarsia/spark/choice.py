@@ -62,9 +62,9 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Wa
         rows, left = rows_of_little(source, query, plan), _left(plan)
         if rows is not None or left.selected < WIDE * left.total:
             return Way(plan, None, _left_to_read(plan), rows)
-    if query.where is not None and spark.conf.get(_BY_RECORD, "false") == "true":
+    if query.where is not None and _is_on(spark, _BY_RECORD):
         found: HandOver | str = f"with {_BY_RECORD} it tells the zeros apart"
-    elif spark.conf.get(_BY_STATISTICS, "false") == "true":
+    elif _is_on(spark, _BY_STATISTICS):
         found = f"with {_BY_STATISTICS} it takes one column's statistics for another's"
     else:
         found = hand_over(source, query, files)
@@ -76,6 +76,10 @@ def choose(spark: SparkSession, source: Source, query: Query, reader: str) -> Wa
     if reader == "spark":
         return Way(plan, found, "as asked for")
     return Way(plan, found, "there is no filter" if plan is None else _left_to_read(plan))
+
+
+def _is_on(spark: SparkSession, setting: str) -> bool:
+    return (spark.conf.get(setting, "false") or "").lower() == "true"
 
 
 def _left(plan: Plan) -> Amount:
