@@ -533,3 +533,108 @@ def test_rows_that_are_not_there_cannot_be_taken(tmp_path):
         ds.take([0, ds.count_rows()])
     with pytest.raises(IndexError):
         ds.take([-1])
+
+
+NAN = float("nan")
+WITH_NAN = {
+    "not less": ~(field("x") < 5),
+    "nan is null": field("x").is_null(nan_is_null=True),
+    "is nan": pc.is_nan(field("x")),
+    "not equal": field("x") != 1.0,
+    "not in": ~field("x").isin([1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("wanted", WITH_NAN.values(), ids=WITH_NAN)
+@pytest.mark.parametrize("special", ["__fragment_index", "__batch_index", "__last_in_fragment"])
+def test_which_batch_a_row_is_of_changes_no_rows(special, wanted, tmp_path):
+    first = pa.table({"a": range(6), "x": [1.0, NAN, 2.0, 1.0, 1.0, NAN]})
+    pq.write_table(first, tmp_path / "a.parquet", row_group_size=3)
+    pq.write_table(pa.table({"a": [6, 7, 8], "x": [5.0, NAN, 9.0]}), tmp_path / "b.parquet")
+    data = ia.dataset(tmp_path)
+    expected = data.to_table(["a"], filter=wanted)["a"].to_pylist()
+    whole = data.to_table(["a", special])
+    number = dict(zip(*whole.to_pydict().values(), strict=True))
+    found = data.to_table([special, "a"], filter=wanted).to_pydict()
+    assert found == {special: [number[a] for a in expected], "a": expected}
+    computed = {"a": field("a") + 1, "n": field(special)}
+    assert data.filter(wanted).to_table(computed)["n"].to_pylist() == found[special]
+    assert data.scanner(["a", special], wanted).to_table()["a"].to_pylist() == expected
+    assert data.scanner(["a", special], wanted).count_rows() == len(expected)
+    assert data.head(2, ["a", special], wanted)["a"].to_pylist() == expected[:2]
+    assert data.take([1, 0], ["a", special], wanted)["a"].to_pylist() == expected[1::-1]
+
+
+def test_checksums_are_compared_where_a_scan_asks_for_it(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": range(1000), "b": range(1000)})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    page = ia.ParquetFile(path).pages(0, "b")[0]
+    damaged = bytearray(path.read_bytes())
+    damaged[page.offset + page.header_size + 50] ^= 0xFF
+    path.write_bytes(damaged)
+    data, wanted = ia.dataset(path), field("a") >= 0
+    checked = {
+        "fragment_scan_options": pads.ParquetFragmentScanOptions(page_checksum_verification=True)
+    }
+    for scan in (
+        lambda **options: data.to_table(filter=wanted, **options),
+        lambda **options: data.head(1000, **options),
+        lambda **options: data.take([998], **options),
+        lambda **options: list(data.to_batches(filter=wanted, **options)),
+        lambda **options: data.scanner(filter=wanted, **options).to_table(),
+        lambda **options: data.count_rows(field("b") > 5, **options),
+    ):
+        scan()
+        with pytest.raises(ia.FormatError, match=r"column b, page 0.*checksum"):
+            scan(**checked)
+    with pytest.raises(TypeError, match="not int"):
+        data.to_table(filter=wanted, fragment_scan_options=5)
+
+
+def test_batches_of_no_rows_tell_their_schema(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    data = ia.dataset(tmp_path)
+    for columns in (["a"], [], {"z": field("a") + 1}):
+        found = pa.Table.from_batches(data.to_batches(columns, filter=field("a") < 0))
+        assert found.schema == pads.dataset(tmp_path).to_table(columns).schema
+        assert found.num_rows == 0
+
+
+def test_fragments_take_what_pyarrows_take_in_its_place(tmp_path):
+    pq.write_table(pa.table({"a": range(9), "b": range(9)}), tmp_path / "a.parquet")
+    data, wanted = ia.dataset(tmp_path), field("a") > 5
+    (fragment,) = data.get_fragments(wanted)
+    expected = pa.table({"b": [6, 7, 8]})
+    assert fragment.to_table(data.schema, ["b"], wanted) == expected
+    assert pa.Table.from_batches(fragment.to_batches(data.schema, ["b"], wanted)) == expected
+    assert fragment.head(1, ["b"], wanted) == expected.slice(0, 1)
+    assert fragment.take([2], ["b"], wanted) == expected.slice(2)
+    assert fragment.count_rows(wanted) == 3
+
+
+@pytest.mark.parametrize("wanted", [None, field("a") > 1], ids=["all", "some"])
+def test_columns_that_are_given_other_names_keep_their_metadata(wanted, tmp_path):
+    schema = pa.schema([pa.field("a", pa.int64(), metadata={"unit": "m"})], {"owner": "me"})
+    pq.write_table(pa.table({"a": [1, 2]}, schema), tmp_path / "a.parquet")
+    columns = {"z": field("a"), "more": field("a") + 1}
+    mine, own = (
+        opened(tmp_path).to_table(columns, filter=wanted) for opened in (ia.dataset, pads.dataset)
+    )
+    assert mine.schema.equals(own.schema, check_metadata=True)
+
+
+def test_what_computes_a_column_is_an_expression(tmp_path):
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(TypeError, match="'x' is computed by an Expression, not by a str"):
+        ia.dataset(tmp_path).to_table({"x": "a"}, filter=field("a") > 0)
+
+
+def test_scanners_give_the_names_of_files(tmp_path):
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
+    data, wanted = ia.dataset(tmp_path), field("a") > 1
+    expected = pa.table({"__filename": [str(tmp_path / "a.parquet")], "a": [2]})
+    for take in (lambda s: s.to_table(), lambda s: s.head(1), lambda s: s.to_reader().read_all()):
+        assert take(data.scanner(["__filename", "a"], wanted)) == expected
+    assert data.scanner(["__filename", "a"], wanted).projected_schema == expected.schema
+    assert data.scanner(["__filename", "a"], wanted).count_rows() == 1

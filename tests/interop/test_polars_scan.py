@@ -8,6 +8,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -365,3 +366,39 @@ TREES = st.recursive(
 @given(TREES)
 def test_any_predicate_gives_polars_answer(data, frame, predicate):
     assert_frame_equal(ia.polars.scan(data).filter(predicate).collect(), frame.filter(predicate))
+
+
+NO_COLUMNS = {
+    "count": lambda frame: frame.with_row_index().select(pl.len()),
+    "numbers": lambda frame: frame.with_row_index().select("index"),
+    "some": lambda frame: frame.with_row_index().head(3).select(pl.len()),
+    "numbers of a range": lambda frame: frame.select(pl.int_range(pl.len())),
+    "filtered by number": lambda frame: (
+        frame.with_row_index().filter(pl.col("index") > 5).select(pl.len())
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", NO_COLUMNS.values(), ids=NO_COLUMNS)
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_rows_count_where_no_column_is_asked_for(asked, engine, tmp_path):
+    table = pa.table({"a": range(60)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=25)
+    found = asked(ia.polars.scan(tmp_path)).collect(engine=engine)
+    assert found.equals(asked(pl.from_arrow(table).lazy()).collect())
+
+
+def test_columns_have_any_name(tmp_path):
+    table = pa.table({"*": [1, 2], "a": [3, 4], "^a$": [5, 6], "": [7, 8]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    frame = ia.polars.scan(tmp_path)
+    assert frame.collect().to_dict(as_series=False) == table.to_pydict()
+    found = frame.filter(pl.col("a") > 3).select(cs.by_name("*", "")).collect()
+    assert found.to_dicts() == [{"*": 2, "": 8}]
+
+
+def test_one_of_thousands_of_floats(tmp_path):
+    pq.write_table(pa.table({"x": [-0.0, 0.5, 7.0]}), tmp_path / "a.parquet")
+    members = [float(number) for number in range(20_000)]
+    found = ia.polars.scan(tmp_path).filter(pl.col("x").is_in(members)).collect()
+    assert found["x"].to_list() == [0.0, 7.0]

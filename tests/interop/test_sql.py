@@ -1238,6 +1238,18 @@ def test_what_joins_hold_equal_is_found_once_for_all_conditions(data, monkeypatc
     assert len(calls) == 1
 
 
+def test_one_of_thousands_of_floats(tmp_path):
+    pq.write_table(
+        pa.table({"x": [-0.0, 0.5, 7.0], "y": pa.array([0, 0.5, 7], pa.float32())}),
+        tmp_path / "a.parquet",
+    )
+    members = ", ".join(f"{number}.0" for number in range(10_000))
+    for column in "xy":
+        query = f"SELECT {column} FROM t WHERE {column} IN ({members}) ORDER BY x"
+        assert ia.sql(query, t=tmp_path)[column].to_pylist() == [0, 7]
+        assert ia.dataset(tmp_path).count_rows(filter=f"{column} IN ({members})") == 2
+
+
 def test_queries_run_at_the_same_time(data):
     def ask(number: int) -> list[int]:
         return ia.sql("SELECT row FROM t WHERE row = ?", [number], t=data)["row"].to_pylist()

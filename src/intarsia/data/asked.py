@@ -47,10 +47,10 @@ def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) ->
         return Asked(request_of(schema, names, filter_), None)
     wanted = request_of(schema, list(dict.fromkeys(path[0] for path in paths)), filter_)
     request = replace(wanted, pruned=pruned_to_fields(wanted.schema, paths))
-    return Asked(request, partial(_fields_at, paths, wanted.schema))
+    return Asked(request, partial(fields_at, paths, wanted.schema))
 
 
-def _fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Table) -> pa.Table:
+def fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Table) -> pa.Table:
     """Each of ``paths`` as a column; a field of a struct that is NULL is NULL."""
     columns, fields = [], []
     for name, *rest in paths:
@@ -110,7 +110,13 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
     """Raise ``PredicateError`` for a name that is no column, ``TypeError`` for no list of names."""
     if isinstance(columns, str):
         raise TypeError("columns is a list of names, not one name")
-    for name in () if isinstance(columns, dict) else columns or ():
+    if isinstance(columns, dict):
+        for name, expression in columns.items():
+            if not isinstance(expression, pc.Expression):
+                kind = type(expression).__name__
+                raise TypeError(f"column {name!r} is computed by an Expression, not by a {kind}")
+        return
+    for name in columns or ():
         if not isinstance(name, str):
             raise TypeError(f"columns are named by texts, not by {name!r}")
         known = name in schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL

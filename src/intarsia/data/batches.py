@@ -7,6 +7,7 @@ DataFusion has, panics. These columns are copied.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterable
 
 import numpy as np
@@ -25,6 +26,22 @@ def batches_of(
                 if _is_misread(values):
                     batch = batch.set_column(number, batch.schema.field(number), copied(values))
             yield batch
+
+
+def or_none(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+    """``batches``, or where there is none, one without rows, which tells their schema."""
+    is_empty = True
+    with contextlib.closing(batches):
+        for batch in batches:
+            is_empty = False
+            yield batch
+    if is_empty:
+        yield empty_batch(schema)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
 def _is_misread(values: pa.Array) -> bool:

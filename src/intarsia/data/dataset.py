@@ -27,7 +27,7 @@ from intarsia.data.asked import (
     is_special,
     request_of,
 )
-from intarsia.data.batches import batches_of
+from intarsia.data.batches import batches_of, or_none
 from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
@@ -35,6 +35,7 @@ from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment
 from intarsia.data.numbered import check_within, parts_at, row_numbers
+from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
 from intarsia.parallel import each_in_one_thread
@@ -237,8 +238,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pads.Scanner:
         """A scanner. One with a filter can be consumed once, as ``Scanner.from_batches`` can.
 
-        Further ``options`` are pyarrow's; those about threads and read-ahead apply to scans without
-        a filter.
+        Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
+        without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
         """
         scan = self._scan(columns, filter, {"batch_size": batch_size, **options})
         if scan is None:
@@ -272,7 +273,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             wanted = expression_of(filter, self.schema)
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, wanted, **options)
             return batches
-        return batches_of(scan[1], options.get("batch_size", _BATCH_ROWS))
+        return or_none(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     def head(
         self,
@@ -301,6 +302,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         ``IndexError`` for an index that is not there; otherwise as ``row_numbers`` does.
         """
         wanted = row_numbers(indices)
+        source = self._as_asked(options)
+        if source is not self:
+            return source.take(indices, columns, filter, **options)
         if self._wanted(filter, options) is not None or is_special(columns):
             found = self.to_table(columns, filter, **options)
             check_within(wanted, found.num_rows)
@@ -353,10 +357,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
-        is_far = not self._cache.is_local
-        parts = self._parts(request, use_threads)
+        is_far, source = not self._cache.is_local, self._as_asked(options)
+        parts = source._parts(request, use_threads)
         found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
-        self._cache.health.tell()
+        source._cache.health.tell()
         return found
 
     def _wanted(
@@ -392,25 +396,49 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if is_special(columns):
             limited = self._cache.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
-            return None
+            if wanted is None:
+                return None
+            schema, tables = special_scan(self._unfiltered(), columns, wanted, limit, dict(options))
+            give = giver_of(self.schema)
+            return give(without_rows(schema)).schema, map(give, tables)
         by_page = by_page or ROW_NUMBER in (columns or ())
         by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
         if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
         use_threads = options.get("use_threads", True)
+        source = self._as_asked(options)
         tables = scan(
-            self._parts(request, use_threads) if parts is None else parts,
+            source._parts(request, use_threads) if parts is None else parts,
             request,
             limit=limit,
             use_threads=use_threads,
             is_far=not self._cache.is_local,
         )
-        tables = _then(tables, self._cache.health.tell)
+        tables = _then(tables, source._cache.health.tell)
         give, empty = giver_of(self.schema), without_rows(request.output)
         if project is None:
             return give(empty).schema, map(give, tables)
         return give(project(empty)).schema, map(give, map(project, tables))
+
+    def _unfiltered(self) -> Dataset:
+        made = self.wrap(self)
+        made._scan_options = {}
+        return made
+
+    def _as_asked(self, options: Mapping[str, Any]) -> Dataset:
+        """This data set, which compares checksums where a scan's ``fragment_scan_options`` say so.
+
+        Raises ``TypeError`` for options of other formats.
+        """
+        asked_of = options.get("fragment_scan_options")
+        if asked_of is None:
+            return self
+        if not isinstance(asked_of, pads.ParquetFragmentScanOptions):
+            kind = type(asked_of).__name__
+            raise TypeError(f"fragment_scan_options are ParquetFragmentScanOptions, not {kind}")
+        is_checked = asked_of.page_checksum_verification
+        return self.with_options(page_checksum_verification=True) if is_checked else self
 
     def _parts(self, request: Request, use_threads: bool) -> Iterator[Part]:
         """Every file that might hold matching rows, as far as folders and footers tell."""

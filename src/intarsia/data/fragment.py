@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from intarsia.data.asked import Columns
 from intarsia.read.request import FilterLike
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class PlannedFragment:
     def scanner(
         self,
         schema: pa.Schema | None = None,
-        columns: Sequence[str] | dict[str, pc.Expression] | None = None,
+        columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pads.Scanner:
@@ -45,22 +44,50 @@ class PlannedFragment:
         alone._cache = self._dataset._cache
         return alone.scanner(columns, filter, **options)
 
-    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+    def to_table(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
         """The matching rows as a table."""
-        return self.scanner(schema, **options).to_table()
+        return self.scanner(schema, columns, filter, **options).to_table()
 
-    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Any:
+    def to_batches(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> Any:
         """The matching rows as record batches."""
-        return self.scanner(schema, **options).to_batches()
+        return self.scanner(schema, columns, filter, **options).to_batches()
 
-    def count_rows(self, **options: Any) -> int:
+    def count_rows(
+        self,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> int:
         """How many rows match."""
-        return int(self.scanner(**options).count_rows())
+        return int(self.scanner(filter=filter, **options).count_rows())
 
-    def head(self, num_rows: int, **options: Any) -> pa.Table:
+    def head(
+        self,
+        num_rows: int,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
         """The first matching rows."""
-        return self.scanner(**options).head(num_rows)
+        return self.scanner(None, columns, filter, **options).head(num_rows)
 
-    def take(self, indices: Any, **options: Any) -> pa.Table:
+    def take(
+        self,
+        indices: Any,
+        columns: Columns = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        **options: Any,
+    ) -> pa.Table:
         """The rows at ``indices`` among the matching ones."""
-        return self.scanner(**options).take(indices)
+        return self.scanner(None, columns, filter, **options).take(indices)

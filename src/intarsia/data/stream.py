@@ -14,10 +14,13 @@ import weakref
 from collections.abc import Generator, Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.batches import batches_of
 
+_OF_SCANS = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
+_RENAMED = "__intarsia_column_"
 _DRAIN_SECONDS = 0.2
 _live: weakref.WeakSet[Stream] = weakref.WeakSet()
 
@@ -77,8 +80,16 @@ def scanner_of(
         once = [columns.index(column) for column in dict.fromkeys(columns)]
         schema = pa.schema([schema.field(i) for i in once], schema.metadata)
         tables = (table.select(once) for table in tables)
+    asked: list[str] | dict[str, pc.Expression] | None = names
+    if names is None and not _OF_SCANS.isdisjoint(schema.names):
+        # A scan has columns of these names itself.
+        given = [f"{_RENAMED}{number}" for number in range(len(schema))]
+        asked = dict(zip(schema.names, map(pc.field, given), strict=True))
+        tables = (table.rename_columns(given) for table in tables)
+        fields = [field.with_name(name) for field, name in zip(schema, given, strict=True)]
+        schema = pa.schema(fields, schema.metadata)
     reader = pa.RecordBatchReader.from_batches(schema, Stream(batches_of(tables, batch_size)))
-    return pads.Scanner.from_batches(reader, columns=names, batch_size=batch_size)
+    return pads.Scanner.from_batches(reader, columns=asked, batch_size=batch_size)
 
 
 @atexit.register

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.errors import MissingDependencyError
-from intarsia.read.request import without_rows
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     else:
         data = dataset(source, **options)
 
+    def framed(batch: pa.RecordBatch) -> polars.DataFrame:
+        frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))
+        frame.columns = batch.schema.names  # Polars gives one without a name another
+        return frame
+
     def read(
         columns: list[str] | None,
         predicate: polars.Expr | None,
@@ -64,14 +69,15 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         for batch in batches:
             rows = batch if left is None else batch.slice(0, left)
             left = None if left is None else left - rows.num_rows
-            frame = polars.DataFrame(polars.from_arrow(_from_the_start(rows)))
+            frame = framed(rows)
             if predicate is not None:
                 frame = frame.filter(predicate)
-            yield frame.select(wanted) if wanted else frame.select()
+            # Names may look like patterns; without columns, a selection has no rows.
+            yield frame[wanted] if wanted else frame.drop(frame.columns)
             if left == 0:
                 return
 
-    schema = polars.DataFrame(polars.from_arrow(without_rows(data.schema))).schema
+    schema = framed(empty_batch(data.schema)).schema
     return register_io_source(read, schema=schema, is_pure=True)
 
 

@@ -7,7 +7,6 @@ Polars, which applies its predicate to the rows it is given in any case.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +28,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.exact import checked_condition
 from intarsia.predicate.functions import is_list, list_contains
+from intarsia.predicate.members import with_both_zeros
 
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     operator.eq,
@@ -259,12 +259,7 @@ class _Converter:
         known = [_as_kind(value, kind) for value in values if value.is_valid]
         if any(constant is None for constant in known):
             return None
-        if pa.types.is_floating(kind):  # membership tells −0.0 from +0.0
-            found = functools.reduce(
-                operator.or_, (field == pc.scalar(each) for each in known), pc.scalar(False)
-            )
-        else:
-            found = field.isin(pa.array(known, _plain(kind)))
+        found = field.isin(pa.array(with_both_zeros(known), _plain(kind)))
         return found if len(known) == len(values) else found | field.is_null()
 
     def _text_path(self, expr: pl.Expr) -> tuple[str, ...] | None:

@@ -52,10 +52,28 @@ def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
 
 def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
-    """A table of computed columns, one row for each of ``table``'s.
+    """A table of computed columns, one row for each of ``table``'s; a column as it is keeps its
+    metadata.
 
     Raises ``PredicateError`` for what ``FUNCTIONS`` do not take, else what pyarrow does.
     """
+    found = _all_computed(columns, table)
+    for number, expression in enumerate(columns.values()):
+        if metadata := _metadata_of(expression, table.schema):
+            field = found.schema.field(number).with_metadata(metadata)
+            found = found.set_column(number, field, found.column(number))
+    return found
+
+
+def _metadata_of(expression: pc.Expression, schema: pa.Schema) -> dict[bytes, bytes] | None:
+    node = read_expression(expression)
+    if not isinstance(node, FieldRef) or len(node.path) > 1:
+        return None
+    at = schema.get_field_index(node.path[0])
+    return schema.field(at).metadata if at >= 0 else None
+
+
+def _all_computed(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:
     try:
         return _projected(columns, table)
     except pa.ArrowKeyError as error:

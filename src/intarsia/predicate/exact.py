@@ -8,9 +8,7 @@ the two might see differently (arithmetic, most casts, case mappings beyond ASCI
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 import re
 
 import pyarrow as pa
@@ -118,10 +116,6 @@ class _Exact(Translator):
     def _in(self, node: exp.In) -> pc.Expression:
         for member in node.expressions:
             self._check(node.this, member, ordered=False)
-        if node.expressions and pa.types.is_floating(self._kind(node.this)):
-            # Membership tells −0.0 from +0.0, equality does not.
-            equal = (self._compare(exp.EQ, node.this, member) for member in node.expressions)
-            return functools.reduce(operator.or_, equal)
         return super()._in(node)
 
     def _same(self, node: exp.Expr) -> pc.Expression:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,14 +13,30 @@ from intarsia.predicate.constants import exactly
 def is_member(
     subject: pc.Expression, members: list[pa.Scalar], kind: pa.DataType | None
 ) -> pc.Expression:
-    """``subject`` equals one of ``members``; one by one where they do not share its type."""
+    """``subject`` equals one of ``members``, which are no NULLs; one by one where they do not share
+    its type.
+    """
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
-        return subject.isin(pa.array(values, kind or _common(values)))
+        return subject.isin(pa.array(with_both_zeros(values), kind or _common(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return functools.reduce(operator.or_, (subject == pc.scalar(m) for m in members))
+        return _any_of([subject == pc.scalar(member) for member in members])
+
+
+def with_both_zeros(values: Sequence[pa.Scalar]) -> list[pa.Scalar]:
+    """``values``, and of −0.0 and +0.0 the other one: membership tells them apart."""
+    zeros = {v.type: None for v in values if pa.types.is_floating(v.type) and v.as_py() == 0}
+    return [*values, *(pa.scalar(zero, kind) for kind in zeros for zero in (0.0, -0.0))]
+
+
+def _any_of(conditions: Sequence[pc.Expression]) -> pc.Expression:
+    """OR of many, as a tree no deeper than need be: a deep one overflows pyarrow's stack."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else pc.scalar(False)
+    middle = len(conditions) // 2
+    return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
 
 
 def _common(values: list[pa.Scalar]) -> pa.DataType | None:

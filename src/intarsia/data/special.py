@@ -1,0 +1,55 @@
+"""Scans with a filter of what only pyarrow's own scan knows: which batch of which file a row is of.
+
+That scan passes over row groups by statistics that know nothing of NaN, so it gets no filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from intarsia.data.asked import Columns, fields_at, path_of
+from intarsia.predicate.evaluation import compute_columns, evaluate
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.views import schema_without_views
+from intarsia.read.request import without_rows
+
+
+def special_scan(
+    data: pads.Dataset,
+    columns: Columns,
+    filter_: pc.Expression,
+    limit: int | None,
+    options: dict[str, Any],
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The rows of ``data``, which has no filter of its own, for which ``filter_`` holds."""
+    asked = list(columns.values()) if isinstance(columns, dict) else []
+    names = [] if isinstance(columns, dict) else list(columns or ())
+    needed = dict.fromkeys(path_of(data.schema, name)[0] for name in names)
+    for expression in (*asked, filter_):
+        paths = field_paths(read_expression(expression))
+        known = data.schema.names if paths is None else [path[0] for path in sorted(paths)]
+        needed |= dict.fromkeys(known)
+    scanner = pads.FileSystemDataset.scanner(data, list(needed), **options)
+    plain = schema_without_views(scanner.projected_schema)
+    if isinstance(columns, dict):
+        project = partial(compute_columns, columns)
+    else:
+        project = partial(fields_at, [path_of(data.schema, name) for name in names], plain)
+
+    def tables() -> Iterator[pa.Table]:
+        left = limit
+        for batch in scanner.to_batches():
+            table = evaluate(filter_, pa.Table.from_batches([batch]).cast(plain))
+            table = table if left is None else table.slice(0, left)
+            yield project(table)
+            left = None if left is None else left - table.num_rows
+            if left == 0:
+                return
+
+    return project(without_rows(plain)).schema, tables()
