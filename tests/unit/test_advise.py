@@ -160,3 +160,55 @@ def test_a_sample_holds_the_rows_of_its_row_groups(table, plain):
     found = ia.ParquetFile(sample.source).read(["ts", "id"])
     expected = pa.concat_tables([table.slice(0, 20_000), table.slice(40_000, 20_000)])
     assert found.equals(expected.select(["ts", "id"]))
+
+
+def test_indexes_that_come_with_a_page_index_do_not_shut_out_each_other(tmp_path):
+    chance = np.random.default_rng(7)
+    count = 100_000
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "u": [f"{number:032x}" for number in chance.integers(0, 2**62, count)],
+            "z": pa.nulls(count, pa.int64()),
+            "l": pa.array([[number % 1000, number] for number in range(count)]),
+        }
+    )
+    pq.write_table(table, path, row_group_size=25_000)
+    filters = ["z = 5", "lower(u) = 'x'", "list_contains(l, 77777)"]
+    alone = ia.advise(path, filters[1:]).indexes
+    assert "elements(l)" in alone
+    assert set(alone) <= set(ia.advise(path, filters).indexes)
+
+
+def test_files_that_differ(tmp_path):
+    rows = pa.table({"a": range(20_000), "b": np.random.default_rng(1).permutation(20_000)})
+    settings = {"row_group_size": 10_000, "max_rows_per_page": 500, "write_batch_size": 100}
+    pq.write_table(rows.select(["b"]), tmp_path / "0.parquet", **settings)
+    pq.write_table(rows, tmp_path / "1.parquet", **settings)
+    pq.write_table(rows.select(["b", "a"]), tmp_path / "2.parquet", **settings)
+    ia.add_indexes(tmp_path / "1.parquet", ["a:lookup"])
+    advice = ia.advise(tmp_path, ["b = 17", "b < 30"])
+    assert advice.indexes == ["page_index(b)", "lookup(b)"]
+    ia.add_indexes(tmp_path, advice.indexes)
+    reordered = pa.table({"a": range(9), "b": range(9)})
+    pq.write_table(reordered, tmp_path / "3.parquet", write_page_index=True)
+    assert ia.advise(tmp_path, ["b IS NULL"]).indexes == []
+
+
+@pytest.mark.parametrize("name", ["a,b", "a=b", " a", 'a"b', "a'b", "a:b", "a(b", "lower", "x.y"])
+def test_what_is_proposed_of_a_column_of_any_name_can_be_added(name, tmp_path):
+    path = tmp_path / "a.parquet"
+    values = np.random.default_rng(1).integers(0, 2**62, 40_000)
+    settings = {"row_group_size": 20_000, "max_rows_per_page": 500, "write_batch_size": 100}
+    pq.write_table(pa.table({name: values}), path, use_dictionary=False, **settings)
+    proposed = ia.advise(path, [pc.field(name) == int(values[100])]).indexes
+    assert proposed
+    (report,) = ia.add_indexes(path, proposed)
+    assert report.added == ("page_index", f"{name}:lookup")
+    (report,) = ia.add_indexes(path, [ia.Bloom(name)])
+    assert ia.drop_indexes(path, [f"{name}:bloom"])[0].path == str(path)
+
+
+def test_a_column_without_a_name_is_no_reason_to_fail(tmp_path):
+    pq.write_table(pa.table({"": range(10), "a": range(10)}), tmp_path / "a.parquet")
+    assert ia.advise(tmp_path, [pc.field("") == 3, pc.field("a") == 3]).indexes == []

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -222,6 +223,78 @@ def test_a_file_replaced_after_the_data_set_was_opened(lake):
     assert not dataset.count_rows(filter=wanted)
     pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
     assert dataset.count_rows(filter=wanted) == 1
+
+
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_a_file_replaced_before_anything_was_asked(lake):
+    ia.build_catalog(lake)
+    data_sets = [ia.dataset(lake) for _ in range(3)]
+    scan = ia.polars.scan(data_sets[2])
+    pq.write_table(table_of(100), lake / "part=1" / "001.parquet")
+    wanted = pc.field("id") == some_id(100)
+    assert data_sets[0].count_rows(filter=wanted) == 1
+    assert data_sets[1].head(1).num_rows == 1
+    assert data_sets[1].to_table(filter=wanted).num_rows == 1
+    assert scan.filter(polars.col("id") == some_id(100)).collect().height == 1
+
+
+FOLDERS = {
+    "names": [f"a%3Ab={number}" for number in range(3)],
+    "values": ["a=%31", "a=2", "a=3"],
+    "no value": ["a=1", "a=2", "a=%5F_HIVE_DEFAULT_PARTITION__"],
+    "both spellings": ["a%20b=1", "a b=2", "a b=x%2Fy"],
+}
+
+
+@pytest.mark.parametrize("folders", FOLDERS.values(), ids=FOLDERS)
+def test_names_of_folders_are_what_they_stand_for(folders, tmp_path):
+    for number, folder in enumerate(folders):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"n": [number]}), tmp_path / folder / "a.parquet")
+    expected = ia.dataset(tmp_path, catalog=False).to_table()
+    assert expected.equals(pads.dataset(tmp_path, partitioning="hive").to_table())
+    ia.build_catalog(tmp_path)
+    found = ia.dataset(tmp_path, catalog=True)
+    assert found.to_table().equals(expected)
+    assert ia.dataset(tmp_path, union_by_name=True).to_table().equals(expected)
+    last = pc.field("n") == 2
+    assert found.to_table(filter=last).equals(expected.filter(last))
+
+
+@pytest.mark.parametrize("folder", ["a=1", "a=%FF"])
+def test_folders_that_fit_no_column_are_refused_as_without_a_catalog(folder, tmp_path):
+    (tmp_path / folder).mkdir()
+    table = pa.table({"n": [1], "a": ["x"]}).drop_columns(["a"] if "%" in folder else [])
+    pq.write_table(table, tmp_path / folder / "f.parquet")
+    ia.build_catalog(tmp_path)
+    for is_asked in (False, True):
+        with pytest.raises(ia.FormatError, match="not a data set pyarrow can read"):
+            ia.dataset(tmp_path, catalog=is_asked)
+
+
+def test_all_files_of_a_schema_that_had_an_index_are_gone(tmp_path):
+    for number in range(4):
+        pq.write_table(pa.table({"x": [number]}), tmp_path / f"{number}.parquet")
+    for number in (4, 5):
+        table = pa.table({"x": [number], "y": [number]})
+        ia.write_table(table, tmp_path / f"{number}.parquet", indexes=["x:lookup"])
+    ia.build_catalog(tmp_path)
+    for number in (4, 5):
+        (tmp_path / f"{number}.parquet").unlink()
+    report = ia.build_catalog(tmp_path, refresh=True)
+    assert (report.files, report.gone, report.segments) == (4, 2, 1)
+    assert ia.dataset(tmp_path, catalog=True).count_rows(filter="x >= 2") == 2
+
+
+def test_an_index_that_was_built_anew_in_other_granules_is_no_lie(tmp_path):
+    for number in range(6):
+        numbers = range(number * 1000, (number + 1) * 1000)
+        pq.write_table(pa.table({"x": numbers}), tmp_path / f"{number}.parquet")
+    ia.add_indexes(tmp_path, ["lookup(x, granule_rows=500)"], sidecar=True)
+    ia.build_catalog(tmp_path)
+    ia.add_indexes(tmp_path, ["lookup(x, granule_rows=10)"], sidecar=True)
+    assert ia.verify(tmp_path) == []
+    assert ia.dataset(tmp_path).count_rows(filter="x IN (3, 5999)") == 2
 
 
 @pytest.mark.filterwarnings("ignore:of .* files looked into")

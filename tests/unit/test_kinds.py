@@ -534,6 +534,11 @@ def with_kind(stored, kind):
         ('distinct(CAST("a, b" AS DATE))', ia.Distinct('CAST("a, b" AS DATE)')),
         ("MinMax(a * 2, granule_rows=7)", ia.MinMax("a * 2", 7)),
         ("bloom(a, fpp=0.5)", ia.Bloom("a", 0.5)),
+        ('bloom("a, b")', ia.Bloom("a, b")),
+        ('lookup(" a=b")', ia.Lookup(" a=b")),
+        ('page_index("a""b", s."x, y")', ia.PageIndex(('a"b', "s.x, y"))),
+        ('"a:b":lookup', ia.Lookup("a:b")),
+        ("a, b:lookup", ia.Lookup("a, b")),
     ],
 )
 def test_indexes_read_as_text(text, index):

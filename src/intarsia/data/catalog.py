@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +38,8 @@ Identity = tuple[int, int | None]
 """What a listing knows a file by: its length in bytes, and its time of change in nanoseconds or,
 where an entity tag is listed instead, a hash of that."""
 _ATTEMPTS = 3
+_NEW_SECONDS = 1.0
+"""Of a listing of far storage, which takes a while itself."""
 _KEPT = KeptCatalogs()
 os.register_at_fork(after_in_child=_KEPT.begin)
 _TIME = "time "
@@ -142,6 +146,7 @@ class Catalog:
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
         self._listing: dict[str, Identity] | None = None
+        self._listed_until = math.inf
         if listing is not None:
             with contextlib.suppress(OSError):
                 self._listing = self._identities(listing.values())
@@ -153,9 +158,17 @@ class Catalog:
         return list_folder(self._filesystem, self.root, infos)[0]
 
     def _list(self) -> dict[str, Identity]:
-        """The listing; that of the opening serves those who ask first."""
+        """The listing; that of the opening serves those who ask first, as long as it is new."""
         found, self._listing = self._listing, None
-        return self._identities() if found is None else found
+        is_new = time.monotonic() < self._listed_until
+        return found if found is not None and is_new else self._identities()
+
+    def opened(self) -> None:
+        """Who asks from now on may do so at any time: the listing of the opening is no longer new,
+        or of far storage not for long.
+        """
+        is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
+        self._listed_until = time.monotonic() + (0 if is_local else _NEW_SECONDS)
 
     def first(self, path: str) -> OpenedFile | None:
         """The file at ``path``, of which only the end is there, as long as it is the first one.

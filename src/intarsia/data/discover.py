@@ -99,6 +99,8 @@ def dataset(
     if union_by_name:
         schema = _united(cache, files, base, partitioning, schema)
     known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
+    if known is not None:
+        known.opened()
     if known is not None or not isinstance(found, pafs.LocalFileSystem):
         folders = stated_folders(partitioning, files, base, schema)
         if folders is not None:
@@ -175,10 +177,6 @@ def _open_remote(
     folders: pads.Partitioning,
 ) -> Dataset:
     """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
-    fragments = [
-        form.make_fragment(file, filesystem, folders.parse(file.removeprefix(base or "")))
-        for file in files
-    ]
     if schema is None:
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
@@ -186,7 +184,16 @@ def _open_remote(
         for field in folders.schema:
             if field.name not in schema.names:
                 schema = schema.append(field)
-    made = Dataset(fragments, schema, form, filesystem)
+    try:
+        fragments = [
+            form.make_fragment(file, filesystem, folders.parse(file.removeprefix(base or "")))
+            for file in files
+        ]
+        made = Dataset(fragments, schema, form, filesystem)
+    except (pa.ArrowException, TypeError) as error:
+        raise FormatError(
+            f"{base or files[0]}: not a data set pyarrow can read: {error}"
+        ) from error
     made._cache, made._partitioning = cache, folders
     return made
 

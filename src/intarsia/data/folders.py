@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -67,14 +68,14 @@ def _types(found: Mapping[str, set[str]], as_spark: bool) -> pa.Schema:
 
 
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
-    """The values of each key in the names of folders."""
+    """The values of each key in the names of folders, which have some characters as ``%XX``."""
     values: dict[str, set[str]] = {}
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
         below = f"{folder}/".removeprefix(base or "")
         for part in below.split("/")[:-1]:
             key, is_pair, value = part.partition("=")
             if is_pair:
-                values.setdefault(key, set()).add(value)
+                values.setdefault(unquote(key), set()).add(unquote(value))
     return values
 
 
@@ -139,7 +140,7 @@ def _directory_types(names: Sequence[str], files: Sequence[str], base: str | Non
     values: dict[str, set[str]] = {name: set() for name in names}
     for file in files:
         for name, value in zip(names, _folders(file, base), strict=False):
-            values[name].add(value)
+            values[name].add(unquote(value))
     return pa.schema([(name, _inferred(found, False)) for name, found in values.items()])
 
 

@@ -21,7 +21,7 @@ from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
 from intarsia.index.ngram import NGram
-from intarsia.index.spec import parsed, split
+from intarsia.index.spec import parsed, split, unquoted
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.index.words import Words
 
@@ -197,11 +197,13 @@ def check_is_index(index: object) -> None:
 
 def parse(text: str) -> IndexSpec:
     """An index as text: ``lookup(trace_id)``, ``lookup(lower(email), granule_rows=1024)``, or, as
-    it is listed, ``trace_id:lookup``; ``page_index`` alone, or ``page_index(ts, user_id)``.
+    it is listed, ``trace_id:lookup``; ``page_index`` alone, or ``page_index(ts, user_id)``. Names
+    may be in quotes, ``"``, as in SQL.
 
     Raises ``IndexSpecError`` for anything else.
     """
-    kind, names, settings = parsed(text)
+    kind, given, settings = parsed(text)
+    names = list(map(unquoted, given))
     if kind.lower() == PageIndex.kind:
         page_index: PageIndex = _made(
             PageIndex, kind, {"columns": tuple(names) or None, **settings}

@@ -7,6 +7,7 @@ from typing import Any
 
 from intarsia.errors import IndexSpecError
 
+_NAME = r"(?:\"(?:[^\"]|\"\")*\"|\w+)"
 _OPENING, _CLOSING, _QUOTES = "([", ")]", "\"'"
 
 
@@ -30,6 +31,20 @@ def parsed(text: str) -> tuple[str, list[str], dict[str, Any]]:
     if len(dict(given)) < len(given):
         raise IndexSpecError(f"in index {text!r}: a setting is given twice")
     return called.group(1), names, dict(given)
+
+
+def quoted(column: str) -> str:
+    """A column as ``unquoted`` reads it, in a text that ``parsed`` takes apart."""
+    is_plain = re.fullmatch(r"[\w.]+", column) is not None
+    return column if is_plain else '"' + column.replace('"', '""') + '"'
+
+
+def unquoted(column: str) -> str:
+    """A column, of which all may be in quotes, or any name on its path."""
+    if not re.fullmatch(rf"{_NAME}(\.{_NAME})*", column):
+        return column
+    names = re.findall(_NAME, column)
+    return ".".join(n[1:-1].replace('""', '"') if n.startswith('"') else n for n in names)
 
 
 def split(text: str) -> list[str]:

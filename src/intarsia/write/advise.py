@@ -28,6 +28,7 @@ from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of
 from intarsia.storage import PathLike
+from intarsia.write import present
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of
 from intarsia.write.sample import indexed, sample_of
@@ -269,8 +270,13 @@ class _Adviser:
     def _with(self, views: Sequence[_View], indexes: Sequence[IndexSpec]) -> tuple[_View, ...]:
         if not indexes:
             return tuple(views)
-        work = self._work
-        return tuple(replace(view, file=indexed(view.file, indexes, work)) for view in views)
+        due = [present.choose(view.file, indexes, anew=True, beside=False) for view in views]
+        if not any(choice.due for choice in due):
+            raise IndexSpecError("; ".join(dict.fromkeys(w for c in due for w in c.unfit.values())))
+        return tuple(
+            replace(view, file=indexed(view.file, choice.due, self._work)) if choice.due else view
+            for view, choice in zip(views, due, strict=True)
+        )
 
     def choose(self) -> Choice:
         """Add the best index, then the next one, as long as there is one that pays."""
@@ -296,7 +302,7 @@ class _Adviser:
             ]
             self._views, self.reads, self._least = won.views, won.reads, won.least
             self._tried.clear()
-            candidates = [o.added[-1] for o in options if not {*o.added} & {*won.added}]
+            candidates = [o.added[-1] for o in options if o.added[-1] not in won.added]
         return Choice(chosen, before, tried)
 
     def _rank(self, option: _Option) -> tuple[bool, bool, int]:
@@ -318,8 +324,8 @@ class _Adviser:
     def _candidates(self) -> list[IndexSpec]:
         if not self._views:
             return []
-        first = self._views[0]
-        found = indexes_for(first.file, self._requests, first.member.constants)
+        each = (indexes_for(v.file, self._requests, v.member.constants) for v in self._views)
+        found = list({spec_name(index): index for own in each for index in own}.values())
         paged = self._page_index()
         return found if paged is None else [paged, *found]
 
@@ -328,8 +334,12 @@ class _Adviser:
 
     def _served_by(self, index: IndexSpec) -> list[int]:
         """The filters it might answer."""
-        file = self._views[0].file
-        return [n for n, request in enumerate(self._requests) if answers(file, index, request)]
+        files = [view.file for view in self._views]
+        return [
+            number
+            for number, request in enumerate(self._requests)
+            if any(answers(file, index, request) for file in files)
+        ]
 
     def _try(self, index: IndexSpec) -> _Option | None:
         """The index by itself, or after a page index where it needs one; None where it cannot be,
@@ -390,8 +400,8 @@ class _Adviser:
         shares = [0.0]
         for view in views:
             sections = view.file.sections
-            own = next(e for e in sections.entries if e.name == spec_name(index))
-            resolved = sections.resolved(own)
+            own = next((e for e in sections.entries if e.name == spec_name(index)), None)
+            resolved = None if own is None else sections.resolved(own)
             values = None if resolved is None else sections.values(resolved)
             shares.append(0.0 if values is None else len(values) / max(view.file.num_rows, 1))
         return max(shares)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import IndexSpecError
-from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, spec_name
+from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
+from intarsia.index.spec import quoted
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.predicate.term import Term
@@ -25,16 +27,16 @@ def tests_in(requests: Sequence[Request]) -> list[Predicate]:
 def page_index_for(files: Sequence[OpenedFile], requests: Sequence[Request]) -> PageIndex | None:
     """A page index of the columns that are asked about, where chunks have none."""
     paths = {test.term.path for test in tests_in(requests) if isinstance(test, Test)} - {()}
-    columns = [
-        leaf.name
-        for leaf in files[0].schema.leaves
+    columns = {
+        leaf.name: None
+        for file in files
+        for leaf in file.schema.leaves
         if leaf.path in paths
         and any(
             file.column_chunk(group, leaf.index).column_index_offset is None
-            for file in files
             for group in range(len(file.metadata.row_groups))
         )
-    ]
+    }
     return PageIndex(tuple(columns)) if columns else None
 
 
@@ -55,8 +57,8 @@ def indexes_for(
 
 
 def _for(file: OpenedFile, test: Predicate) -> Iterator[IndexSpec]:
-    if isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and test.term.path:
-        yield Bloom(str(test.term))
+    if isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and any(test.term.path):
+        yield Bloom(_dotted(test))
     for kind in kinds():
         if kind not in (Bloom.kind, PageIndex.kind):
             made = made_of(kind, test.term)
@@ -68,10 +70,10 @@ def answers(file: OpenedFile, index: IndexSpec, request: Request) -> bool:
     """Might an index answer one of the things a filter asks?"""
     tests = tests_of(request.pruning)
     if isinstance(index, PageIndex):
-        return any(str(test.term) in (index.columns or ()) for test in tests)
+        return any(_dotted(test) in (index.columns or ()) for test in tests)
     if isinstance(index, Bloom):
         return any(
-            isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and str(test.term) == index.on
+            isinstance(test, Test) and test.op in (Op.EQ, Op.IN) and _dotted(test) == index.on
             for test in tests
         )
     return any(fits(file, index, test) for test in tests)
@@ -94,8 +96,17 @@ def fits(file: OpenedFile, index: EmbeddedIndex, test: Predicate) -> bool:
     return of.term == test.term and may_answer(index, of, test)
 
 
+def _dotted(test: Predicate) -> str:
+    """The column that a test is about, as the format's own indexes are told it."""
+    return ".".join(test.term.path)
+
+
 def as_text(index: IndexSpec) -> str:
     """An index as ``parse`` reads it."""
     if isinstance(index, PageIndex):
-        return f"page_index({', '.join(index.columns or ())})"
-    return f"{index.kind}({index.on})"
+        return f"page_index({', '.join(map(quoted, index.columns or ()))})"
+    text = f"{index.kind}({index.on})"
+    with contextlib.suppress(IndexSpecError):
+        if parse(text) == index:
+            return text
+    return f"{index.kind}({quoted(index.on)})"  # a column's name that looks like something else

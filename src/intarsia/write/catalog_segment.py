@@ -195,8 +195,10 @@ class SegmentWriter:
             )
             renumbered[n] = self.tables.add(entry, bounds.get(n, ()), old.tail(n))
         for number, table in enumerate(old.segment.keys):
-            index = self.tables.index(KeySpec.of(table), forms[table.form].hash)
             covered = old.covered(number)
+            if (renumbered[covered.files] < 0).all():
+                continue  # nor is there a file of its schema, perhaps
+            index = self.tables.index(KeySpec.of(table), forms[table.form].hash)
             counts = np.diff(covered.stops, prepend=0)
             starts = np.full(len(covered.files), -1, dtype=np.int64)
             for at, file in enumerate(renumbered[covered.files].tolist()):
