@@ -499,6 +499,25 @@ def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*catalog")
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+def test_a_build_whose_segments_another_has_removed_begins_anew(lake, monkeypatch):
+    ia.build_catalog(lake)
+    pq.write_table(table_of(100), lake / "part=0" / "new.parquet")
+    original = catalog.publish
+
+    def overtaken(target, known, *rest):
+        monkeypatch.setattr(catalog, "publish", original)
+        ia.drop_catalog(lake)
+        return original(target, known, *rest)
+
+    monkeypatch.setattr(catalog, "publish", overtaken)
+    report = ia.build_catalog(lake, refresh=True)
+    assert (report.files, report.read, report.segments) == (FILES + 1, FILES + 1, 1)
+    data = ia.dataset(lake, catalog=True)
+    assert data.count_rows(filter=pc.field("id") == some_id(100)) == 1
+    assert data.count_rows(filter=pc.field("id") == some_id(7)) == 1
+
+
 def test_builders_at_once_change_no_answer(lake):
     ia.build_catalog(lake)
     condition = pc.field("id") == some_id(23)

@@ -258,7 +258,19 @@ def build_catalog(
                 writer.add(facts)
                 read += 1
         added = [writer.finish()] if read or not kept else []
-        return publish(target, known, generation, [*kept, *added], read)
+        try:
+            return publish(target, known, generation, [*kept, *added], read)
+        except PathError:
+            if not _are_gone(target, kept):
+                raise
+            target.remove_of(generation)
+    return build_catalog(path, filesystem=filesystem)  # another build has removed what was kept
+
+
+def _are_gone(target: Target, segments: Sequence[Segment]) -> bool:
+    """Are there segments that have lost tables?"""
+    tables = target.tables()
+    return any(table.name not in tables for segment in segments for table in segment.tables)
 
 
 @contextlib.contextmanager
