@@ -1213,10 +1213,21 @@ def test_what_a_statement_leaves_behind_is_gone(data):
 
 
 def test_what_a_query_sets_for_all_of_a_database_is_gone(data):
-    for query in ("FROM enable_logging()", "SELECT row FROM t, enable_logging() LIMIT 1"):
+    for query in ("FROM enable_logging()", "SELECT row FROM t, LATERAL enable_logging() LIMIT 1"):
         ia.sql(query, t=data)
     asked = "SELECT value FROM duckdb_settings() WHERE name = 'enable_logging'"
     assert ia.sql(asked)["value"].to_pylist() == ["0"]
+
+
+def test_now_is_one_moment_in_a_database_of_its_own(tmp_path):
+    start = datetime.datetime.now(datetime.UTC)
+    moments = [start + datetime.timedelta(microseconds=50 * n) for n in range(200_000)]
+    pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), tmp_path / "a")
+    query = (
+        "SELECT (SELECT max(ts) FROM t WHERE ts <= now()) AS m, now() AS n FROM pragma_version()"
+    )
+    (found,) = ia.sql(query, t=tmp_path / "a").to_pylist()
+    assert datetime.timedelta(0) <= found["n"] - found["m"] < datetime.timedelta(microseconds=50)
 
 
 @pytest.mark.parametrize("name", ["table", "tables", "pa", "nothing"])

@@ -20,6 +20,8 @@ def is_member(
         kind = kind.value_type
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
+        if kind is None and any(map(_is_zero, values)):
+            return _any_of([subject == pc.scalar(value) for value in values])  # of −0.0, perhaps
         return subject.isin(pa.array(with_both_zeros(values), kind or _common(values)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _any_of([subject == pc.scalar(member) for member in members])
@@ -27,8 +29,16 @@ def is_member(
 
 def with_both_zeros(values: Sequence[pa.Scalar]) -> list[pa.Scalar]:
     """``values``, and of −0.0 and +0.0 the other one: membership tells them apart."""
-    zeros = {v.type: None for v in values if pa.types.is_floating(v.type) and v.as_py() == 0}
-    return [*values, *(pa.scalar(zero, kind) for kind in zeros for zero in (0.0, -0.0))]
+    floats = [value for value in values if pa.types.is_floating(value.type)]
+    return [
+        *values,
+        *(pa.scalar(-value.as_py(), value.type) for value in floats if _is_zero(value)),
+    ]
+
+
+def _is_zero(value: pa.Scalar) -> bool:
+    checks = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
+    return any(check(value.type) for check in checks) and value.as_py() == 0
 
 
 def _any_of(conditions: Sequence[pc.Expression]) -> pc.Expression:

@@ -175,7 +175,7 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
 
 def _only_reads(tree: exp.Query) -> bool:
     """Is there nothing in a query that may set or write something?"""
-    calls = (table.this for table in tree.find_all(exp.Table))
+    calls = (source.this for source in tree.find_all(exp.Table, exp.Lateral))
     names = {call.name.lower() for call in calls if isinstance(call, exp.Anonymous)}
     return tree.find(exp.DML) is None and names <= _READING
 

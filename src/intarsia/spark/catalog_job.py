@@ -40,7 +40,7 @@ from intarsia.write.catalog import (
     each_fact,
     generation_of,
     look,
-    publish,
+    published,
 )
 from intarsia.write.catalog_facts import FileEntry, KeySpec, LeafBounds, keys_of
 from intarsia.write.catalog_segment import (
@@ -103,7 +103,8 @@ def build_catalog(
         with as_told():
             read, segment = _read(spark, target, known, generation)
         segments = [*kept, segment] if read or not kept else kept
-        return publish(target, known, generation, segments, read)
+        report = published(target, known, generation, segments, read)
+    return build_catalog(spark, path, filesystem=filesystem) if report is None else report
 
 
 def _merged(target: Target, known: Known, generation: str) -> Segment:

@@ -258,19 +258,8 @@ def build_catalog(
                 writer.add(facts)
                 read += 1
         added = [writer.finish()] if read or not kept else []
-        try:
-            return publish(target, known, generation, [*kept, *added], read)
-        except PathError:
-            if not _are_gone(target, kept):
-                raise
-            target.remove_of(generation)
-    return build_catalog(path, filesystem=filesystem)  # another build has removed what was kept
-
-
-def _are_gone(target: Target, segments: Sequence[Segment]) -> bool:
-    """Are there segments that have lost tables?"""
-    tables = target.tables()
-    return any(table.name not in tables for segment in segments for table in segment.tables)
+        report = published(target, known, generation, [*kept, *added], read)
+    return build_catalog(path, filesystem=filesystem) if report is None else report
 
 
 @contextlib.contextmanager
@@ -330,6 +319,21 @@ def publish(
     return CatalogReport(
         target.root, num_files, read, known.gone, skipped, len(segments), keys, listed + len(data)
     )
+
+
+def published(
+    target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
+) -> CatalogReport | None:
+    """As ``publish``; None where another build has removed segments that were to be kept."""
+    try:
+        return publish(target, known, generation, segments, read)
+    except PathError:
+        with contextlib.suppress(OSError):
+            tables = target.tables()
+            if any(table.name not in tables for kept in known.kept for table in kept.tables):
+                target.remove_of(generation)
+                return None
+        raise
 
 
 def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> First | None:

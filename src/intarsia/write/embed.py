@@ -157,7 +157,7 @@ def add_indexes(
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
-            names, before = names_of(opened, choice.due), standard_of(opened)
+            names, before = names_of(opened, choice.due), _of_format(opened)
         if choice.due:
             if places is None:
                 warn_of_names(file, found)
@@ -329,7 +329,11 @@ def report_of(file: OpenedFile) -> IndexReport:
 
 
 def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
-    """The format's own indexes of a file, by their names."""
+    """The format's own indexes of a file, by their names, and the list that another writer left."""
+    return (*_of_format(file), *strays(file))
+
+
+def _of_format(file: OpenedFile) -> list[StandardReport]:
     groups = range(len(file.metadata.row_groups))
     found: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:
@@ -344,8 +348,7 @@ def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
             if chunk.meta_data and chunk.meta_data.bloom_filter_offset is not None:
                 name = index_name(leaf.name, Bloom.kind)
                 found.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
-    own = [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items()]
-    return (*own, *strays(file))
+    return [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items()]
 
 
 def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
