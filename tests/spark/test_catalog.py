@@ -171,7 +171,7 @@ def test_a_job_that_fails_leaves_the_catalog_as_it_was(spark, lake, monkeypatch)
     def fails(*_):
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(catalog_job, "publish", fails)
+    monkeypatch.setattr(catalog_job, "published", fails)
     with pytest.raises(RuntimeError, match="no more"):
         ias.build_catalog(spark, lake)
     assert {path.name for path in (lake / "_intarsia").iterdir()} == before
