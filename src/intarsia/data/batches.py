@@ -28,7 +28,7 @@ def batches_of(
             yield batch
 
 
-def or_none(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+def or_empty(schema: pa.Schema, batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     """``batches``, or where there is none, one without rows, which tells their schema."""
     is_empty = True
     with contextlib.closing(batches):

@@ -27,7 +27,7 @@ from intarsia.data.asked import (
     is_special,
     request_of,
 )
-from intarsia.data.batches import batches_of, or_none
+from intarsia.data.batches import batches_of, or_empty
 from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
@@ -273,7 +273,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             wanted = expression_of(filter, self.schema)
             batches: Iterator[pa.RecordBatch] = super().to_batches(columns, wanted, **options)
             return batches
-        return or_none(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
+        return or_empty(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     def head(
         self,

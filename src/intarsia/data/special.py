@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.asked import Columns, fields_at, path_of
+from intarsia.data.asked import Columns, expressions_of, fields_at, path_of
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.views import schema_without_views
 from intarsia.read.request import without_rows
+from intarsia.read.scan import limited
 
 
 def special_scan(
@@ -28,10 +29,9 @@ def special_scan(
     options: dict[str, Any],
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The rows of ``data``, which has no filter of its own, for which ``filter_`` holds."""
-    asked = list(columns.values()) if isinstance(columns, dict) else []
     names = [] if isinstance(columns, dict) else list(columns or ())
     needed = dict.fromkeys(path_of(data.schema, name)[0] for name in names)
-    for expression in (*asked, filter_):
+    for expression in (*expressions_of(columns), filter_):
         paths = field_paths(read_expression(expression))
         known = data.schema.names if paths is None else [path[0] for path in sorted(paths)]
         needed |= dict.fromkeys(known)
@@ -42,14 +42,9 @@ def special_scan(
     else:
         project = partial(fields_at, [path_of(data.schema, name) for name in names], plain)
 
-    def tables() -> Iterator[pa.Table]:
-        left = limit
+    def found() -> Iterator[pa.Table]:
         for batch in scanner.to_batches():
-            table = evaluate(filter_, pa.Table.from_batches([batch]).cast(plain))
-            table = table if left is None else table.slice(0, left)
-            yield project(table)
-            left = None if left is None else left - table.num_rows
-            if left == 0:
-                return
+            yield project(evaluate(filter_, pa.Table.from_batches([batch]).cast(plain)))
 
-    return project(without_rows(plain)).schema, tables()
+    tables = found() if limit is None else limited(found(), limit)
+    return project(without_rows(plain)).schema, tables

@@ -61,14 +61,25 @@ def sql(
     """
     require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
-    schemas = {name: table.schema for name, table in opened.items()}
-    for shared in (True, False):  # what does more than read has a database, and a now, of its own
-        with session(shared=shared) as connection:
-            now = functools.cache(functools.partial(_begin, connection))
-            rewritten = scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
-            if rewritten.is_one or not shared:
-                return _answer(connection, rewritten, parameters, opened)
-    raise AssertionError("a database of its own takes any statement")
+    with session(shared=True) as connection:
+        rewritten = _rewritten(connection, query, parameters, opened)
+        if rewritten.is_one:
+            return _answer(connection, rewritten, parameters, opened)
+    with session(shared=False) as connection:  # now is another moment here
+        rewritten = _rewritten(connection, query, parameters, opened)
+        return _answer(connection, rewritten, parameters, opened)
+
+
+def _rewritten(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    parameters: Parameters,
+    tables: Mapping[str, pads.Dataset | pa.Table],
+) -> Query:
+    """The query over scans, with what is now to the connection."""
+    schemas = {name: table.schema for name, table in tables.items()}
+    now = functools.cache(functools.partial(_begin, connection))
+    return scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
 
 
 def _answer(

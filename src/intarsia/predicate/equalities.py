@@ -12,8 +12,7 @@ from intarsia.predicate.scope import (
     Sources,
     conjuncts,
     joins_of,
-    own_name,
-    owner_of,
+    own_place,
     wheres,
 )
 
@@ -70,8 +69,7 @@ def place_of(column: exp.Column, sources: Sources, merged: Mapping[str, str]) ->
     name = column.name.lower()
     if len(column.parts) == 1 and name in merged:
         return merged[name], name
-    owner, own = owner_of(column, sources), own_name(column, sources)
-    return None if owner is None or own is None else (owner, own)
+    return own_place(column, sources)
 
 
 def column_at(place: Place) -> exp.Column:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from intarsia.predicate.scope import PLAIN_TABLE, Sources, has_only, own_name, owner_of
+from intarsia.predicate.scope import PLAIN_TABLE, Sources, has_only, own_place
 
 _PARTS = ("expressions", "from_", "where", "order", "limit", "offset")
 _OF_A_ROW = (
@@ -141,6 +141,5 @@ def _first_of(
 
 def _column_of(node: exp.Expr, sources: Sources) -> str | None:
     """The column that ``node`` is; None where it is none, or might be something else."""
-    if not isinstance(node, exp.Column) or owner_of(node, sources) is None:
-        return None
-    return own_name(node, sources)
+    place = own_place(node, sources) if isinstance(node, exp.Column) else None
+    return None if place is None else place[1]

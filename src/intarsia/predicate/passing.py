@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from intarsia.predicate.scope import Sources, has_only, own_name, owner_of
+from intarsia.predicate.scope import Sources, has_only, own_place, owner_of
 
 _LIMITS = ("limit", "offset", "windows")
 _SAFE = (
@@ -136,9 +136,10 @@ def _resolved(node: exp.Expr, sources: Sources) -> str:
     def qualify(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column):
             return part
-        owner, name = owner_of(part, sources), own_name(part, sources)
-        if owner is None or name is None:
+        place = own_place(part, sources)
+        if place is None:
             return part
+        owner, name = place
         return exp.column(
             exp.to_identifier(name, quoted=True), exp.to_identifier(owner, quoted=True)
         )

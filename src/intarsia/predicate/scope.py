@@ -157,9 +157,10 @@ class Scopes:
 
         None where that is not known.
         """
-        owner, name = owner_of(column, sources), own_name(column, sources)
-        if owner is None or name is None:
+        place = own_place(column, sources)
+        if place is None:
             return ()
+        owner, name = place
         node = sources[owner].node
         if id(node) in self._tables:
             return ((id(node), name),)
@@ -303,9 +304,9 @@ def owner_of(column: exp.Column, sources: Sources) -> str | None:
     return holders[0] if len(holders) == 1 else None
 
 
-def own_name(column: exp.Column, sources: Sources) -> str | None:
-    """The name of ``column`` in its source; None for a part of one."""
-    parts = [part.name.lower() for part in column.parts]
-    if len(parts) == 2 and parts[0] == owner_of(column, sources):
+def own_place(column: exp.Column, sources: Sources) -> tuple[str, str] | None:
+    """The source of ``column`` and its name there; None for a part of one, or where not known."""
+    owner, parts = owner_of(column, sources), [part.name.lower() for part in column.parts]
+    if len(parts) == 2 and parts[0] == owner:
         parts = parts[1:]
-    return parts[0] if len(parts) == 1 else None
+    return (owner, parts[0]) if owner is not None and len(parts) == 1 else None

@@ -80,8 +80,13 @@ def scan(
     """
     if limit is None:
         yield from _scan(parts, request, False, use_threads, is_far)
-        return
-    for table in _scan(parts, request, True, use_threads, is_far) if limit > 0 else ():
+    else:
+        yield from limited(_scan(parts, request, True, use_threads, is_far), limit)
+
+
+def limited(tables: Iterable[pa.Table], limit: int) -> Generator[pa.Table]:
+    """The first ``limit`` rows of ``tables``, of which no more are taken than that needs."""
+    for table in tables if limit > 0 else ():
         # A slice of a table without columns has as many rows as it was asked for.
         found = table if table.num_rows <= limit else table.slice(0, limit)
         limit -= found.num_rows

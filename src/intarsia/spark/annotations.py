@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.errors import UnsupportedError, Where
 from intarsia.format.declared_order import order_of
@@ -20,9 +19,7 @@ from intarsia.format.metadata import ConvertedType, LogicalType, SchemaElement
 from intarsia.format.schema import Root, Schema
 from intarsia.format.thrift import amended
 from intarsia.predicate.nested import nullable
-from intarsia.read.opened import OpenedFile
-from intarsia.read.request import without_rows
-from intarsia.source import BufferSource
+from intarsia.write.writer import empty_file
 
 _LOGICAL = {"ENUM", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY", "FILE"}
 _CONVERTED = {ConvertedType.ENUM, ConvertedType.BSON, ConvertedType.INTERVAL}
@@ -131,9 +128,7 @@ def placed(annotations: Annotations, schema: pa.Schema, options: Mapping[str, An
     """``annotations`` as of the files that pyarrow writes of ``schema`` with its ``options``."""
     if not annotations:
         return Placed({}, None)
-    sink = pa.BufferOutputStream()
-    pq.write_table(without_rows(schema), sink, **options)
-    written = OpenedFile(BufferSource(memoryview(sink.getvalue())), "").schema
+    written = empty_file(schema, "", options).schema
     fields: dict[int, Mapping[str, Any]] = {}
     for root in written.roots:
         places = _places(written, root)

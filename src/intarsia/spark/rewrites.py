@@ -84,9 +84,12 @@ class Form:
 
     def is_as(self, other: Form) -> bool:
         """Do files of both belong in one job?"""
-        is_same = self.indexes == other.indexes and self.options == other.options
-        is_said = is_same and self.annotations == other.annotations
-        return is_said and self.schema.equals(other.schema, check_metadata=True)
+        is_same = (self.indexes, self.options, self.annotations) == (
+            other.indexes,
+            other.options,
+            other.annotations,
+        )
+        return is_same and self.schema.equals(other.schema, check_metadata=True)
 
 
 @dataclass(frozen=True, slots=True)

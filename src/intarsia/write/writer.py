@@ -275,6 +275,11 @@ def check_fit(
     ``options`` of pyarrow's writer may change names and types.
     """
     if indexes:
-        sink = pa.BufferOutputStream()
-        pq.write_table(without_rows(schema), sink, **(options or {}))
-        check_indexes(OpenedFile(BufferSource(memoryview(sink.getvalue())), name), indexes)
+        check_indexes(empty_file(schema, name, options or {}), indexes)
+
+
+def empty_file(schema: pa.Schema, name: str, options: Mapping[str, Any]) -> OpenedFile:
+    """What pyarrow writes, with its writer's ``options``, of no rows."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(without_rows(schema), sink, **options)
+    return OpenedFile(BufferSource(memoryview(sink.getvalue())), name)
