@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql.types import StructField, StructType, TimestampNTZType
+from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZType
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -94,6 +94,29 @@ def test_folders_conditions_and_columns(spark, paths):
     found = ias.read(spark, paths[1])
     assert found.columns == ["id", "t"]
     assert ids(spark, paths[1]) == [i for i in range(100) if i % 2 == 1 and i != 7]
+
+
+def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
+    def put(name, changed):
+        pq.write_table(pa.table({"id": [changed]}), tmp_path / name)
+        os.utime(tmp_path / name, (changed, changed))
+
+    def latest(start):
+        return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+    put("a.parquet", 1_000)
+    options = {"path": str(tmp_path), "max_file_age": "10s"}
+    reader = StreamReader(options, StructType([StructField("id", LongType())]))
+    reader.prepareForTriggerAvailableNow()
+    put("b.parquet", 1_040)
+    put("c.parquet", 1_100)
+    first = latest(reader.initialOffset())
+    assert list(first["files"]) == ["a.parquet"]
+    reader.prepareForTriggerAvailableNow()
+    tasks = reader.partitions(first, second := latest(first))
+    assert sorted(sum((task.paths for task in tasks), [])) == ["b.parquet", "c.parquet"]
+    assert second["since"] == 1_090_000
+    assert latest(second) == second
 
 
 def test_now_is_when_a_batch_is_planned(tmp_path):

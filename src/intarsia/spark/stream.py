@@ -4,7 +4,7 @@ An offset is what has been read so far: the files by name, with their sizes and 
 and a time ``since`` which they are listed; older ones all count as read. That time lies
 ``maxFileAge`` before the youngest file, or before the oldest one that is yet to be read, so that
 offsets stay small. A file that is replaced under its name, as when it is given indexes, is not
-read again.
+read again while the offset still lists it.
 """
 
 from __future__ import annotations
@@ -96,22 +96,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 # Spark's name
         """``start`` and the oldest new files, as many as ``limit`` allows."""
         listing = self._listing()
-        new = [name for name in listing if self._is_new(name, listing[name], start)]
-        new.sort(key=lambda name: (listing[name][1], name))
-        count = limit.max_files if isinstance(limit, ReadMaxFiles) else len(new)
-        taken, left = new[:count], new[count:]
+        new = {
+            name
+            for name, (_, changed) in listing.items()
+            if changed > start["since"] and name not in start["files"]
+        }
+        wanted = new if self._target is None else new & self._target
+        count = limit.max_files if isinstance(limit, ReadMaxFiles) else len(wanted)
+        taken = sorted(wanted, key=lambda name: (listing[name][1], name))[:count]
         if not taken:
             return start
         since = max(changed for _, changed in listing.values()) - self._most_age
-        if left:
-            since = min(since, listing[left[0]][1] - 1)
-        since = max(since, start["since"])
+        left = [listing[name][1] - 1 for name in new.difference(taken)]  # of later batches, queries
+        since = max(min([since, *left]), start["since"])
         files = {name: known for name, known in start["files"].items() if known[1] > since}
         return {"since": since, "files": files | {name: listing[name] for name in taken}}
-
-    def _is_new(self, name: str, known: list[int], start: Offset) -> bool:
-        is_wanted = self._target is None or name in self._target
-        return is_wanted and known[1] > start["since"] and name not in start["files"]
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Tasks for the files that ``end`` has and ``start`` has not, about even by bytes."""
