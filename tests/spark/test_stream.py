@@ -114,7 +114,7 @@ def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
     assert list(first["files"]) == ["a.parquet"]
     reader.prepareForTriggerAvailableNow()
     tasks = reader.partitions(first, second := latest(first))
-    assert sorted(sum((task.paths for task in tasks), [])) == ["b.parquet", "c.parquet"]
+    assert sorted(name for task in tasks for name in task.paths) == ["b.parquet", "c.parquet"]
     assert second["since"] == 1_090_000
     assert latest(second) == second
 
