@@ -17,7 +17,9 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -366,3 +368,23 @@ def test_json_of_two_forms(count: int, tmp_path: Path) -> None:
     found = ia.dataset(tmp_path).to_table(filter=condition)
     assert found.equals(pads.dataset(tmp_path).to_table(filter=condition))
     assert found["x"].type == pa.json_(pa.large_string())
+
+
+def test_extension_types_of_writers_that_store_no_arrow_schema(tmp_path: Path) -> None:
+    duckdb.sql(
+        f"""COPY (SELECT uuid() u, '{{"a": 1}}'::JSON j, i FROM range(10) t(i))
+        TO '{tmp_path}/a.parquet'"""
+    )
+    theirs = pads.dataset(tmp_path)
+    elsewhere = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    ways = [lambda: ia.dataset(tmp_path), lambda: ia.dataset(tmp_path, union_by_name=True)]
+    ways.append(lambda: ia.dataset("/", filesystem=elsewhere))
+    own = theirs.to_table().slice(3, 1)
+    wanted = (pads.field("u") == own["u"][0]) & pc.match_substring(pads.field("j"), "a")
+    for _ in range(2):
+        for open_ in ways:
+            assert open_().schema.types == [pa.binary(16), pa.string(), pa.int64()]
+            assert open_().to_table(filter=wanted) == own
+            assert open_().count_rows(filter=wanted) == 1
+        ia.build_catalog(tmp_path)
+    assert ia.ParquetFile(tmp_path / "a.parquet").schema_arrow.types[0] == pa.uuid()

@@ -180,7 +180,7 @@ def _open_remote(
     if schema is None:
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
-        schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
+        schema = first.schema_in_data_sets.with_metadata(first.templates.stored_metadata)
         for field in folders.schema:
             if field.name not in schema.names:
                 schema = schema.append(field)

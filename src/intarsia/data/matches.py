@@ -17,6 +17,7 @@ import pyarrow as pa
 from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, of_portions
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
+from intarsia.predicate.nested import has_dictionary
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
@@ -62,14 +63,7 @@ def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Roo
     names = [name for name in dict.fromkeys(request.columns) if name not in constants]
     roots = roots_of(file, names)
     # Those of several files would become one, which each file's rows then refer to.
-    return [] if any(_has_dictionary(file.arrow_type(root)) for root in roots) else roots
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    held = (kind.field(number).type for number in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, held))
+    return [] if any(has_dictionary(file.arrow_type(root)) for root in roots) else roots
 
 
 def _is_little(file: OpenedFile, roots: Sequence[Root]) -> bool:

@@ -22,7 +22,6 @@ from intarsia.data.lookups import hold_keys
 from intarsia.data.matches import readers
 from intarsia.data.sift import LEAST_FILES, matching_rows
 from intarsia.errors import FormatError, IntarsiaError
-from intarsia.format.bounds import chunk_bounds
 from intarsia.index.verdict import rows_might_match
 from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
@@ -216,9 +215,7 @@ class _Survey:
             for file, count in zip(self._files, self._counts, strict=True)
             for group in range(count)
         ]
-        declared = file.order_is_declared(leaf.index)
-        bounds = chunk_bounds(file.order(leaf.index), chunks, declared=declared)
-        return RowRanges.from_mask(rows_might_match(test, bounds))
+        return RowRanges.from_mask(rows_might_match(test, file.bounds_of(leaf.index, chunks)))
 
     def _by_folders(self, test: Test) -> list[bool]:
         values = [constants[test.term.path[0]] for constants in self._constants]

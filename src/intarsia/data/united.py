@@ -27,7 +27,7 @@ Becoming = Callable[[pa.DataType, pa.DataType], bool]
 def united_schema(
     cache: FileCache,
     files: Sequence[str],
-    schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_arrow"),
+    schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_in_data_sets"),
 ) -> pa.Schema:
     """All columns of ``files``, in the order in which they come, ``united``, and NULL allowed.
 

@@ -72,8 +72,13 @@ class RootTemplate:
     full. None where there are no such columns, or it is not certain to give the same values.
     """
 
-    def opened(self, data: bytes | pa.Buffer, verify_checksums: bool) -> pq.ParquetFile:
-        """A file of these roots to pyarrow. Raises what it does."""
+    def opened(
+        self, data: bytes | pa.Buffer, verify_checksums: bool, extensions: bool = True
+    ) -> pq.ParquetFile:
+        """A file of these roots to pyarrow. Raises what it does.
+
+        Without ``extensions``, only those that the writer's Arrow schema names are seen.
+        """
         return pq.ParquetFile(
             pa.BufferReader(data),
             read_dictionary=list(self.as_dictionaries) or None,
@@ -81,6 +86,7 @@ class RootTemplate:
             page_checksum_verification=verify_checksums,
             coerce_int96_timestamp_unit=self.int96_unit,
             pre_buffer=False,
+            arrow_extensions_enabled=extensions,
         )
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
@@ -114,8 +120,16 @@ class SchemaTemplates:
         """The metadata of the Arrow schema that the writer stored, pandas' own among it."""
         return None if self._arrow_schema is None else self._arrow_schema.metadata
 
-    def arrow_schema(self) -> pa.Schema:
-        """The file's schema as pyarrow reads it, without its key/value metadata."""
+    @property
+    def has_stored_schema(self) -> bool:
+        """Did the writer store an Arrow schema?"""
+        return self._arrow_schema is not None
+
+    def arrow_schema(self, extensions: bool = True) -> pa.Schema:
+        """The file's schema as pyarrow reads it, without its key/value metadata.
+
+        Without ``extensions`` it is as pyarrow's data sets read it.
+        """
         orders = [list_span(7, self._orders)] if self._orders else []
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
@@ -123,7 +137,7 @@ class SchemaTemplates:
         template = RootTemplate(
             head, as_dictionaries=self._as_dictionaries, int96_unit=self._int96_unit
         )
-        file = template.opened(MAGIC + framed(footer), False)
+        file = template.opened(MAGIC + framed(footer), False, extensions)
         return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:

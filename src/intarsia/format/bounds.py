@@ -11,7 +11,7 @@ Statistics of old or careless writers are weeded out here, so that what is left 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,11 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
         np.where(index.null_pages & ~all_null, UNKNOWN, null_counts),
         nan_counts,
     )
+
+
+def without_null_counts(bounds: Bounds) -> Bounds:
+    """``bounds``, whose counts of NULL are not to be believed."""
+    return replace(bounds, null_counts=np.full(len(bounds), UNKNOWN, dtype=np.int64))
 
 
 def _bounds(

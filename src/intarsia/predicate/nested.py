@@ -40,3 +40,11 @@ def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataTy
         yield from leaf_pairs(kind.item_type, wide.item_type)
     else:
         yield from leaf_pairs(kind.value_type, wide.value_type)
+
+
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Is there a dictionary in ``kind``, however deep?"""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    held = (kind.field(number).type for number in range(kind.num_fields))
+    return pa.types.is_dictionary(kind) or any(map(has_dictionary, held))

@@ -66,7 +66,7 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     if wanted is not None:
         places = rows_containing(found.column(wanted.column), wanted)
         if places is not None:
-            found, rows = found.take(pa.array(places)), rows.at(places)
+            found, rows = _taken(found, pa.array(places)), rows.at(places)
             if condition.contained is not None or not found.num_rows:
                 return found, rows
     numbers = unused(_NUMBERS, found.column_names)
@@ -80,5 +80,15 @@ def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.
     hits = pc.indices_nonzero(mask)
     if len(hits) == found.num_rows:
         return found, rows
-    passed = found.take(hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
+    passed = _taken(found, hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
     return passed, rows.at(hits.to_numpy())
+
+
+def _taken(found: pa.Table, places: pa.Array) -> pa.Table:
+    """``found`` at ``places``, which ascend, and hold no more bytes of text than one array can."""
+    try:
+        return found.take(places)
+    except pa.ArrowInvalid:  # all of ``found`` holds more, which pyarrow makes one array of
+        mask = np.zeros(found.num_rows, dtype=np.bool_)
+        mask[places.to_numpy()] = True
+        return found.filter(pa.array(mask))

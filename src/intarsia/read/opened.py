@@ -18,7 +18,13 @@ import pyarrow as pa
 
 from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import CorruptDataWarning, FormatError, UnsupportedError, Where, warn
-from intarsia.format.bounds import Bounds, chunk_bounds, order_is_declared
+from intarsia.format.bounds import (
+    Bounds,
+    chunk_bounds,
+    order_is_declared,
+    page_bounds,
+    without_null_counts,
+)
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.metadata import (
@@ -29,6 +35,7 @@ from intarsia.format.metadata import (
     Type,
 )
 from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.page_index import ColumnIndex
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
 from intarsia.index.directory import (
@@ -42,6 +49,7 @@ from intarsia.index.directory import (
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
 from intarsia.read.damage import CorruptData, Damage
+from intarsia.read.distrust import miscounts_nulls
 from intarsia.read.health import Health
 from intarsia.read.layout import Layout
 from intarsia.read.options import DEFAULTS, ReadOptions
@@ -179,11 +187,20 @@ class OpenedFile:
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it."""
-        return self.shape.kept(("arrow", self.options.of_types), self._new_schema_arrow)
+        make = functools.partial(self._new_schema_arrow, True)
+        return self.shape.kept(("arrow", self.options.of_types), make)
 
-    def _new_schema_arrow(self) -> pa.Schema:
+    @property
+    def schema_in_data_sets(self) -> pa.Schema:
+        """As pyarrow's data sets read it: UUIDs and JSON whose writer stored no Arrow schema are
+        bytes and texts, where those who read one file see extension types.
+        """
+        make = functools.partial(self._new_schema_arrow, False)
+        return self.shape.kept(("plain arrow", self.options.of_types), make)
+
+    def _new_schema_arrow(self, extensions: bool) -> pa.Schema:
         try:
-            schema = self.templates.arrow_schema()
+            schema = self.templates.arrow_schema(extensions)
             _ = schema.names  # names that are not UTF-8 show only now
         except FormatError as error:
             raise error.at(Where(self.name)) from error
@@ -287,9 +304,17 @@ class OpenedFile:
         """What statistics say of a column's chunks, one for each row group."""
         if leaf not in self._row_group_bounds:
             chunks = [self.chunk(group, leaf) for group in range(len(self.metadata.row_groups))]
-            declared = self.order_is_declared(leaf)
-            self._row_group_bounds[leaf] = chunk_bounds(self.order(leaf), chunks, declared=declared)
+            self._row_group_bounds[leaf] = self.bounds_of(leaf, chunks)
         return self._row_group_bounds[leaf]
+
+    def bounds_of(self, leaf: int, told: Sequence[ColumnMetaData] | ColumnIndex) -> Bounds:
+        """What statistics of chunks, or the ColumnIndex of one, say of a column in such files."""
+        order, declared = self.order(leaf), self.order_is_declared(leaf)
+        if isinstance(told, ColumnIndex):
+            bounds = page_bounds(order, told, declared=declared)
+        else:
+            bounds = chunk_bounds(order, told, declared=declared)
+        return without_null_counts(bounds) if miscounts_nulls(self, leaf) else bounds
 
     # --- page indexes and damage ---------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bounds import Bounds, page_bounds
+from intarsia.format.bounds import Bounds
 from intarsia.format.page_index import (
     ColumnIndex,
     OffsetIndex,
@@ -152,8 +152,7 @@ class PageIndexes:
             return None
         id_ = (row_group, leaf)
         if id_ not in self._bounds:
-            declared = self._file.order_is_declared(leaf)
-            self._bounds[id_] = page_bounds(self._file.order(leaf), index, declared=declared)
+            self._bounds[id_] = self._file.bounds_of(leaf, index)
         return self._bounds[id_]
 
     def known_offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:

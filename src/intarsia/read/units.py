@@ -26,11 +26,13 @@ def units_of(
 ) -> Iterator[RowRanges]:
     """``rows`` in portions, in order; ``columns`` are those that will be read."""
     groups = groups_of(file, rows)
-    if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
-        yield rows
-        return
-    limit = FIRST_ROWS if small_first else UNIT_ROWS
     leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
+    if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
+        row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
+        if rows.num_rows * row_bytes <= UNIT_BYTES:
+            yield rows
+            return
+    limit = FIRST_ROWS if small_first else UNIT_ROWS
     pending: list[RowRanges] = []
     count, size = 0, 0.0
     for group in groups:

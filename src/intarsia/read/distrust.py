@@ -1,0 +1,26 @@
+"""What writers are known to get wrong, by what their files say of themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from intarsia.format.metadata import Type
+from intarsia.predicate.nested import has_dictionary
+
+if TYPE_CHECKING:
+    from intarsia.read.opened import OpenedFile
+
+
+def miscounts_nulls(file: OpenedFile, leaf: int) -> bool:
+    """May counts of NULL, in statistics and page indexes, be too small?
+
+    Arrow's writer leaves NULL structs out of the counts of their dictionaries of texts or bytes.
+    Where no Arrow schema is stored, nothing tells which columns were dictionaries.
+    """
+    known = file.schema.leaves[leaf]
+    is_arrows = (file.metadata.created_by or "").startswith("parquet-cpp")
+    if not is_arrows or len(known.path) == 1 or known.element.type != Type.BYTE_ARRAY:
+        return False
+    if not file.templates.has_stored_schema:
+        return True
+    return has_dictionary(file.arrow_type(file.schema.roots[known.root]))

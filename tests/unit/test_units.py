@@ -1,0 +1,59 @@
+"""Units of rows hold what is to be held at a time, however few rows that are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.predicate.expression import read_expression
+from intarsia.ranges import RowRanges
+from intarsia.read import units
+from intarsia.read.condition import Condition, passing
+from intarsia.read.file import open_file
+
+
+@pytest.fixture
+def path(tmp_path):
+    """300 texts of 10 KB, in three row groups of ten pages."""
+    at = tmp_path / "a.parquet"
+    table = pa.table({"i": range(300), "t": [f"{i:05}" + "ab" * 5_000 for i in range(300)]})
+    pq.write_table(
+        table,
+        at,
+        row_group_size=100,
+        use_dictionary=False,
+        write_page_index=True,
+        write_batch_size=10,
+        max_rows_per_page=10,
+    )
+    return at
+
+
+def test_few_long_rows_are_several_units(path, monkeypatch):
+    file, rows = open_file(path), RowRanges.all(300)
+    assert list(units.units_of(file, rows, ["i", "t"])) == [rows]
+    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
+    parts = list(units.units_of(file, rows, ["i", "t"]))
+    assert RowRanges.union(parts) == rows
+    assert 4 <= len(parts) <= 6
+    assert list(units.units_of(file, rows, ["i"])) == [rows]
+    found = ia.dataset(path).to_table(["i"], filter=pc.starts_with(pc.field("t"), "00177a"))
+    assert found.to_pydict() == {"i": [177]}
+
+
+def test_rows_are_taken_of_more_text_than_one_array_holds():
+    size = 1_200_000_000
+    text = pa.py_buffer(np.zeros(size + 19, dtype=np.uint8))  # memory that is never written to
+    offsets = np.append(0, np.arange(size, size + 20)).astype(np.int32)
+    part = pa.StringArray.from_buffers(20, pa.py_buffer(offsets), text)
+    numbers = pa.chunked_array([range(20), range(20, 40)])
+    found = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
+    expression = pc.field("i") == 33
+    wanted = Condition.of(expression, read_expression(expression), found.schema)
+    kept, rows = passing(wanted, found, RowRanges.all(40))
+    assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
+    assert rows == RowRanges.of((33, 34))
