@@ -16,7 +16,7 @@ from intarsia.index.points import TEXT_SEARCHES
 
 TEXTS = ["", "a", "A", "ab", "K", "ſ", "İ", "日本 語", "\U0001f600", "a%b_c", "z" * 100]
 SEARCHES = {search.__name__: search for search in TEXT_SEARCHES.values()}
-_COMPARISONS = (
+COMPARISONS = (
     pc.equal,
     pc.not_equal,
     pc.less,
@@ -27,25 +27,52 @@ _COMPARISONS = (
 _EPOCH = datetime.datetime(2020, 1, 1)
 
 
+def usual_of(kind: pa.DataType) -> list[Any]:
+    """A few values of an Arrow type, without NULL. Raises ``TypeError`` as ``values_of`` does."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return TEXTS
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [b"", b"a", b"a\x00", b"\xff" * 70]
+    if pa.types.is_boolean(kind):
+        return [False, True]
+    if pa.types.is_integer(kind):
+        return [0, 1, *_extremes(kind), 5]
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return [0.0, -0.0, 1.5, -math.inf, math.inf, 0.25, math.nan]
+    if pa.types.is_date(kind):
+        return [_EPOCH.date() + datetime.timedelta(days=n) for n in (0, 1, -20_000)]
+    if pa.types.is_timestamp(kind):
+        zone = None if kind.tz is None else datetime.UTC
+        return [(_EPOCH + datetime.timedelta(seconds=n)).replace(tzinfo=zone) for n in (0, 1, -3)]
+    if pa.types.is_decimal(kind):
+        return [decimal.Decimal(n).scaleb(-kind.scale) for n in (0, 1, -3)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        held = usual_of(kind.value_type)
+        return [[], held[:1], [None], held[:3]]
+    raise TypeError(f"there is no strategy for values of {kind}")
+
+
+def _extremes(kind: pa.DataType) -> tuple[int, int]:
+    bits = kind.bit_width
+    if pa.types.is_signed_integer(kind):
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    return 0, 2**bits - 1
+
+
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
     """Values of an Arrow type, without NULL: few distinct ones mostly, so that filters hit.
 
     Raises ``TypeError`` for a type that there is no strategy for.
     """
+    usual = st.sampled_from(usual_of(kind))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return st.sampled_from(TEXTS) | st.text(max_size=20)
+        return usual | st.text(max_size=20)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return st.sampled_from([b"", b"a", b"a\x00", b"\xff" * 70]) | st.binary(max_size=9)
-    if pa.types.is_boolean(kind):
-        return st.booleans()
+        return usual | st.binary(max_size=9)
     if pa.types.is_integer(kind):
-        signed, bits = pa.types.is_signed_integer(kind), kind.bit_width
-        low = -(2 ** (bits - 1)) if signed else 0
-        high = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
-        return st.sampled_from([0, 1, 5, low, high]) | st.integers(low, high)
-    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        usual = [0.0, -0.0, 1.5, 0.25, math.nan, math.inf, -math.inf]
-        return st.sampled_from(usual) | st.floats(width=kind.bit_width)
+        return usual | st.integers(*_extremes(kind))
+    if pa.types.is_floating(kind):
+        return usual | st.floats(width=kind.bit_width)
     if pa.types.is_date(kind):
         return st.dates(datetime.date(1960, 1, 1), datetime.date(2040, 1, 1))
     if pa.types.is_timestamp(kind):
@@ -57,7 +84,7 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return digits.map(lambda n: decimal.Decimal(n).scaleb(-kind.scale))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return st.lists(st.none() | values_of(kind.value_type), max_size=4)
-    raise TypeError(f"there is no strategy for values of {kind}")
+    return usual
 
 
 @st.composite
@@ -94,7 +121,7 @@ def conditions(
     match draw(st.sampled_from(shapes + ["search"] * (4 * bool(searches)))):
         case "compare":
             literal = pc.scalar(pa.scalar(draw(value), kind))
-            found = draw(st.sampled_from(_COMPARISONS))(subject, literal)
+            found = draw(st.sampled_from(COMPARISONS))(subject, literal)
         case "in":
             found = subject.isin(pa.array(draw(st.lists(value, max_size=4)), kind))
         case "null":
