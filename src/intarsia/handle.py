@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import re
 from collections.abc import Iterator
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
@@ -23,6 +24,8 @@ Stamp = str | None
 time of the last change in milliseconds; None where a file system tells neither."""
 Version = tuple[object, ...] | None
 """What tells one version of a file from the next; None where nothing does, or there is none."""
+_MAGIC = re.compile(r"[*?\[]")
+"""In a path, what fsspec takes for a pattern."""
 
 
 class Handle(Protocol):
@@ -261,6 +264,24 @@ def _tag(text: str) -> Stamp:
 
 def _changed_at(milliseconds: float) -> Stamp:
     return f"time {round(milliseconds)}"
+
+
+def check_may_write(filesystem: pafs.FileSystem, path: str) -> None:
+    """Raise ``PathError`` where writing to ``path`` might change something else.
+
+    fsspec takes some names for patterns, and moves or removes what they match; its file systems
+    that keep copies read these, whatever has become of the files.
+    """
+    if not is_fsspec(filesystem):
+        return
+    own = filesystem.handler.fs
+    if _MAGIC.search(path):
+        raise PathError(f"{path}: to fsspec this is a pattern, for other names too: not written to")
+    if any(kind.__name__ == "CachingFileSystem" for kind in type(own).__mro__):
+        raise PathError(
+            f"{path}: {type(own).__name__} reads its own copies of files, so none can be replaced: "
+            "give the file system below it, its fs"
+        )
 
 
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:

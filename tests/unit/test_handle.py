@@ -195,3 +195,46 @@ def test_a_uri_on_a_file_system_of_pyarrows_is_refused():
     filesystem = pafs.S3FileSystem(anonymous=True, region="us-east-1")
     with pytest.raises(ia.PathError, match="s3://lake/t: with a file system, a path on it"):
         ia.dataset("s3://lake/t", filesystem=filesystem)
+
+
+def parquet(values):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"v": values}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("name", ["what?.parquet", "a*.parquet", "part[1].parquet"])
+def test_names_that_fsspec_takes_for_patterns_are_read_and_not_written_to(name, memory):
+    memory.pipe({f"/t/lake/{name}": parquet([1, 2]), "/t/lake/part1.parquet": parquet([3])})
+    before = sorted(memory.find("/t"))
+    for sidecar in (False, True):
+        with pytest.raises(ia.PathError, match="a pattern, for other names too: not written to"):
+            ia.add_indexes(f"/t/lake/{name}", ["v:lookup"], filesystem=memory, sidecar=sidecar)
+    assert sorted(memory.find("/t")) == before
+    found = ia.dataset("/t/lake", filesystem=memory).to_table()
+    assert sorted(found["v"].to_pylist()) == [1, 2, 3]
+
+
+def test_a_catalog_of_a_folder_whose_name_is_a_pattern(memory):
+    memory.pipe({"/t/lake[1]/a.parquet": parquet([1]), "/t/lake1/a.parquet": parquet([2])})
+    ia.build_catalog("/t/lake1", filesystem=memory)
+    before = sorted(memory.find("/t/lake1"))
+    for change in (ia.build_catalog, ia.drop_catalog):
+        with pytest.raises(ia.PathError, match="a pattern, for other names too"):
+            change("/t/lake[1]", filesystem=memory)
+    assert sorted(memory.find("/t/lake1")) == before
+
+
+@pytest.mark.parametrize("kind", ["simplecache", "filecache"])
+def test_a_file_system_that_reads_copies_replaces_nothing(kind, memory, tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet([1, 2, 3]))
+    below = fsspec.filesystem("file")
+    cached = fsspec.filesystem(kind, fs=below, cache_storage=str(tmp_path / "copies"))
+    assert ia.dataset(str(path), filesystem=cached).to_table()["v"].to_pylist() == [1, 2, 3]
+    path.write_bytes(parquet([4, 5, 6]))  # of the same length
+    with pytest.raises(ia.PathError, match="reads its own copies of files"):
+        ia.add_indexes(str(path), ["v:lookup"], filesystem=cached)
+    assert path.read_bytes() == parquet([4, 5, 6])
+    ia.add_indexes(str(path), ["v:lookup"], filesystem=below)
+    assert pq.read_table(path)["v"].to_pylist() == [4, 5, 6]

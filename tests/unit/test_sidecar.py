@@ -19,6 +19,7 @@ from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
 from intarsia.read import choice
+from intarsia.read import sidecars as sidecar_places
 from intarsia.source import BufferSource
 from intarsia.write import embed
 
@@ -316,3 +317,24 @@ def test_files_on_fsspec_have_sidecars_and_long_names_too(tmp_path, file):
     long.write_bytes(file.read_bytes())
     ia.add_indexes(long, ["k:lookup"], sidecar=True)
     assert used(ia.dataset(long))
+
+
+@pytest.mark.parametrize("where", ["file", "sidecar"])
+def test_where_sidecars_cannot_be_listed_nothing_is_written(where, file, monkeypatch):
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    before, held = file.read_bytes(), sidecars(file.parent)
+
+    def refused(*_):
+        raise PermissionError("not today")
+
+    monkeypatch.setattr(sidecar_places, "_listed", refused)
+    for change in (
+        lambda: ia.add_indexes(file, ["n:lookup"], sidecar=where == "sidecar"),
+        lambda: ia.drop_indexes(file, ["k:lookup"], sidecar=where == "sidecar"),
+    ):
+        with pytest.raises(ia.IntarsiaError, match=r"cannot be listed: not today|index k:lookup"):
+            change()
+    assert (file.read_bytes(), sidecars(file.parent)) == (before, held)
+    assert ia.dataset(file).to_table(filter=WANTED)["n"].to_pylist() == [500]  # as it only saves
+    monkeypatch.undo()
+    assert used(ia.dataset(file))

@@ -65,6 +65,7 @@ class Sidecars:
         self._lock = threading.Lock()
         self._listings: dict[str, Future[Listing]] = {}
         self._local: dict[str, tuple[int, Listing]] = {}
+        self._failures: dict[str, OSError] = {}
         self.folder = None if folder is None else os.fspath(folder)
 
     def check(self) -> None:
@@ -95,14 +96,32 @@ class Sidecars:
             self._listing(self.folder_of(path))
 
     def paths(self, path: str) -> list[str]:
-        """The sidecars of the file at ``path``; the newest comes last."""
+        """The sidecars of the file at ``path``; the newest comes last.
+
+        There are none where their folder cannot be listed: indexes only ever save work.
+        """
         folder = self.folder_of(path)
-        listing = self._now(folder) if self._is_local else self._listing(folder).result()
+        try:
+            listing = self._now(folder) if self._is_local else self._listing(folder).result()
+        except OSError as error:
+            self._failures[folder] = error
+            return []
         return listing.get(kept_under(path.rpartition("/")[2]), [])
+
+    def check_listed(self, path: str) -> None:
+        """Raise ``PathError`` where it could not be told which sidecars the file at ``path`` has.
+
+        Who goes on to write would leave them behind.
+        """
+        folder = self.folder_of(path)
+        error = self._failures.get(folder)
+        if error is not None:
+            raise PathError(f"{folder}: the folder of sidecars cannot be listed: {error}")
 
     def forget(self, path: str) -> None:
         """List the folder anew when it is next asked for."""
         with self._lock:
+            self._failures.pop(self.folder_of(path), None)
             self._listings.pop(self.folder_of(path), None)
             self._local.pop(self.folder_of(path), None)
 
@@ -129,11 +148,10 @@ class Sidecars:
 
 
 def _listed(filesystem: pafs.FileSystem, folder: str) -> Listing:
-    """Nothing where it cannot be listed: indexes only ever save work."""
+    selector = pafs.FileSelector(folder, allow_not_found=True)
     try:
-        selector = pafs.FileSelector(folder, allow_not_found=True)
         return _by_name(filesystem.get_file_info(selector))
-    except OSError:
+    except NotADirectoryError:
         return {}
 
 
@@ -160,6 +178,11 @@ class Beside:
     def paths(self) -> list[str]:
         """Where it is, and where older ones are that were left; the newest comes last."""
         return self._places.paths(self._source.path)
+
+    def check_listed(self) -> None:
+        """Raise ``PathError`` where it could not be told whether there is one."""
+        _ = self.paths
+        self._places.check_listed(self._source.path)
 
     def owner(self, footer: bytes) -> Owner:
         """What a sidecar of this file says of it; ``footer`` are the thrift bytes."""

@@ -12,6 +12,7 @@ from typing import BinaryIO
 import pyarrow.fs as pafs
 
 from intarsia.errors import IndexSpecError, PathError
+from intarsia.handle import check_may_write
 from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
@@ -56,6 +57,7 @@ def write_sidecar(
     where its folder cannot be written to; ``check`` does where another file is at the path by now.
     """
     assert file.beside is not None
+    file.beside.check_listed()
     old, before = file.sections.beside, file.beside.paths
     gone = {*drop, *names_of(file, add)}
     kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
@@ -115,6 +117,7 @@ def _replace(
                         out.write(part)
                 out.write(encode_end(directory, file.beside.owner(file.footer), at))
         for path in before:
+            check_may_write(places.filesystem, path)
             try:
                 places.filesystem.delete_file(path)
             except FileNotFoundError:
@@ -134,7 +137,9 @@ def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]
     is_local = isinstance(places.filesystem, pafs.LocalFileSystem)
     with locked(path) if is_local else contextlib.nullcontext():
         places.forget(path)
-        if [*places.paths(path)] != [*before]:
+        now = [*places.paths(path)]
+        places.check_listed(path)
+        if now != [*before]:
             raise PathError(f"{path}: another writer changed its sidecar; it was left as it is")
         yield
 

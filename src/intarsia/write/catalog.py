@@ -8,13 +8,14 @@ segment about them; segments that are many, or about many files that are gone, a
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import IntarsiaError, PathError, quiet
+from intarsia.handle import check_may_write
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_source
 from intarsia.read.options import DEFAULTS
@@ -41,6 +43,9 @@ from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
 from intarsia.write.replace import replacing
 from intarsia.write.spill import Workspace
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
 """Nanoseconds that a file has to be left alone before its time of change tells it from the next."""
@@ -92,6 +97,7 @@ class Target:
     def put(self, name: str, data: memoryview | bytes) -> None:
         """Write a file of the catalog, which appears whole. Raises ``PathError``."""
         path = f"{self.folder}/{name}"
+        check_may_write(self.filesystem, path)
         try:
             if isinstance(self.filesystem, pafs.LocalFileSystem):
                 os.makedirs(self.folder, exist_ok=True)
@@ -228,6 +234,22 @@ def facts_at(
         source.close()
 
 
+def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
+    """``function``, whose errors of storage are ``PathError``s."""
+
+    @functools.wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except PathError:
+            raise
+        except OSError as error:
+            raise PathError(f"{args[0] if args else kwargs['path']}: {error}") from error
+
+    return told
+
+
+@telling_storage
 def build_catalog(
     path: PathLike, *, refresh: bool = False, filesystem: Any = None
 ) -> CatalogReport:
@@ -351,6 +373,7 @@ def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> Firs
     return None
 
 
+@telling_storage
 def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
     """Remove the catalog of the data set in the folder ``path``.
 
@@ -359,6 +382,7 @@ def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
     """
     target = Target.of(path, filesystem)
     at, removed = pointer_path(target.root), 0
+    check_may_write(target.filesystem, at)
     try:
         if target.filesystem.get_file_info(at).type == pafs.FileType.File:
             target.filesystem.delete_file(at)

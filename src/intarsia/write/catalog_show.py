@@ -11,7 +11,7 @@ from intarsia.catalog.pointer import encode_pointer
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import FormatError, PathError
 from intarsia.storage import PathLike
-from intarsia.write.catalog import Target, look
+from intarsia.write.catalog import Target, look, telling_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class CatalogState:
     indexes: tuple[CatalogIndex, ...]
 
 
+@telling_storage
 def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
     """What the catalog of the data set in the folder ``path`` holds.
 

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.handle import Version, version_of, version_of_open
+from intarsia.handle import Version, check_may_write, version_of, version_of_open
 from intarsia.source import Source
 from intarsia.storage import PathLike
 
@@ -156,6 +156,7 @@ def _replacing_remote(
     path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
 ) -> Iterator[Callable[[], BinaryIO]]:
     """As ``_replacing_local``, where a finished upload or a move is what takes effect at once."""
+    check_may_write(filesystem, path)
     parent, _, name = path.rpartition("/")
     temporary = f"{parent}/{_temporary_name(name)}"
     try:

@@ -13,6 +13,7 @@ pyarrow's client has neither call. Without it, files are downloaded and uploaded
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
@@ -56,7 +57,7 @@ def replaced_by_store(
     be done by the store: it is another one, or boto3 is not there.
 
     ``version`` is the object that was opened. Raises ``PathError`` where another one is there by
-    now, or storage fails; then nothing has changed.
+    now, or storage fails; then nothing has changed, unless the store's last answer was lost.
     """
     client = _client_of(filesystem)
     if client is None or version is None or len(version) != 2:
@@ -144,7 +145,9 @@ class _Object:
                     done.append({"ETag": part["ETag"], "PartNumber": number})
             self._complete(at, done)
         except BaseException:
-            self._client.abort_multipart_upload(**at)
+            # What went wrong is told, not that there is no upload any more, as after its end.
+            with contextlib.suppress(self._error):
+                self._client.abort_multipart_upload(**at)
             raise
 
     def _copied(self, at: dict[str, Any], length: int) -> list[dict[str, Any]]:
