@@ -42,7 +42,7 @@ def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) ->
         return Asked(computed_request(schema, columns, filter_), partial(compute_columns, columns))
     check_columns(schema, columns)
     names = list(schema.names if columns is None else columns)
-    paths = [path_of(schema, name) for name in names]
+    paths = paths_of(schema, names)
     if all(len(path) == 1 for path in paths):
         return Asked(request_of(schema, names, filter_), None)
     wanted = request_of(schema, list(dict.fromkeys(path[0] for path in paths)), filter_)
@@ -62,12 +62,13 @@ def fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Tab
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def path_of(schema: pa.Schema, name: str) -> tuple[str, ...]:
-    """The names that lead to a column, or to the field of a struct that ``name`` is a path to.
+def paths_of(schema: pa.Schema, names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Of each of ``names``, those that lead to the column, or to the field of a struct, it is of.
 
-    ``name`` alone where it is neither.
+    A name alone where it is of neither.
     """
-    return (name,) if name in schema.names else _path_in(schema, name) or (name,)
+    columns = set(schema.names)
+    return [(name,) if name in columns else _path_in(schema, name) or (name,) for name in names]
 
 
 def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
@@ -116,11 +117,11 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
                 kind = type(expression).__name__
                 raise TypeError(f"column {name!r} is computed by an Expression, not by a {kind}")
         return
+    known = {*schema.names, *PSEUDO_COLUMNS.names, *_SPECIAL}
     for name in columns or ():
         if not isinstance(name, str):
             raise TypeError(f"columns are named by texts, not by {name!r}")
-        known = name in schema.names or name in PSEUDO_COLUMNS.names or name in _SPECIAL
-        if not known and len(path_of(schema, name)) == 1:
+        if name not in known and len(paths_of(schema, [name])[0]) == 1:
             raise unknown_column(name, schema.names)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.asked import Columns, expressions_of, fields_at, path_of
+from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.views import schema_without_views
@@ -30,17 +30,18 @@ def special_scan(
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The rows of ``data``, which has no filter of its own, for which ``filter_`` holds."""
     names = [] if isinstance(columns, dict) else list(columns or ())
-    needed = dict.fromkeys(path_of(data.schema, name)[0] for name in names)
+    paths = paths_of(data.schema, names)
+    needed = dict.fromkeys(path[0] for path in paths)
     for expression in (*expressions_of(columns), filter_):
-        paths = field_paths(read_expression(expression))
-        known = data.schema.names if paths is None else [path[0] for path in sorted(paths)]
+        used = field_paths(read_expression(expression))
+        known = data.schema.names if used is None else [path[0] for path in sorted(used)]
         needed |= dict.fromkeys(known)
     scanner = pads.FileSystemDataset.scanner(data, list(needed), **options)
     plain = schema_without_views(scanner.projected_schema)
     if isinstance(columns, dict):
         project = partial(compute_columns, columns)
     else:
-        project = partial(fields_at, [path_of(data.schema, name) for name in names], plain)
+        project = partial(fields_at, paths, plain)
 
     def found() -> Iterator[pa.Table]:
         for batch in scanner.to_batches():

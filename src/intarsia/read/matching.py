@@ -49,7 +49,8 @@ class UnitReader:
             if not held.num_columns:
                 rows = self._sieved(stage, rows, source)
             if rows:
-                new = [name for name in stage.columns if name not in held.column_names]
+                known = set(held.column_names)
+                new = [name for name in stage.columns if name not in known]
                 held, rows = self._passing(stage, self._read(new, rows, have, source), held, rows)
             if not rows:
                 return without_rows(request.output)
