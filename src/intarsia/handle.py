@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
 
@@ -120,10 +120,11 @@ class _LocalHandle:
     def was_changed(self) -> bool:
         return version_of_open(self._number) != self.version
 
-    def close(self) -> None:
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        """As of ``Handle``. The module ``os`` may be gone before the last handle is, at exit."""
         number, self._number = self._number, -1
         if number >= 0:
-            os.close(number)
+            close(number)
 
     def __del__(self) -> None:
         self.close()

@@ -5,7 +5,6 @@ Everything above asks for a ``FileSource``, everything below is given one.
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import glob
 import itertools
@@ -150,10 +149,6 @@ class FileSource:
             if self._handle is not None:
                 self._rested = self._handle.version
                 self._handle = None  # closed once reads under way in other threads have ended
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
 
     def _open(self) -> Handle:
         with self._lock:

@@ -238,3 +238,15 @@ def test_a_file_system_that_reads_copies_replaces_nothing(kind, memory, tmp_path
     assert path.read_bytes() == parquet([4, 5, 6])
     ia.add_indexes(str(path), ["v:lookup"], filesystem=below)
     assert pq.read_table(path)["v"].to_pylist() == [4, 5, 6]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it counts handles by /proc")
+def test_handles_are_closed_though_modules_are_gone(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(b"PAR1")
+    source = FileSource(pafs.LocalFileSystem(), str(path))
+    assert source.read([(0, 4)]) == [b"PAR1"]
+    held = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("intarsia.handle.os", None)  # as at exit, of modules that went before
+    del source
+    assert len(os.listdir("/proc/self/fd")) == held - 1
