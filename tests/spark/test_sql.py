@@ -194,6 +194,7 @@ def odd(tmp_path_factory):
             "ns": pa.array([1, 1500, 2000, None], pa.timestamp("ns")),
             "flag": [True, False, True, None],
             "u": pa.array([1, 2, 3, None], pa.uint32()),
+            "b": pa.array([b"", b"a", b"ab", None]),
         }
     )
     pq.write_table(table, folder / "a.parquet")
@@ -209,6 +210,8 @@ PUSHED = {
     "n = 2.0": False,
     "n + 1 = 3": False,
     "u = 2": False,
+    "b = X''": False,
+    "b IN (X'', X'61')": False,
     "f64 > 1": True,
     "f64 = 0": True,
     "f64 = double('NaN')": False,

@@ -119,6 +119,22 @@ def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
     assert latest(second) == second
 
 
+def test_a_file_replaced_under_its_name_is_known_by_its_new_time(tmp_path):
+    def put(name, changed):
+        pq.write_table(pa.table({"id": [changed]}), tmp_path / name)
+        os.utime(tmp_path / name, (changed, changed))
+
+    options = {"path": str(tmp_path), "max_file_age": "10s"}
+    reader = StreamReader(options, StructType([StructField("id", LongType())]))
+    offset = reader.initialOffset()
+    for name, changed in [("a", 1_000), ("b", 1_008), ("c", 1_020), ("d", 1_021)]:
+        put(f"{name}.parquet", changed)
+        before, offset = offset, reader.latestOffset(offset, reader.getDefaultReadLimit())
+        read = [path for task in reader.partitions(before, offset) for path in task.paths]
+        assert read == [f"{name}.parquet"]
+        put("a.parquet", changed + 5)  # as when it is given indexes
+
+
 def test_now_is_when_a_batch_is_planned(tmp_path):
     ia.write_table(pa.table({"ts": pa.array([0], pa.timestamp("us"))}), tmp_path / "a.parquet")
     options = {"path": str(tmp_path), "where": "ts > now() - INTERVAL 1 HOUR"}

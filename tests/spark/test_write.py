@@ -354,13 +354,20 @@ def test_files_are_not_added_beside_folders_or_in_others(way, spark, tmp_path):
         made = data.write.format("intarsia").mode("append").option("partition_by", ",".join(by))
         return made.save(str(path))
 
-    for folders, others in ((["a b"], ["b"]), (["a b"], []), ([], ["a b"])):
+    kinds = [(["a b"], ["b"]), (["a b"], []), ([], ["a b"])]
+    kinds += [(["a b", "b"], ["a b"]), (["a b"], ["a b", "b"]), (["a b", "b"], ["b", "a b"])]
+    for folders, others in kinds:
         path = tmp_path / "-".join(["to", *folders, "from", *others])
         append(path, folders)
         before = contents(path)
         with pytest.raises(Exception, match="say the same partition_by"):
             append(path, others)
         assert contents(path) == before
+        if others and "b" not in others:
+            overwrite = {"mode": "overwrite", "partition_overwrite": "dynamic"}
+            with pytest.raises(ia.PathError, match="say the same partition_by"):
+                ias.write(data, path, partition_by=others, **overwrite)
+            assert contents(path) == before
         append(path, folders)
         assert ias.read(spark, path).count() == 8
         ias.write(data, path, partition_by=others, mode="overwrite")
@@ -479,6 +486,11 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         ({"partition_by": [5]}, TypeError, "named by texts, not by 5"),
         ({"partition_by": [""], "select": "*, 1 AS ``"}, ia.PredicateError, "need a name"),
         (
+            {"partition_by": ["l"], "select": "*, INTERVAL '1' DAY AS l"},
+            ia.PredicateError,
+            "'l' cannot be in partition_by: it is duration",
+        ),
+        (
             {"partition_by": ["l"], "select": "*, array(1) AS l"},
             ia.PredicateError,
             "'l' cannot be in partition_by: it is list",
@@ -504,6 +516,7 @@ def test_nothing_is_written_to_a_pattern(spark, tmp_path):
         "checkpoints_of_true",
         "number_for_a_folder_column",
         "folder_column_without_a_name",
+        "folders_of_intervals",
         "folders_of_lists",
         "folders_of_maps",
         "folder_column_twice",

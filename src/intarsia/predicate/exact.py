@@ -252,8 +252,16 @@ def _regex(node: exp.Expr, flags: str = "") -> str:
     return pattern
 
 
+def sql_text(node: exp.Expr) -> str:
+    """The SQL of ``node``, for messages; sqlglot has none of some, as of bytes that are none."""
+    try:
+        return node.sql()
+    except ValueError:
+        return f"a condition of {node.key}"
+
+
 def _refusal(node: exp.Expr) -> PredicateError:
-    return PredicateError(f"{node.sql()!r} may mean something else to pyarrow")
+    return PredicateError(f"{sql_text(node)!r} may mean something else to pyarrow")
 
 
 def _is_compared(value: exp.Expr, comparisons: tuple[type[exp.Expr], ...]) -> bool:

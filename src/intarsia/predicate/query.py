@@ -21,7 +21,7 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.exact import exact_condition
+from intarsia.predicate.exact import exact_condition, sql_text
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.need import UNTOLD, Need, need_of
@@ -254,7 +254,7 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
     """A condition as pyarrow evaluates it. Raises ``PredicateError``."""
     found = seen(condition, schema)
     if found is None:
-        raise PredicateError(f"{condition.sql()!r} may mean something else to the engine")
+        raise PredicateError(f"{sql_text(condition)!r} may mean something else to the engine")
     return exact_condition(found, schema, like_escape)
 
 

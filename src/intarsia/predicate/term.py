@@ -124,7 +124,10 @@ def parse_term(text: str, schema: pa.Schema) -> Term:
         term = term_of(node.arguments[0])
         if term is not None:
             return term
-    raise PredicateError(f"{text!r} is no function that values can be computed by once for all")
+    raise PredicateError(
+        f"{text!r} is no function that values can be computed by once for all: these are lower, "
+        "upper, length, abs, +, -, * and CAST, of columns and numbers"
+    )
 
 
 def _plain(node: Node) -> Node:

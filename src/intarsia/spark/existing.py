@@ -24,9 +24,13 @@ def check_existing(job: Job) -> None:
     """
     there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
     _check_folders(job, there)
-    with contextlib.suppress(IntarsiaError, OSError):  # a file that cannot be read says nothing
+    try:
         path = next(_files(job.place.filesystem, there), None)
-        if path is not None:
+    except OSError:  # what cannot be listed says nothing, nor a file that cannot be read
+        return
+    if path is not None:
+        _check_keys(job, path)
+        with contextlib.suppress(IntarsiaError, OSError):
             old = open_file(path, job.place.filesystem).schema_arrow
             _compare(path, _types(old), _types(job.schema))
 
@@ -43,6 +47,17 @@ def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
         raise PathError(
             f"{job.place.root}: the files there are in {known}, and new ones would be in "
             f"{f'folders of {ours!r}' if ours else 'none'}: say the same partition_by"
+        )
+
+
+def _check_keys(job: Job, path: str) -> None:
+    """As ``_check_folders``, of all the folders that the file at ``path`` lies in."""
+    folders = path.removeprefix(job.place.root).strip("/").split("/")[:-1]
+    theirs = [unquote(folder.partition("=")[0]) for folder in folders if "=" in folder]
+    if len(theirs) == len(folders) and theirs != [*job.partition_by]:
+        raise PathError(
+            f"{path}: the files there are in folders of {', '.join(theirs)}, and new ones would be "
+            f"in those of {', '.join(job.partition_by)}: say the same partition_by"
         )
 
 

@@ -159,7 +159,7 @@ def _check_key(column: pa.Field) -> None:
             f"column {column.name!r} cannot be in partition_by: folders that begin with "
             f"{column.name[0]!r} are passed over by readers"
         )
-    if not column.name or pa.types.is_nested(column.type):
+    if not column.name or pa.types.is_nested(column.type) or pa.types.is_duration(column.type):
         problem = f"it is {column.type}" if column.name else "folders need a name"
         raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")
 

@@ -19,6 +19,7 @@ from intarsia.read.request import Filter, Request
 from intarsia.read.scan import Part, scan
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import OPENING_BYTES, SPLIT_BYTES
+from intarsia.spark.variants import as_output, check_whole
 
 if TYPE_CHECKING:
     from intarsia.spark.read import Query
@@ -49,9 +50,9 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
     found, num_bytes = [], 0
     try:
         for table in scan(
-            (_part(source, file) for file in plan.files), request, is_far=source.is_far
+            (_part(source, query, file) for file in plan.files), request, is_far=source.is_far
         ):
-            found.append(table.cast(query.output, safe=False))
+            found.append(as_output(table, query.output))
             num_bytes += table.nbytes
             if num_bytes > MOST_FOUND:
                 return None
@@ -61,10 +62,11 @@ def rows_of_little(source: Source, query: Query, plan: Plan) -> pa.Table | None:
     return copied(pa.concat_tables(found)) if found else query.output.empty_table()
 
 
-def _part(source: Source, file: FilePlan) -> Part:
+def _part(source: Source, query: Query, file: FilePlan) -> Part:
     """A file as it was planned, if it is still the one that was; else it is planned again."""
     lease = partial(source.lease, file.path)
     first = lease()
+    check_whole(first.file, query.output)
     is_same = first.file.binding == file.binding
     leases = itertools.chain([first], iter(lease, None))
     return Part(partial(next, leases), file.constants, None, file.rows if is_same else None)

@@ -49,6 +49,7 @@ from intarsia.spark.sources import Source
 from intarsia.spark.stated import as_stated, check_keys, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
+from intarsia.spark.variants import as_output, check_whole
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -303,9 +304,10 @@ def execute(piece: Piece, query: Query) -> Iterator[pa.RecordBatch]:
     file = open_file(piece.path, query.filesystem, options)
     if binding_of(file.metadata) != piece.binding:
         raise FormatError("the file was rewritten after it was planned", Where(piece.path))
+    check_whole(file, query.output)
     wanted = None if query.where is None else Filter.of(query.where, query.schema)
     request = Request(query.schema, query.columns, wanted)
     rows = RowRanges.of(piece.within)
     for table in scan_file(file, request, piece.constants, rows, planned=piece.rows):
         # Spark has microseconds: what is finer is cut off, all else is kept by the types chosen.
-        yield from table.cast(query.output, safe=False).to_batches()
+        yield from as_output(table, query.output).to_batches()

@@ -15,6 +15,7 @@ from intarsia.spark.rewrites import Folder, Form, OldFile, changed_since, open_r
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.task import write_task
 from intarsia.spark.types import arrow_schema, spark_schema
+from intarsia.spark.variants import as_output
 from intarsia.spark.write import manifest
 
 _UNIT_BYTES = 64 * 1024 * 1024
@@ -69,7 +70,9 @@ def reader(place: Place, form: Form, tasks: Sequence[Sequence[Part]], carried: p
         for batch in batches:
             for at in batch.column(0).to_pylist():
                 for rows in _rows(place, form, tasks[at]):
-                    yield rows.cast(carried)
+                    yield from as_output(
+                        pa.Table.from_batches([rows]), carried, safe=True
+                    ).to_batches()
 
     return run
 

@@ -137,16 +137,18 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
     if pa.types.is_decimal(value.type):
         return format(value.as_py(), "f")
     if not pa.types.is_timestamp(value.type):
-        return str(value.cast(pa.string()).as_py())
+        text = str(value.cast(pa.string()).as_py())
+        is_far = pa.types.is_date(value.type) and len(text) > len("9999-12-31") and text[0] != "-"
+        return f"+{text}" if is_far else text
     try:
         # Python does not know the names of all zones that Spark has.
         in_utc = value.cast(pa.timestamp(value.type.unit, value.type.tz and "UTC")).as_py()
         moment = in_utc.astimezone(_zone(time_zone)) if value.type.tz else in_utc
     except (OverflowError, ValueError) as error:
-        shown = value.cast(pa.string())
-        raise UnsupportedError(f"{shown} does not name a folder: {error}") from error
-    text: str = moment.replace(tzinfo=None).isoformat(sep=" ")
-    return text.rstrip("0") if moment.microsecond else text
+        told = value.cast(pa.string())
+        raise UnsupportedError(f"{told} does not name a folder: {error}") from error
+    shown: str = moment.replace(tzinfo=None).isoformat(sep=" ")
+    return shown.rstrip("0") if moment.microsecond else shown
 
 
 def _zone(name: str) -> datetime.tzinfo:

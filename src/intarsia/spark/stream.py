@@ -34,6 +34,7 @@ from intarsia.spark import options as opts
 from intarsia.spark.place import Place
 from intarsia.spark.read import FILES, opened
 from intarsia.spark.stated import stated_schema
+from intarsia.spark.variants import as_output, check_whole, holds_variant
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -109,7 +110,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         since = max(changed for _, changed in listing.values()) - self._most_age
         left = [listing[name][1] - 1 for name in new.difference(taken)]  # of later batches, queries
         since = max(min([since, *left]), start["since"])
-        files = {name: known for name, known in start["files"].items() if known[1] > since}
+        read = {name: listing.get(name, known) for name, known in start["files"].items()}
+        files = {name: known for name, known in read.items() if known[1] > since}
         return {"since": since, "files": files | {name: listing[name] for name in taken}}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -133,9 +135,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         folders = pads.partitioning(pa.schema(fields), flavor="hive") if fields else None
         found, root = self._place.filesystem, self._place.root
         source = open_dataset(found, paths, root, folders, self._schema, FILES)
+        for path in paths if any(map(holds_variant, self._output)) else ():
+            check_whole(source._cache.as_opened(path), self._output)
         for batch in source.to_batches(self._columns, filter=partition.where):
-            table = pa.Table.from_batches([batch])
-            yield from table.cast(self._output, safe=False).to_batches()
+            yield from as_output(pa.Table.from_batches([batch]), self._output).to_batches()
 
     def _listing(self) -> dict[str, list[int]]:
         """All files that readers see: their sizes in bytes, and times of change in ms."""
