@@ -63,6 +63,9 @@ def spans_might_match(
     say where there is a NULL or a NaN.
     """
     might = boolean(low.is_valid())
+    if test.op in (Op.ANY, Op.NONE):
+        might &= test.op is Op.ANY
+        return might | (nulls & test.nulls) | (nans & test.nans)
     places = pa.array(np.flatnonzero(might))
     lows, highs = order.brackets(low.take(places)), order.brackets(high.take(places))
     if lows is not None and highs is not None:

@@ -159,7 +159,9 @@ class _Planner:
         rows = self._step("row-group statistics", pruning, rows)
         if by_footer or not rows:
             return Candidates(rows, tuple(self._steps))
-        indexes = indexes_for(file, tests, self._constants, self._schema)
+        idle = {test for test, leaf in leaves.items() if self._is_idle(test, leaf)}
+        busy = [test for test in tests if test not in idle]
+        indexes = indexes_for(file, busy, self._constants, self._schema)
         if file.request_bytes:
             self._expect(indexes.values(), list(leaves.values()), wanted, groups_of(file, rows))
         read = {leaf.index for leaf in leaves.values()}
@@ -168,7 +170,7 @@ class _Planner:
         rest = {
             test: leaf
             for test, leaf in leaves.items()
-            if test not in answered and not self._is_idle(test, leaf)
+            if test not in answered and test not in idle
         }
         if answered and is_little(file, read, rows):
             rest = {}
@@ -310,10 +312,10 @@ class _Planner:
 
     def _is_idle(self, test: Test, leaf: Leaf) -> bool:
         """Does it ask for values where the footer knows of no row without one?"""
-        if not self._file.trusts_bounds:
+        if test.op is not Op.ANY or not self._file.trusts_bounds:
             return False
         bounds = self._file.row_group_bounds(leaf.index)
-        return test.op is Op.ANY and not bounds.order.has_nan and not bounds.null_counts.any()
+        return not bounds.order.has_nan and not bounds.null_counts.any()
 
     def _by_pages(self, test: Test, leaf: Leaf, groups: Sequence[int]) -> RowRanges:
         file = self._file
