@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.cli.main import run
+import intarsia
+from intarsia.cli.main import IN_SHELL, run
 
 
 @pytest.fixture
@@ -132,3 +133,19 @@ def test_a_file_without_rows_is_given_no_bloom_filter(say, tmp_path):
     out, err, code = say("index", "add", path, "bloom(a)", "page_index")
     assert (out, code) == ("", 0)
     assert "0 of 1 file indexed" in err
+
+
+def test_advice_is_for_the_command_line(say, plain):
+    say("index", "add", plain, "a:lookup", "--sidecar")
+    for words, advice in (
+        (("index", "drop", plain, "a:lookup"), "is dropped with --sidecar"),
+        (("catalog", "show", plain.parent), "intarsia catalog build makes one"),
+    ):
+        _, err, code = say(*words)
+        assert (code, advice in err) == (1, True), err
+
+
+@pytest.mark.parametrize("said", IN_SHELL)
+def test_what_is_translated_is_still_said(said):
+    sources = Path(intarsia.__file__).parent.rglob("*.py")
+    assert any(said in path.read_text() for path in sources if path.parent.name != "cli")

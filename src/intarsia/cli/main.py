@@ -54,6 +54,14 @@ _union_by_name = click.option(
     is_flag=True,
     help="All columns of all files, NULL where one lacks them, instead of the first file's.",
 )
+IN_SHELL = {
+    "with sidecar=True": "with --sidecar",
+    "sidecar='another/folder'": "--sidecar-folder another/folder",
+    "build_catalog makes": "intarsia catalog build makes",
+    "as schema_from": "by --schema-from",
+    "schema or union_by_name says": "--union-by-name says",
+}
+"""What messages advise, and what that is called here."""
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 
 
@@ -74,7 +82,7 @@ def run() -> None:
         error.show()
         sys.exit(error.exit_code)
     except IntarsiaError as error:
-        click.echo(f"intarsia: {error}", err=True)
+        click.echo(f"intarsia: {_in_shell(str(error))}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
@@ -82,6 +90,12 @@ def run() -> None:
     except (OSError, pa.ArrowException) as error:
         click.echo(f"intarsia: {' '.join(str(error).split())}", err=True)
         sys.exit(1)
+
+
+def _in_shell(message: str) -> str:
+    for said, here in IN_SHELL.items():
+        message = message.replace(said, here)
+    return message
 
 
 def _as_json(error: UnicodeError) -> tuple[str, int]:

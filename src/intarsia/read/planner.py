@@ -168,9 +168,7 @@ class _Planner:
         answered: dict[Predicate, bool] = {}
         rows = self._by_all_indexes(indexes, read, pruning, rows, answered)
         rest = {
-            test: leaf
-            for test, leaf in leaves.items()
-            if test not in answered and test not in idle
+            test: leaf for test, leaf in leaves.items() if test not in answered and test not in idle
         }
         if answered and is_little(file, read, rows):
             rest = {}
