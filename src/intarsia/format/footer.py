@@ -128,7 +128,8 @@ def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]
     """
     check_editable(raw)
     metadata, _ = decode(FileMetaData, raw)
-    columns = {group: list(metadata.row_groups[group].columns) for group, _ in changes}
+    touched = dict.fromkeys(group for group, _ in changes)
+    columns = {group: list(metadata.row_groups[group].columns) for group in touched}
     for (group, column), fields in changes.items():
         columns[group][column] = amended(columns[group][column], **fields)
     groups = list(metadata.row_groups)
