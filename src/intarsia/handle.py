@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import re
 from collections.abc import Callable, Iterator
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
@@ -24,8 +23,6 @@ Stamp = str | None
 time of the last change in milliseconds; None where a file system tells neither."""
 Version = tuple[object, ...] | None
 """What tells one version of a file from the next; None where nothing does, or there is none."""
-_MAGIC = re.compile(r"[*?\[]")
-"""In a path, what fsspec takes for a pattern."""
 
 
 class Handle(Protocol):
@@ -271,18 +268,29 @@ def check_may_write(filesystem: pafs.FileSystem, path: str) -> None:
     """Raise ``PathError`` where writing to ``path`` might change something else.
 
     fsspec takes some names for patterns, and moves or removes what they match; its file systems
-    that keep copies read these, whatever has become of the files.
+    that keep copies read these, whatever has become of the files. Either may lie below others.
     """
-    if not is_fsspec(filesystem):
-        return
-    own = filesystem.handler.fs
-    if _MAGIC.search(path):
-        raise PathError(f"{path}: to fsspec this is a pattern, for other names too: not written to")
-    if any(kind.__name__ == "CachingFileSystem" for kind in type(own).__mro__):
-        raise PathError(
-            f"{path}: {type(own).__name__} reads its own copies of files, so none can be replaced: "
-            "give the file system below it, its fs"
-        )
+    whole = path
+    while isinstance(filesystem, pafs.SubTreeFileSystem):
+        whole, filesystem = filesystem.base_path + whole, filesystem.base_fs
+    own = filesystem.handler.fs if is_fsspec(filesystem) else None
+    while own is not None:
+        if any(kind.__name__ == "CachingFileSystem" for kind in type(own).__mro__):
+            raise PathError(
+                f"{path}: {type(own).__name__} reads its own copies of files, so none can be "
+                "replaced: give the file system below it, its fs"
+            )
+        if is_glob(whole):
+            raise PathError(
+                f"{whole}: to fsspec this is a pattern, for other names too: not written to"
+            )
+        whole = own._join(whole) if type(own).__name__ == "DirFileSystem" else whole
+        own = getattr(own, "fs", None)
+
+
+def is_glob(path: str) -> bool:
+    """Has a path, or a name in one, a character that stands for others?"""
+    return not set("*?[").isdisjoint(path)
 
 
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:

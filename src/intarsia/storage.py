@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.handle import Handle, Stamp, Version, is_fsspec, open_handle
+from intarsia.handle import Handle, Stamp, Version, is_fsspec, is_glob, open_handle
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, check_range
@@ -213,11 +213,6 @@ def is_uri(path: PathLike) -> bool:
     """Does ``resolve`` take ``path`` for a URI, where no file system is given?"""
     text = os.fspath(path)
     return "://" in text or text.startswith("file:")
-
-
-def is_glob(path: str) -> bool:
-    """Has a path, or a name in one, a character that stands for others?"""
-    return not set("*?[").isdisjoint(path)
 
 
 def list_files(

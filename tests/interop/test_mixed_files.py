@@ -388,3 +388,20 @@ def test_extension_types_of_writers_that_store_no_arrow_schema(tmp_path: Path) -
             assert open_().count_rows(filter=wanted) == 1
         ia.build_catalog(tmp_path)
     assert ia.ParquetFile(tmp_path / "a.parquet").schema_arrow.types[0] == pa.uuid()
+
+
+@pytest.mark.parametrize("first", ["duckdb", "pyarrow"])
+def test_extension_types_beside_bytes_of_other_writers_are_united(
+    first: str, tmp_path: Path
+) -> None:
+    at = {"duckdb": tmp_path / "b.parquet", "pyarrow": tmp_path / "c.parquet"}
+    at[first] = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT uuid() u, '{{}}'::JSON j FROM range(5)) TO '{at['duckdb']}'")
+    own = pa.table({"u": pa.array([b"x" * 16], pa.uuid()), "j": pa.array(["[]"], pa.json_())})
+    pq.write_table(own, at["pyarrow"])
+    data = ia.dataset(tmp_path, union_by_name=True)
+    assert data.schema.types == [pa.uuid(), pa.json_()]
+    found = data.to_table()
+    assert found.num_rows == 6
+    place = 0 if first == "pyarrow" else 5
+    assert found.slice(place, 1).to_pylist() == own.to_pylist()

@@ -89,3 +89,10 @@ def test_other_types_are_cast_as_they_are(spark, tmp_path):
         ias.read(spark, str(tmp_path), reader="intarsia").selectExpr("unix_micros(t)").collect()
     )
     assert row[0] == 1
+
+
+def test_a_field_of_ones_own_may_be_called_as_spark_calls_what_it_shreds(spark, tmp_path):
+    frame = spark.sql("SELECT named_struct('v', parse_json('1'), 'typed_value', 5) s")
+    ias.write(frame, str(tmp_path / "lake"))
+    found = ias.read(spark, str(tmp_path / "lake")).selectExpr("to_json(s.v) v", "s.typed_value t")
+    assert found.collect() == [("1", 5)]

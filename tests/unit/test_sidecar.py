@@ -19,7 +19,6 @@ from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
 from intarsia.read import choice
-from intarsia.read import sidecars as sidecar_places
 from intarsia.source import BufferSource
 from intarsia.write import embed
 
@@ -327,12 +326,12 @@ def test_where_sidecars_cannot_be_listed_nothing_is_written(where, file, monkeyp
     def refused(*_):
         raise PermissionError("not today")
 
-    monkeypatch.setattr(sidecar_places, "_listed", refused)
+    monkeypatch.setattr("intarsia.read.sidecars._listed", refused)
     for change in (
         lambda: ia.add_indexes(file, ["n:lookup"], sidecar=where == "sidecar"),
         lambda: ia.drop_indexes(file, ["k:lookup"], sidecar=where == "sidecar"),
     ):
-        with pytest.raises(ia.IntarsiaError, match=r"cannot be listed: not today|index k:lookup"):
+        with pytest.raises(ia.IntarsiaError, match="cannot be listed: not today"):
             change()
     assert (file.read_bytes(), sidecars(file.parent)) == (before, held)
     assert ia.dataset(file).to_table(filter=WANTED)["n"].to_pylist() == [500]  # as it only saves

@@ -121,7 +121,9 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
     for name in columns or ():
         if not isinstance(name, str):
             raise TypeError(f"columns are named by texts, not by {name!r}")
-        if name not in known and len(paths_of(schema, [name])[0]) == 1:
+    others = [name for name in columns or () if name not in known]
+    for name, path in zip(others, paths_of(schema, others), strict=True):
+        if len(path) == 1:
             raise unknown_column(name, schema.names)
 
 

@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.storage import FileSource, PathLike, is_glob, list_files, resolve
+from intarsia.handle import is_glob
+from intarsia.storage import FileSource, PathLike, list_files, resolve
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"

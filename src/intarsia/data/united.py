@@ -20,6 +20,7 @@ from intarsia.read.opened import OpenedFile
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
 """What pyarrow raises of schemas that cannot be united."""
+_IN_DATA_SETS = operator.attrgetter("schema_in_data_sets")
 Becoming = Callable[[pa.DataType, pa.DataType], bool]
 """May a column of one type, which is not nested, be of the other among its like?"""
 
@@ -27,7 +28,7 @@ Becoming = Callable[[pa.DataType, pa.DataType], bool]
 def united_schema(
     cache: FileCache,
     files: Sequence[str],
-    schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_in_data_sets"),
+    schema_of: Callable[[OpenedFile], pa.Schema] = _IN_DATA_SETS,
 ) -> pa.Schema:
     """All columns of ``files``, in the order in which they come, ``united``, and NULL allowed.
 
@@ -45,6 +46,8 @@ def united_schema(
         try:
             schema = _united(schemas)
         except UNLIKE:
+            if schema_of is _IN_DATA_SETS:  # UUIDs of one writer may be bytes of another
+                return united_schema(cache, files, operator.attrgetter("schema_arrow"))
             _raise_of_first(files, schemas)
             raise
     return schema.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)

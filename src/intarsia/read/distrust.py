@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from intarsia.format.metadata import Type
+import pyarrow as pa
+
+from intarsia.format.metadata import FieldRepetitionType, Type
 from intarsia.predicate.nested import has_dictionary
 
 if TYPE_CHECKING:
@@ -21,6 +23,14 @@ def miscounts_nulls(file: OpenedFile, leaf: int) -> bool:
     is_arrows = (file.metadata.created_by or "").startswith("parquet-cpp")
     if not is_arrows or len(known.path) == 1 or known.element.type != Type.BYTE_ARRAY:
         return False
+    is_required = known.element.repetition_type == FieldRepetitionType.REQUIRED
+    if known.max_definition_level == (0 if is_required else 1):
+        return False  # nothing above it may be NULL
     if not file.templates.has_stored_schema:
         return True
-    return has_dictionary(file.arrow_type(file.schema.roots[known.root]))
+    kind = file.arrow_type(file.schema.roots[known.root])
+    for name in known.path[1:]:
+        if not pa.types.is_struct(kind):
+            break
+        kind = kind.field(name).type
+    return has_dictionary(kind)

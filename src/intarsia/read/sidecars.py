@@ -135,7 +135,7 @@ class Sidecars:
         """A local folder is listed again whenever it has changed."""
         try:
             changed = os.stat(folder).st_mtime_ns
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         known = self._local.get(folder)
         if known is not None and known[0] == changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
@@ -15,24 +16,26 @@ from intarsia.spark.job import Job
 from intarsia.spark.types import spark_schema
 from intarsia.storage import HIDDEN
 
+_MOST_LISTED = 1000
+
 
 def check_existing(job: Job) -> None:
     """Warn where a file that is there has other columns than those to come, or of other types.
 
-    Raises ``PathError`` where what is there lies in folders of another column, or in none: a data
-    set of both is one that no reader knows what to make of.
+    Raises ``PathError`` where what is there lies in folders of other columns, or in none: a data
+    set of both is one that no reader knows what to make of. Of many files some are looked at.
     """
     there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
     _check_folders(job, there)
     try:
-        path = next(_files(job.place.filesystem, there), None)
+        paths = list(itertools.islice(_files(job.place.filesystem, there), _MOST_LISTED))
     except OSError:  # what cannot be listed says nothing, nor a file that cannot be read
         return
-    if path is not None:
-        _check_keys(job, path)
+    _check_keys(job, paths)
+    if paths:
         with contextlib.suppress(IntarsiaError, OSError):
-            old = open_file(path, job.place.filesystem).schema_arrow
-            _compare(path, _types(old), _types(job.schema))
+            old = open_file(paths[0], job.place.filesystem).schema_arrow
+            _compare(paths[0], _types(old), _types(job.schema))
 
 
 def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
@@ -50,15 +53,17 @@ def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
         )
 
 
-def _check_keys(job: Job, path: str) -> None:
-    """As ``_check_folders``, of all the folders that the file at ``path`` lies in."""
-    folders = path.removeprefix(job.place.root).strip("/").split("/")[:-1]
-    theirs = [unquote(folder.partition("=")[0]) for folder in folders if "=" in folder]
-    if len(theirs) == len(folders) and theirs != [*job.partition_by]:
-        raise PathError(
-            f"{path}: the files there are in folders of {', '.join(theirs)}, and new ones would be "
-            f"in those of {', '.join(job.partition_by)}: say the same partition_by"
-        )
+def _check_keys(job: Job, paths: Iterable[str]) -> None:
+    """As ``_check_folders``, of all the folders that files lie in, where they lie in some."""
+    for path in paths:
+        folders = path.removeprefix(job.place.root).strip("/").split("/")[:-1]
+        theirs = [unquote(folder.partition("=")[0]) for folder in folders if "=" in folder]
+        is_told = theirs and len(theirs) == len(folders) and path.endswith(".parquet")
+        if is_told and theirs != [*job.partition_by]:
+            raise PathError(
+                f"{path}: the files there are in folders of {', '.join(theirs)}, and new ones "
+                f"would be in those of {', '.join(job.partition_by)}: say the same partition_by"
+            )
 
 
 def _files(filesystem: pafs.FileSystem, there: Iterable[pafs.FileInfo]) -> Iterator[str]:

@@ -205,6 +205,8 @@ def _publish(
     old = [file.path for file in folder.files]
     places = Sidecars(place.filesystem)
     beside = [side for path in old for side in places.paths(place.path(path))]
+    for path in old:
+        places.check_listed(place.path(path))  # whose sidecar would be left behind
     beside = [path.removeprefix(f"{place.root}/") for path in beside]
     check = partial(_check, place, job, folder)
     try:

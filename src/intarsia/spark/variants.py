@@ -38,14 +38,17 @@ def check_whole(file: OpenedFile, output: pa.Schema) -> None:
 
     Only Spark's own reader puts that together again.
     """
-    for field in filter(holds_variant, output):
+    names = {field.name for field in output if holds_variant(field)}
+    paths = {leaf.path for leaf in file.schema.leaves if leaf.path[0] in names}
+    for path in paths:
+        # Beside the metadata, not anywhere: a field of one's own may be called that.
         if any(
-            leaf.path[0] == field.name and _SHREDDED in leaf.path for leaf in file.schema.leaves
+            step == _SHREDDED and (*path[:at], "metadata") in paths for at, step in enumerate(path)
         ):
             raise UnsupportedError(
                 "its VARIANTs are shredded: spark.read.parquet puts them together, and without a "
                 "stated schema they are the structs that are stored",
-                Where(file.name, column=field.name),
+                Where(file.name, column=path[0]),
             )
 
 

@@ -21,8 +21,9 @@ _MOST_VALUES = 4
 
 
 def cells_of(kind: pa.DataType, extra: Sequence[Any]) -> list[Any]:
-    """Some values of ``extra``, or usual ones where there are none; NULL; and NaN of floats."""
-    values = list(extra or usual_of(kind))[:_MOST_VALUES]
+    """The first few of ``extra``, or usual ones where there are none; NULL; and NaN of floats."""
+    values = [value for value in extra if value is not None] or usual_of(kind)
+    values = values[:_MOST_VALUES]
     return [*values, None, *[math.nan] * pa.types.is_floating(kind)]
 
 
@@ -34,7 +35,7 @@ def blocks_of(kind: pa.DataType, cells: Sequence[Any]) -> pa.Array:
 def all_conditions(
     subject: pc.Expression, kind: pa.DataType, cells: Sequence[Any], searches: Sequence[str]
 ) -> Iterator[pc.Expression]:
-    """Every shape of condition on ``subject`` that there is, about each of ``cells``."""
+    """Comparisons of ``subject`` with each of ``cells``, sets of them, and searches for them."""
     for found in itertools.chain(
         [subject.is_null()],
         [pc.is_nan(subject)] * pa.types.is_floating(kind),

@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, Where, quiet, warn
 from intarsia.format.footer import check_editable
-from intarsia.handle import Version, version_of
+from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
@@ -144,6 +144,7 @@ def add_indexes(
     for file in files:
         opened = open_file(file, found)
         choice = choose(opened, indexes, anew=True, beside=False)
+        check_may_write(found, file)
         if places is None:
             check_changeable(opened)
         steps.append(max(1, len(opened.metadata.row_groups)))
