@@ -30,7 +30,8 @@ def miscounts_nulls(file: OpenedFile, leaf: int) -> bool:
         return True
     kind = file.arrow_type(file.schema.roots[known.root])
     for name in known.path[1:]:
-        if not pa.types.is_struct(kind):
+        at = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if at < 0:  # in a list, or not the only one of its name
             break
-        kind = kind.field(name).type
+        kind = kind.field(at).type
     return has_dictionary(kind)

@@ -16,24 +16,25 @@ from intarsia.spark.job import Job
 from intarsia.spark.types import spark_schema
 from intarsia.storage import HIDDEN
 
-_MOST_LISTED = 1000
+_MOST_SEEN = 8
+"""Files that are looked at: each may lie in a folder that has to be listed."""
 
 
 def check_existing(job: Job) -> None:
     """Warn where a file that is there has other columns than those to come, or of other types.
 
     Raises ``PathError`` where what is there lies in folders of other columns, or in none: a data
-    set of both is one that no reader knows what to make of. Of many files some are looked at.
+    set of both is one that no reader knows what to make of. Of many files the first are looked at.
     """
     there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
     _check_folders(job, there)
     try:
-        paths = list(itertools.islice(_files(job.place.filesystem, there), _MOST_LISTED))
-    except OSError:  # what cannot be listed says nothing, nor a file that cannot be read
+        paths = list(itertools.islice(_files(job.place.filesystem, there), _MOST_SEEN))
+    except OSError:  # what cannot be listed says nothing
         return
     _check_keys(job, paths)
     if paths:
-        with contextlib.suppress(IntarsiaError, OSError):
+        with contextlib.suppress(IntarsiaError, OSError):  # nor what cannot be read
             old = open_file(paths[0], job.place.filesystem).schema_arrow
             _compare(paths[0], _types(old), _types(job.schema))
 
