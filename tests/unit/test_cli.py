@@ -184,7 +184,7 @@ def test_files_are_united_by_name(say, tmp_path):
     unlike = say("scan", tmp_path, "--where", "k > 100")
     assert_refused(unlike)
     assert "int64 cannot be read as int8" in unlike.err
-    assert "union_by_name" in unlike.err
+    assert "unless --union-by-name says otherwise" in unlike.err
     asked = ["--union-by-name", "--where", "host = 'b'"]
     said = say("scan", tmp_path, "--format", "json", *asked)
     assert [json.loads(line) for line in said.lines] == [{"k": 1000, "host": "b"}]

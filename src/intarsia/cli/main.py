@@ -59,7 +59,7 @@ IN_SHELL = {
     "sidecar='another/folder'": "--sidecar-folder another/folder",
     "build_catalog makes": "intarsia catalog build makes",
     "as schema_from": "by --schema-from",
-    "schema or union_by_name says": "--union-by-name says",
+    "a schema or union_by_name says": "--union-by-name says",
 }
 """What messages advise, and what that is called here."""
 _EXIT_CODES = {None: 0, Severity.WARNING: 3, Severity.ERROR: 4}

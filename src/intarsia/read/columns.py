@@ -119,8 +119,8 @@ def _typed(
     except pa.ArrowException as error:
         where = Where(file.name, column=field.name)
         message = (
-            f"{values.type} cannot be read as {field.type}, which the first file has unless a "
-            f"schema or union_by_name says otherwise: {error}"
+            f"{values.type} cannot be read as {field.type}, which the first file has unless "
+            f"a schema or union_by_name says otherwise: {error}"
         )
         raise FormatError(message, where) from error
 
