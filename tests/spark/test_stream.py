@@ -96,20 +96,26 @@ def test_folders_conditions_and_columns(spark, paths):
     assert ids(spark, paths[1]) == [i for i in range(100) if i % 2 == 1 and i != 7]
 
 
-def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
-    def put(name, changed):
-        pq.write_table(pa.table({"id": [changed]}), tmp_path / name)
-        os.utime(tmp_path / name, (changed, changed))
+def put(path, changed):
+    """A file that was changed so many seconds after 1970."""
+    pq.write_table(pa.table({"id": [changed]}), path)
+    os.utime(path, (changed, changed))
 
+
+def reader_of_ten_seconds(folder):
+    options = {"path": str(folder), "max_file_age": "10s"}
+    return StreamReader(options, StructType([StructField("id", LongType())]))
+
+
+def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
     def latest(start):
         return reader.latestOffset(start, reader.getDefaultReadLimit())
 
-    put("a.parquet", 1_000)
-    options = {"path": str(tmp_path), "max_file_age": "10s"}
-    reader = StreamReader(options, StructType([StructField("id", LongType())]))
+    put(tmp_path / "a.parquet", 1_000)
+    reader = reader_of_ten_seconds(tmp_path)
     reader.prepareForTriggerAvailableNow()
-    put("b.parquet", 1_040)
-    put("c.parquet", 1_100)
+    put(tmp_path / "b.parquet", 1_040)
+    put(tmp_path / "c.parquet", 1_100)
     first = latest(reader.initialOffset())
     assert list(first["files"]) == ["a.parquet"]
     reader.prepareForTriggerAvailableNow()
@@ -120,19 +126,14 @@ def test_files_that_come_while_a_query_begins_are_left_to_the_next(tmp_path):
 
 
 def test_a_file_replaced_under_its_name_is_known_by_its_new_time(tmp_path):
-    def put(name, changed):
-        pq.write_table(pa.table({"id": [changed]}), tmp_path / name)
-        os.utime(tmp_path / name, (changed, changed))
-
-    options = {"path": str(tmp_path), "max_file_age": "10s"}
-    reader = StreamReader(options, StructType([StructField("id", LongType())]))
+    reader = reader_of_ten_seconds(tmp_path)
     offset = reader.initialOffset()
     for name, changed in [("a", 1_000), ("b", 1_008), ("c", 1_020), ("d", 1_021)]:
-        put(f"{name}.parquet", changed)
+        put(tmp_path / f"{name}.parquet", changed)
         before, offset = offset, reader.latestOffset(offset, reader.getDefaultReadLimit())
         read = [path for task in reader.partitions(before, offset) for path in task.paths]
         assert read == [f"{name}.parquet"]
-        put("a.parquet", changed + 5)  # as when it is given indexes
+        put(tmp_path / "a.parquet", changed + 5)  # as when it is given indexes
 
 
 def test_now_is_when_a_batch_is_planned(tmp_path):

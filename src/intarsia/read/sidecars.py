@@ -65,7 +65,6 @@ class Sidecars:
         self._lock = threading.Lock()
         self._listings: dict[str, Future[Listing]] = {}
         self._local: dict[str, tuple[int, Listing]] = {}
-        self._failures: dict[str, OSError] = {}
         self.folder = None if folder is None else os.fspath(folder)
 
     def check(self) -> None:
@@ -100,11 +99,9 @@ class Sidecars:
 
         There are none where their folder cannot be listed: indexes only ever save work.
         """
-        folder = self.folder_of(path)
         try:
-            listing = self._now(folder) if self._is_local else self._listing(folder).result()
-        except OSError as error:
-            self._failures[folder] = error
+            listing = self._found_in(self.folder_of(path))
+        except OSError:
             return []
         return listing.get(kept_under(path.rpartition("/")[2]), [])
 
@@ -114,16 +111,21 @@ class Sidecars:
         Who goes on to write would leave them behind.
         """
         folder = self.folder_of(path)
-        error = self._failures.get(folder)
-        if error is not None:
-            raise PathError(f"{folder}: the folder of sidecars cannot be listed: {error}")
+        try:
+            self._found_in(folder)
+        except OSError as error:
+            message = f"{folder}: the folder of sidecars cannot be listed: {error}"
+            raise PathError(message) from error
 
     def forget(self, path: str) -> None:
         """List the folder anew when it is next asked for."""
         with self._lock:
-            self._failures.pop(self.folder_of(path), None)
             self._listings.pop(self.folder_of(path), None)
             self._local.pop(self.folder_of(path), None)
+
+    def _found_in(self, folder: str) -> Listing:
+        """Raises ``OSError`` where the folder cannot be listed."""
+        return self._now(folder) if self._is_local else self._listing(folder).result()
 
     def _listing(self, folder: str) -> Future[Listing]:
         with self._lock:
@@ -181,7 +183,6 @@ class Beside:
 
     def check_listed(self) -> None:
         """Raise ``PathError`` where it could not be told whether there is one."""
-        _ = self.paths
         self._places.check_listed(self._source.path)
 
     def owner(self, footer: bytes) -> Owner:
