@@ -62,3 +62,26 @@ def test_other_counts_are_gone_by(path):
     assert miscounts_nulls(open_file(plain), 0) is not stored
     wanted = pc.field("s", "a").is_valid()
     assert ia.dataset(plain).count_rows(filter=wanted) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"checkpoint_row_groups": 2}, {"flavor": "spark"}], ids=str
+)
+def test_all_nulls_are_counted_in_what_is_written(options, tmp_path):
+    items = pa.list_(pa.field("element", pa.struct([("d", WORDS)])))
+    kind = pa.struct([("word", WORDS), ("l", items)])
+    rows = [{"word": "x", "l": [{"d": "y"}, None]}, None, {"word": None, "l": []}] * 50
+    schema = pa.schema([pa.field("s", kind, metadata={"k": "v"}), ("t", WORDS)], {b"\xff": b"\xfe"})
+    table = pa.table([pa.array(rows, kind), pa.array([None, "x", "x"] * 50, WORDS)], schema=schema)
+    path = tmp_path / "a.parquet"
+    ia.write_table(table, path, row_group_size=60, **options)
+    group = pq.read_metadata(path).row_group(1)
+    assert [group.column(at).statistics.null_count for at in range(3)] == [40, 60, 20]
+    file = open_file(path)
+    assert file.page_indexes.columns(1, 0).null_counts.sum() == 40
+    read = pq.read_table(path)
+    assert read == table
+    assert read.schema.equals(table.schema, check_metadata=True)
+    ia.write_table(table, path, store_schema=False, **options)
+    assert not pa.types.is_dictionary(pq.read_schema(path).field("t").type)
+    assert pq.read_table(path).cast(table.schema) == table

@@ -39,7 +39,7 @@ from intarsia.format.metadata import (
 from intarsia.format.schema import Leaf, Root, Schema
 from intarsia.format.thrift import encode
 
-_ARROW_SCHEMA = "ARROW:schema"
+ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6
 _TEMPLATES = 256
 """More of them than this are not kept: there is one for each combination of columns."""
@@ -255,7 +255,7 @@ class SchemaTemplates:
         if schema is None:
             return []
         text = base64.b64encode(schema.serialize().to_pybytes()).decode()
-        return [list_span(5, [encode(KeyValue(key=_ARROW_SCHEMA, value=text))])]
+        return [list_span(5, [encode(KeyValue(key=ARROW_SCHEMA, value=text))])]
 
 
 def _with_children(root: bytes, count: int) -> bytes:
@@ -270,7 +270,7 @@ def _slice(items: list[bytes], where: range) -> list[bytes]:
 
 def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
     """The Arrow schema that the writer stored, where it is there and readable."""
-    stored = metadata.key_value(_ARROW_SCHEMA)
+    stored = metadata.key_value(ARROW_SCHEMA)
     if not stored:
         return None
     try:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.format.compact import Span, list_span, replace_fields, spans, zigzag
 from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
@@ -27,9 +26,9 @@ from intarsia.format.metadata import ColumnChunk, OffsetIndexStruct, PageLocatio
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
+from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
-_USUAL_ROW_GROUP = 1024 * 1024
 _ORDINALS = 1 << 15
 """What the field holds; row groups beyond go without."""
 _I64 = 6
@@ -78,7 +77,7 @@ class CheckpointWriter:
 
         Raises ``ValueError`` for a table of another schema.
         """
-        size = _USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
+        size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
         if not size or size < 1:
             raise ValueError(f"row_group_size must be at least 1, not {row_group_size}")
         size = min(size, _LONGEST_ROW_GROUP)
@@ -102,7 +101,7 @@ class CheckpointWriter:
     def _encoded(self, table: pa.Table, row_group_size: int) -> memoryview:
         """A file of one row group; of none for a ``row_group_size`` of 0."""
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, self.schema, **self._settings) as writer:
+        with ArrowWriter(sink, self.schema, **self._settings) as writer:
             if row_group_size:
                 writer.write_table(table, row_group_size)
         return memoryview(sink.getvalue())

@@ -24,6 +24,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import FileSource, PathLike, resolve
+from intarsia.write.arrow import ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import CheckpointWriter
 from intarsia.write.compose import compose
@@ -250,7 +251,7 @@ def _writer_of(
             return
     with (
         pa.OSFile(out.name, "wb") as sink,
-        pq.ParquetWriter(sink, schema, **settings) as writer,
+        ArrowWriter(sink, schema, **settings) as writer,
     ):
         yield writer
 

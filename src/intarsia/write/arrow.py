@@ -1,0 +1,60 @@
+"""pyarrow's writer, with counts of NULL that hold.
+
+Arrow's leaves NULL structs out of the counts of NULL of dictionaries below them, in chunks and in
+pages, and other readers go by those. Texts it counts, and it makes the same pages of them: so they
+are written as texts, and the Arrow schema that is stored says what they were.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.decode.template import ARROW_SCHEMA
+from intarsia.predicate.nested import with_children
+
+USUAL_ROW_GROUP = 1024 * 1024
+"""Rows of a row group where nothing else is asked for."""
+_TEXTS = {
+    pa.string(): pa.large_string(),
+    pa.large_string(): pa.large_string(),
+    pa.binary(): pa.large_binary(),
+    pa.large_binary(): pa.large_binary(),
+}
+
+
+class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typed
+    """As ``pyarrow.parquet.ParquetWriter``, whose arguments it takes."""
+
+    def __init__(self, where: Any, schema: pa.Schema, **options: Any) -> None:
+        fields = [field.with_type(_counted(field.type, is_within=False)) for field in schema]
+        counted = pa.schema(fields, schema.metadata)
+        self._cast_to = None if counted.equals(schema) else counted
+        stores = options.pop("store_schema", True)
+        super().__init__(where, counted, store_schema=stores and not self._cast_to, **options)
+        if stores and self._cast_to:
+            named = [own.with_name(new.name) for own, new in zip(schema, self.schema, strict=True)]
+            told = base64.b64encode(pa.schema(named, schema.metadata).serialize())
+            self.add_key_value_metadata({**(schema.metadata or {}), ARROW_SCHEMA.encode(): told})
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """As pyarrow's."""
+        if self._cast_to is None:
+            super().write_table(table, row_group_size)
+            return
+        size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
+        for start in range(0, max(table.num_rows, 1), size):
+            part = table.slice(start, size).cast(self._cast_to)
+            super().write_table(part, size)
+
+
+def _counted(kind: pa.DataType, *, is_within: bool) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _TEXTS.get(kind.value_type, kind) if is_within else kind
+    is_within = is_within or pa.types.is_struct(kind)
+    return with_children(
+        kind, lambda field: field.with_type(_counted(field.type, is_within=is_within))
+    )
