@@ -258,7 +258,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The matching rows as a table."""
         scan = self._scan(columns, filter, options)
         if scan is None:
-            return super().to_table(columns, expression_of(filter, self.schema), **options)
+            with self._naming(columns, options):
+                return super().to_table(columns, expression_of(filter, self.schema), **options)
         return _as_one(*scan)
 
     def to_batches(
@@ -271,8 +272,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, options)
         if scan is None:
             wanted = expression_of(filter, self.schema)
-            batches: Iterator[pa.RecordBatch] = super().to_batches(columns, wanted, **options)
-            return batches
+            return self._named(super().to_batches(columns, wanted, **options), columns, options)
         return or_empty(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     def head(
@@ -420,6 +420,25 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         if project is None:
             return give(empty).schema, map(give, tables)
         return give(project(empty)).schema, map(give, map(project, tables))
+
+    @contextlib.contextmanager
+    def _naming(self, columns: Columns, options: Mapping[str, Any]) -> Iterator[None]:
+        """What pyarrow cannot read of ``columns`` is tried by page, which tells where it is."""
+        try:
+            yield
+        except (OSError, pa.ArrowException):
+            everything = request_of(self.schema, [], None)
+            parts = self._parts(everything, options.get("use_threads", True))
+            scan = self._scan(columns, None, options, parts=parts)
+            for _ in scan[1] if scan else ():
+                pass
+            raise
+
+    def _named(
+        self, batches: Iterator[pa.RecordBatch], columns: Columns, options: Mapping[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        with self._naming(columns, options):
+            yield from batches
 
     def _unfiltered(self) -> Dataset:
         made = self.wrap(self)

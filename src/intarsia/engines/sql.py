@@ -92,6 +92,7 @@ def _answer(
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys
         table.errors.clear()
+        table.whole.clear()
     try:
         answer = connection.sql(query.sql, params=parameters or None)
         if answer is None:
@@ -100,7 +101,10 @@ def _answer(
         if count is None:
             return answer.to_arrow_table()
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns)
-    except require_duckdb().Error:
+    except require_duckdb().Error as failure:
+        if "reading the stream" in str(failure):
+            for table in watched:
+                table.read_again()
         errors = [error for table in watched for error in table.errors]
         if not errors:
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from intarsia.data.asked import Columns
 from intarsia.data.dataset import Dataset
 from intarsia.errors import IntarsiaError
 
@@ -16,6 +18,8 @@ class WatchedDataset(Dataset):
     """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
     errors: list[IntarsiaError]
+    whole: list[Columns]
+    """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
     _limit: int | None = None
 
     @classmethod
@@ -24,6 +28,7 @@ class WatchedDataset(Dataset):
         made = super().wrap(base)
         assert isinstance(made, WatchedDataset)
         made.errors = base.errors if isinstance(base, WatchedDataset) else []
+        made.whole = base.whole if isinstance(base, WatchedDataset) else []
         return made
 
     def limited(self, limit: int) -> WatchedDataset:
@@ -32,11 +37,23 @@ class WatchedDataset(Dataset):
         made._limit = limit
         return made
 
-    def _scan(self, *args: Any, **options: Any) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
+    def read_again(self) -> None:
+        """Read what pyarrow scanned by itself, to note what is wrong with it."""
+        for columns in self.whole[:]:
+            with contextlib.suppress(IntarsiaError):
+                for _ in self.to_batches(columns):
+                    pass
+
+    def _scan(
+        self, columns: Columns, *args: Any, **options: Any
+    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         if self._limit is not None:
             options = {"limit": self._limit, **options}
-        scan = super()._scan(*args, **options)
-        return None if scan is None else (scan[0], self._watched(scan[1]))
+        scan = super()._scan(columns, *args, **options)
+        if scan is None:
+            self.whole.append(columns)
+            return None
+        return scan[0], self._watched(scan[1])
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:
         try:

@@ -86,6 +86,20 @@ def blame(
     raise PageIndexMistrust from error
 
 
+def named(
+    file: OpenedFile, read: Iterable[tuple[int, int, ChunkSelection]], error: FormatError
+) -> FormatError:
+    """``error`` of what was ``read``, as for ``blame``, or what is wrong with its first bad page.
+
+    Raises ``PageIndexMistrust`` where an index is.
+    """
+    for group, leaf, _ in read:
+        place = _located(file, group, leaf, error.message, True)[0]
+        if place.where.page is not None:
+            return FormatError(place.message, place.where)
+    return error
+
+
 def doubt(
     file: OpenedFile, group: int, leaf: int, selection: ChunkSelection, problem: str
 ) -> PageIndexMistrust:

@@ -24,7 +24,14 @@ from intarsia.plan.pages import ChunkSelection
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
-from intarsia.read.guard import PageIndexMistrust, blame, check_places, check_selection, doubt
+from intarsia.read.guard import (
+    PageIndexMistrust,
+    blame,
+    check_places,
+    check_selection,
+    doubt,
+    named,
+)
 from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
@@ -214,14 +221,13 @@ def _decode(
     except UnsupportedError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
+        chunks = [(g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves]
         if file.options.looks_for_damage:
-            chunks = [
-                (g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves
-            ]
             blame(file, chunks, error)
         if file.options.page_checksum_verification:
             _find_damage(file, read)
-        raise error.at(Where(file.name, column=read.root.name)) from error
+        where = Where(file.name, column=read.root.name)
+        raise named(file, chunks, error).at(where) from error
 
 
 def _verified(file: OpenedFile) -> bool:
