@@ -24,6 +24,7 @@ TABLE = pa.table(
             [decimal.Decimal(v) for v in ("1.10", "2.50", "-3.00", "0.00", "9.99")] + [None],
             pa.decimal128(9, 2),
         ),
+        "wide": pa.array([decimal.Decimal(n) for n in range(5)] + [None], pa.decimal128(38, 2)),
         "s": ["a_b", "axb", "a\\_b", "A\nB", "10%", None],
         "ls": pa.array(["x", None, "y", "z", "xy", ""], pa.large_string()),
         "di": pa.array(["x", None, "y", "z", "xy", ""]).dictionary_encode(),
@@ -270,6 +271,22 @@ l @> [2]
 array_has_all(lt, ['b', 'a'])
 map_contains(m, 'a')
 NOT map_contains(m, 'b')
+abs(dec) > 2
+abs(dec) BETWEEN 1 AND 2.5
+abs(dec - 1.1) IN (0, 1.4)
+dec + 1 > 2.1
+1 + dec * 2 = 3.2
+dec + 0.5 = 3.00
+dec + NULL = 1
+dec - '1.1' = 0
+dec - dec = 0
+dec * i8 < 0
+i8 + dec = i8 + 1.1
+i - wide = 0
+wide + 1 > 2.5
+wide * 10 >= dec
+-wide - 1 < -3
+dec * d > 3
 1 = 1
 TRUE
 FALSE
@@ -423,8 +440,9 @@ def test_a_name_that_is_twice_in_the_schema_is_refused():
         "(" * 2000 + "i = 1" + ")" * 2000,
         "NOT " * 2000 + "b",
         "i" + " + 1" * 2000 + " = 1",
+        "dec" + " + 1" * 25 + " = 1",
     ],
-    ids=["or", "parentheses", "not", "sum"],
+    ids=["or", "parentheses", "not", "sum", "decimals"],
 )
 def test_a_long_condition_is_understood_or_refused(condition):
     with contextlib.suppress(PredicateError):

@@ -19,6 +19,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.casts import cast_type
 from intarsia.predicate.constants import cast_scalar, exactly, number_scalar, text_scalar
+from intarsia.predicate.decimals import Typed, computed
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
 from intarsia.predicate.literals import is_constant
@@ -43,10 +44,10 @@ _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
-_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
-    exp.Add: lambda a, b: a + b,
-    exp.Sub: lambda a, b: a - b,
-    exp.Mul: lambda a, b: a * b,
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.Add: pc.add_checked,
+    exp.Sub: pc.subtract_checked,
+    exp.Mul: pc.multiply_checked,
 }
 _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Lower: pc.utf8_lower,
@@ -103,6 +104,8 @@ class Translator:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+        self._known: dict[int, Typed] = {}
+        """What arithmetic gives, by the identities of its nodes: chains of it are long."""
 
     def condition(self, node: exp.Expr) -> pc.Expression:
         search = text_search_of(node)
@@ -312,8 +315,7 @@ class Translator:
         if is_constant(node):
             return pc.scalar(self._scalar(node, None))
         if type(node) in _ARITHMETIC:
-            sides = (node.args["this"], node.args["expression"])
-            return _ARITHMETIC[type(node)](*(self._value(side) for side in sides))
+            return self._computed(node)[0]
         if isinstance(node, exp.Length):
             return self._length(node.this)
         part = part_of(node)
@@ -322,6 +324,24 @@ class Translator:
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._value(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
+
+    def _computed(self, node: exp.Expr) -> Typed:
+        """What arithmetic gives. A constant beside a decimal is one, too."""
+        if id(node) not in self._known:
+            sides = [node.args["this"], node.args["expression"]]
+            kinds = [None if is_constant(side) else self._type_of(side) for side in sides]
+            values = []
+            for number, side in enumerate(sides):
+                beside = kinds[1 - number]
+                if is_constant(side) and beside is not None and pa.types.is_decimal(beside):
+                    scalar = self._beside(sides[1 - number], side)
+                    values.append(pc.scalar(scalar))
+                    kinds[number] = scalar.type
+                else:
+                    values.append(self._value(side))
+            one, other = zip(values, kinds, strict=True)
+            self._known[id(node)] = computed(_ARITHMETIC[type(node)], one, other)
+        return self._known[id(node)]
 
     def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
         """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
@@ -362,14 +382,16 @@ class Translator:
         raise PredicateError(f"{_text(node)!r} is not a constant this understands")
 
     def _type_of(self, node: exp.Expr) -> pa.DataType | None:
-        """The type of a bare field or cast; None where it would take evaluation to tell."""
+        """The type of a field, cast or decimal; None where it would take evaluation to tell."""
         match node:
             case exp.Paren(this=inner):
                 return self._type_of(inner)
             case exp.Column() | exp.Dot():
                 return self._resolve(node)[1]
-            case exp.Neg(this=inner) | exp.Coalesce(this=inner):
+            case exp.Neg(this=inner) | exp.Coalesce(this=inner) | exp.Abs(this=inner):
                 return self._type_of(inner)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._computed(node)[1]
             case exp.Cast(to=target):
                 return cast_type(target)
             case exp.Lower() | exp.Upper():
