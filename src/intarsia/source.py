@@ -6,6 +6,7 @@ decides can be tested on plain bytes.
 
 from __future__ import annotations
 
+import bisect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -187,6 +188,38 @@ class AheadSource:
             self._held.update(zip(ahead, found[len(missing) :], strict=False))
         fetched = iter(found)
         return [next(fetched) if data is None else data for data in held]
+
+
+class RereadSource:
+    """A source that keeps what is read of it: parts of that are given again without a request."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+        self._starts: list[int] = []
+        self._kept: list[memoryview] = []
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        kept = [self._part(range_) for range_ in ranges]
+        missing = [range_ for range_, data in zip(ranges, kept, strict=True) if data is None]
+        found = self._inner.read(missing) if missing else []
+        for (offset, _), data in zip(missing, found, strict=True):
+            at = bisect.bisect(self._starts, offset)
+            self._starts.insert(at, offset)
+            self._kept.insert(at, data)
+        fetched = iter(found)
+        return [next(fetched) if data is None else data for data in kept]
+
+    def _part(self, range_: ByteRange) -> memoryview | None:
+        offset, length = range_
+        at = bisect.bisect(self._starts, offset) - 1
+        if at < 0:
+            return None
+        start, data = offset - self._starts[at], self._kept[at]
+        return data[start : start + length] if start + length <= data.nbytes else None
 
 
 def check_range(range_: ByteRange, size: int) -> None:

@@ -280,3 +280,11 @@ def test_a_filter_on_a_field_reads_that_leaf_then_the_others_where_it_matches(ne
     assert found.column("n").to_pylist() == [31_000]
     pages = [[name for name in call if "/" in name and " " not in name] for call in log.calls]
     assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]
+
+
+def test_a_filter_on_a_field_of_what_is_asked_for_reads_its_pages_once(nested):
+    file, log = opened(nested, tail_bytes=512)
+    found = file.read(["s", "n"], filter=pc.field("s", "a") == 31_000)
+    assert found.column("s").to_pylist() == [{"a": 31_000, "b": ["x" * 50, f"{31_000:050d}"]}]
+    pages = [[name for name in call if "/" in name and " " not in name] for call in log.calls]
+    assert [names for names in pages if names] == [["s.a/0"], ["s.b.list.element/0", "n/0"]]

@@ -17,7 +17,7 @@ from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
 from intarsia.read.sieve import Sieve
 from intarsia.read.substring import Contained
-from intarsia.source import AheadSource
+from intarsia.source import AheadSource, RereadSource, Source
 
 _SMALL_FILE = 64 * 1024
 """Of a file of so many bytes, reading some columns first saves less than it takes."""
@@ -38,12 +38,20 @@ class UnitReader:
         # Where damage is looked for, what is not read is not lost.
         is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
         self._at_once = (is_small or are_likely) and _may_be_read_at_once(request)
+        have = request.filter.pruned if request.filter else {}
+        # Of a column that is asked for, the filter may need other leaves.
+        self._reads_again = any(
+            have.get(name) != request.pruned.get(name)
+            for name in request.filter_columns
+            if name in request.columns
+        )
         self._sieves: dict[Contained, Sieve] = {}
 
     def matching(self, rows: RowRanges) -> pa.Table:
         """The requested columns of those of ``rows`` that match."""
         request, source = self._request, AheadSource(self.file.source)
         have = request.filter.pruned if request.filter else {}
+        columns_from: Source = RereadSource(source) if self._reads_again else source
         held = pa.table([])
         for stage in self._stages(rows, source):
             if not held.num_columns:
@@ -51,14 +59,15 @@ class UnitReader:
             if rows:
                 known = set(held.column_names)
                 new = [name for name in stage.columns if name not in known]
-                held, rows = self._passing(stage, self._read(new, rows, have, source), held, rows)
+                found = self._read(new, rows, have, columns_from)
+                held, rows = self._passing(stage, found, held, rows)
             if not rows:
                 return without_rows(request.output)
         if not request.columns:
             return without_columns(rows.num_rows)
         kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
         rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-        other = self._read(rest, rows, request.pruned, source) if rest else held
+        other = self._read(rest, rows, request.pruned, columns_from) if rest else held
         arrays = [(other if name in rest else held).column(name) for name in request.columns]
         return pa.Table.from_arrays(arrays, schema=request.output)
 
@@ -90,7 +99,7 @@ class UnitReader:
             return sieve.rows_left(rows, source)
 
     def _read(
-        self, columns: Sequence[str], rows: RowRanges, pruned: Projection, source: AheadSource
+        self, columns: Sequence[str], rows: RowRanges, pruned: Projection, source: Source
     ) -> pa.Table:
         file, schema = self.file, self._request.schema
         with file.profile.during(Activity.DECODING):
