@@ -1,4 +1,5 @@
 import gc
+import os
 import weakref
 
 import fsspec
@@ -194,3 +195,34 @@ def test_files_do_not_wait_for_the_collector_to_be_let_go_of(use, tmp_path, monk
         assert not list(held)
     finally:
         gc.enable()
+
+
+def test_batches_are_what_is_read_in_parts(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": range(5000), "b": [str(n) for n in range(5000)]})
+    ia.write_table(table, path, row_group_size=2000)
+    file = ia.ParquetFile(path)
+    assert file.num_row_groups == 3
+    asked = {"columns": ["b"], "rows": ia.RowRanges.of((10, 4000)), "filter": pc.field("a") > 500}
+    for options in ({}, asked):
+        batches = list(file.iter_batches(700, **options))
+        assert pa.Table.from_batches(batches) == file.read(**options)
+        assert max(batch.num_rows for batch in batches) <= 700
+    assert sum(batch.num_rows for batch in file.iter_batches(columns=[])) == 5000
+    with pytest.raises(ValueError, match="batch_size is 1 at least, not 0"):
+        file.iter_batches(0)
+    with pytest.raises(IndexError, match="row 5000 of 5000"):
+        file.iter_batches(rows=ia.RowRanges.of((0, 5001)))
+
+
+def test_a_file_that_is_closed_gives_no_more(tmp_path):
+    path = tmp_path / "a.parquet"
+    ia.write_table(pa.table({"a": [1]}), path)
+    before = len(os.listdir("/dev/fd"))
+    with ia.ParquetFile(path) as file:
+        assert file.read().num_rows == 1
+        assert len(os.listdir("/dev/fd")) == before + 1
+    assert len(os.listdir("/dev/fd")) == before
+    file.close()
+    with pytest.raises(ValueError, match="the file is closed"):
+        file.read()

@@ -95,3 +95,16 @@ def test_files_that_are_united_have_each_name_once(tmp_path):
     pq.write_table(pa.table({"c": [1]}), tmp_path / "b.parquet")
     with pytest.raises(ia.UnsupportedError, match=r"a\.parquet: two columns are called 'c'"):
         ia.dataset(tmp_path, union_by_name=True)
+
+
+def test_a_writer_takes_tables_and_batches_and_says_how_frames_become_them(path):
+    table = pa.table({"a": [1, 2]})
+    with ia.ParquetWriter(path, table.schema) as writer:
+        writer.write(table)
+        writer.write(table.to_batches()[0])
+    assert pq.read_table(path).column("a").to_pylist() == [1, 2, 1, 2]
+    frame = pytest.importorskip("polars").DataFrame({"a": [1]})
+    with pytest.raises(TypeError, match=r"not a DataFrame: pyarrow.table\(…\) makes one of it"):
+        ia.write_table(frame, path)
+    with pytest.raises(TypeError, match="not a dict$"):
+        ia.write_table({"a": [1]}, path)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -58,7 +59,8 @@ class ParquetFile:
     ``page_checksum_verification`` compares the pages that are read with their checksums,
     where they have some; reading a damaged one raises ``FormatError``. ``read_dictionary`` names
     columns of text that are to come as Arrow dictionaries. ``distinct_index_column``,
-    ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``.
+    ``on_corrupt`` and ``page_size_limit`` are as for ``intarsia.dataset``. ``close``, or the end of
+    a ``with`` block, lets go of the file; a ``Source`` is left to who gave it.
 
     Raises ``PathError`` where there is no such file, ``FormatError`` where it is not Parquet.
     """
@@ -84,7 +86,25 @@ class ParquetFile:
             on_corrupt,
             page_size_limit,
         )
-        self._opened = open_file(where, filesystem, options, sidecar)
+        self._file: OpenedFile | None = None
+        self._file, self._let_go = _opened(where, filesystem, options, sidecar)
+
+    def __enter__(self) -> ParquetFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file: whatever is asked of it then is a ``ValueError``."""
+        self._file = None
+        self._let_go()
+
+    @property
+    def _opened(self) -> OpenedFile:
+        if self._file is None:
+            raise ValueError("the file is closed")
+        return self._file
 
     @property
     def metadata(self) -> FileMetaData:
@@ -104,6 +124,10 @@ class ParquetFile:
     @property
     def num_rows(self) -> int:
         return self._opened.num_rows
+
+    @property
+    def num_row_groups(self) -> int:
+        return len(self.metadata.row_groups)
 
     @property
     def size(self) -> int:
@@ -186,12 +210,41 @@ class ParquetFile:
         end, ``FormatError`` for bytes that cannot be decoded.
         """
         schema = self.schema_arrow
-        if isinstance(columns, str):
-            raise TypeError("columns is a list of names, not one name")
+        if columns is None and filter is None and len(set(schema.names)) < len(schema):
+            return self._read_all(self._checked(rows))
+        request = self._request(columns, filter)
+        tables = list(scan_file(self._opened, request, {}, self._checked(rows)))
+        if not request.columns:  # concatenation would forget how many rows there are
+            return without_columns(sum(table.num_rows for table in tables))
+        found = pa.concat_tables(tables) if tables else without_rows(request.output)
+        return giver_of(schema)(found)
+
+    def iter_batches(
+        self,
+        batch_size: int = 65_536,
+        columns: Sequence[str] | None = None,
+        rows: RowRanges | None = None,
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+    ) -> Iterator[pa.RecordBatch]:
+        """What ``read`` gives, in batches of at most ``batch_size`` rows, read as they are wanted.
+
+        Raises as ``read`` does, and ``UnsupportedError`` where names do not tell columns apart.
+        """
+        if operator.index(batch_size) < 1:
+            raise ValueError(f"batch_size is 1 at least, not {batch_size}")
+        tables = scan_file(self._opened, self._request(columns, filter), {}, self._checked(rows))
+        give = giver_of(self.schema_arrow)
+        return (batch for table in tables for batch in give(table).to_batches(batch_size))
+
+    def _checked(self, rows: RowRanges | None) -> RowRanges | None:
         if rows and int(rows.stops[-1]) > self.num_rows:
             raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
-        if columns is None and filter is None and len(set(schema.names)) < len(schema):
-            return self._read_all(rows)
+        return rows
+
+    def _request(self, columns: Sequence[str] | None, filter_: FilterLike) -> Request:
+        schema = self.schema_arrow
+        if isinstance(columns, str):
+            raise TypeError("columns is a list of names, not one name")
         names = tuple(schema.names if columns is None else columns)
         pruned: Projection = {}
         if not set(names) <= set(schema.names):
@@ -199,15 +252,10 @@ class ParquetFile:
         for name in names:
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
-        expression = expression_of(filter, schema)
+        expression = expression_of(filter_, schema)
         seen = schema if expression is None else schema_without_views(schema)
         wanted = None if expression is None else Filter.of(expression, seen)
-        request = Request(seen, names, wanted, pruned)
-        tables = list(scan_file(self._opened, request, {}, rows))
-        if not names:  # concatenation would forget how many rows there are
-            return without_columns(sum(table.num_rows for table in tables))
-        found = pa.concat_tables(tables) if tables else without_rows(request.output)
-        return giver_of(schema)(found)
+        return Request(seen, names, wanted, pruned)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""
@@ -250,10 +298,21 @@ def open_file(
     sidecar: PathLike | Sidecars | None = None,
 ) -> OpenedFile:
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
+    return _opened(where, filesystem, options, sidecar)[0]
+
+
+def _opened(
+    where: PathLike | Source,
+    filesystem: Any,
+    options: ReadOptions,
+    sidecar: PathLike | Sidecars | None,
+) -> tuple[OpenedFile, Callable[[], None]]:
+    """The file, and what closes it."""
     if not isinstance(where, str | os.PathLike):
-        return OpenedFile(where, "<source>", options=options)
+        return OpenedFile(where, "<source>", options=options), lambda: None
     source = FileSource(*resolve(where, filesystem))
-    return open_source(source, options, places=places_of(source.filesystem, sidecar))
+    opened = open_source(source, options, places=places_of(source.filesystem, sidecar))
+    return opened, source.close
 
 
 def open_source(

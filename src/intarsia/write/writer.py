@@ -139,6 +139,15 @@ class ParquetWriter:
         """As ``write_table``."""
         self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
 
+    def write(
+        self, table_or_batch: pa.Table | pa.RecordBatch, row_group_size: int | None = None
+    ) -> None:
+        """As ``write_table``, of either."""
+        if isinstance(table_or_batch, pa.RecordBatch):
+            self.write_batch(table_or_batch, row_group_size)
+        else:
+            self.write_table(table_or_batch, row_group_size)
+
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add entries to the footer."""
         with self._or_closed():
@@ -232,7 +241,9 @@ def open_writer(
 
 def _check_columns(table: pa.Table) -> None:
     if not isinstance(table, pa.Table | pa.RecordBatch):
-        raise TypeError(f"what is written is a table of pyarrow, not {type(table).__name__}")
+        kind = type(table).__name__
+        hint = ": pyarrow.table(…) makes one of it" if hasattr(table, "__arrow_c_stream__") else ""
+        raise TypeError(f"what is written is a table of pyarrow, not a {kind}{hint}")
     if table.num_rows and not table.num_columns:
         raise ValueError(f"{table.num_rows:,} rows without a column cannot be written")
 
