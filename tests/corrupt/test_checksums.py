@@ -64,5 +64,5 @@ def test_a_data_set_verifies_checksums_when_asked(damaged):
     assert checked.to_table(filter=pc.field("a") < 1000).num_rows == PAGE_ROWS
     with pytest.raises(ia.FormatError, match="checksum"):
         checked.to_table(filter=pc.field("a") == 2500)
-    with pytest.raises(ia.FormatError, match="page 2, offset .*: checksum"):
+    with pytest.raises(ia.FormatError, match=r"page 2, offset .*: checksum"):
         checked.to_table()

@@ -106,5 +106,5 @@ def test_a_writer_takes_tables_and_batches_and_says_how_frames_become_them(path)
     frame = pytest.importorskip("polars").DataFrame({"a": [1]})
     with pytest.raises(TypeError, match=r"not a DataFrame: pyarrow.table\(…\) makes one of it"):
         ia.write_table(frame, path)
-    with pytest.raises(TypeError, match="not a dict$"):
+    with pytest.raises(TypeError, match=r"not a dict$"):
         ia.write_table({"a": [1]}, path)
