@@ -426,7 +426,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """What pyarrow cannot read of ``columns`` is tried by page, which tells where it is."""
         try:
             yield
-        except (OSError, pa.ArrowException):
+        except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             everything = request_of(self.schema, [], None)
             parts = self._parts(everything, options.get("use_threads", True))
             scan = self._scan(columns, None, options, parts=parts)
