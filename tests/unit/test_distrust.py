@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -9,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.format.bounds import UNKNOWN
+from intarsia.format.metadata import SizeStatistics
 from intarsia.read.distrust import miscounts_nulls
 from intarsia.read.file import open_file
 
@@ -50,6 +55,30 @@ def test_nulls_of_structs_above_dictionaries(column, condition, path):
     data = ia.dataset(path)
     assert data.to_table(filter=wanted) == expected
     assert data.count_rows(filter=wanted) == expected.num_rows
+
+
+def test_nulls_are_counted_by_histograms_of_levels(path):
+    file = open_file(path)
+    expected = pq.read_table(path)["s"].combine_chunks()
+    for leaf in range(3):
+        nulls = pc.struct_field(expected, leaf).is_null().to_numpy(zero_copy_only=False)
+        assert file.row_group_bounds(leaf).null_counts.tolist() == [
+            part.sum() for part in np.split(nulls, [60, 120])
+        ]
+        pages = file.page_indexes.bounds(1, leaf).null_counts.tolist()
+        assert pages == [part.sum() for part in np.split(nulls[60:120], 6)]
+
+
+@pytest.mark.parametrize("levels", [None, [1, 59], [3, -1, 58], [20, 20, 21], [2**63 - 1] * 3])
+def test_histograms_that_cannot_be_count_nothing(path, levels):
+    file = open_file(path)
+    chunk, index = file.chunk(0, 0), file.page_indexes.columns(0, 0)
+    sizes = SizeStatistics(definition_level_histogram=levels)
+    told = file.bounds_of(0, [replace(chunk, size_statistics=sizes)])
+    assert told.null_counts.tolist() == [UNKNOWN]
+    pages = None if levels is None or sum(levels) == 61 else np.array(levels * 6)
+    told = file.bounds_of(0, replace(index, definition_level_histograms=pages))
+    assert told.null_counts.tolist() == [UNKNOWN] * 6
 
 
 def test_other_counts_are_gone_by(path):

@@ -107,9 +107,34 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
     )
 
 
-def without_null_counts(bounds: Bounds) -> Bounds:
-    """``bounds``, whose counts of NULL are not to be believed."""
-    return replace(bounds, null_counts=np.full(len(bounds), UNKNOWN, dtype=np.int64))
+def recounted(
+    bounds: Bounds, told: Sequence[ColumnMetaData] | ColumnIndex, max_level: int
+) -> Bounds:
+    """``bounds`` of what is ``told``, with the NULLs that histograms of levels count.
+
+    ``max_level`` is the leaf's, of definition. Where there is no histogram, nobody counted.
+    """
+    if isinstance(told, ColumnIndex):
+        flat = told.definition_level_histograms
+        is_whole = flat is not None and len(flat) == len(told) * (max_level + 1)
+        levels = [] if flat is None or not is_whole else flat.reshape(len(told), -1).tolist()
+        counts = list(map(_nulls, levels)) or [UNKNOWN] * len(told)
+    else:
+        sizes = [chunk.size_statistics for chunk in told]
+        levels = [(size and size.definition_level_histogram) or [] for size in sizes]
+        counts = [
+            _nulls(histogram)
+            if len(histogram) == max_level + 1 and sum(histogram) == chunk.num_values
+            else UNKNOWN
+            for chunk, histogram in zip(told, levels, strict=True)
+        ]
+    return replace(bounds, null_counts=np.array(counts, dtype=np.int64))
+
+
+def _nulls(histogram: Sequence[int]) -> int:
+    """How many levels are not the highest."""
+    count = sum(histogram[:-1])
+    return count if min(histogram) >= 0 and count < 2**63 else UNKNOWN
 
 
 def _bounds(

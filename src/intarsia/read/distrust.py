@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def miscounts_nulls(file: OpenedFile, leaf: int) -> bool:
     """May counts of NULL, in statistics and page indexes, be too small?
 
-    Arrow's writer leaves NULL structs out of the counts of their dictionaries of texts or bytes.
-    Where no Arrow schema is stored, nothing tells which columns were dictionaries.
+    Arrow's writer leaves NULL structs out of the counts of their dictionaries of texts or bytes,
+    not out of its histograms of levels. Where no Arrow schema is stored, nothing tells which
+    columns were dictionaries.
     """
     known = file.schema.leaves[leaf]
     is_arrows = (file.metadata.created_by or "").startswith("parquet-cpp")

@@ -23,7 +23,7 @@ from intarsia.format.bounds import (
     chunk_bounds,
     order_is_declared,
     page_bounds,
-    without_null_counts,
+    recounted,
 )
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
@@ -314,7 +314,9 @@ class OpenedFile:
             bounds = page_bounds(order, told, declared=declared)
         else:
             bounds = chunk_bounds(order, told, declared=declared)
-        return without_null_counts(bounds) if miscounts_nulls(self, leaf) else bounds
+        if not miscounts_nulls(self, leaf):
+            return bounds
+        return recounted(bounds, told, self.schema.leaves[leaf].max_definition_level)
 
     # --- page indexes and damage ---------------------------------------------------------
 
