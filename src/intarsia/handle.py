@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.listing import infos_in, is_fsspec, own_errors
 
 Stamp = str | None
 """What tells one version of a file from the next wherever it is asked for: an entity tag, or the
@@ -169,7 +170,7 @@ class _FsspecHandle:
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path
-        with _own_errors():
+        with own_errors():
             filesystem.invalidate_cache(path)  # a listing from before may tell an old length
             self._info = filesystem.info(path)
         if self._info["type"] == "directory":
@@ -189,7 +190,7 @@ class _FsspecHandle:
         return _stamp_in(self._info)
 
     def read_at(self, length: int, offset: int) -> memoryview:
-        with _own_errors():
+        with own_errors():
             data = memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
         if len(data) > length:
             raise OSError(f"of {length:,} bytes asked for {len(data):,} came: it serves no ranges")
@@ -199,17 +200,6 @@ class _FsspecHandle:
         return False
 
     def close(self) -> None: ...
-
-
-@contextlib.contextmanager
-def _own_errors() -> Iterator[None]:
-    """Of fsspec file systems, of which each has errors of its own, all are ``OSError``."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(str(error) or type(error).__name__) from error
 
 
 def _length_in(info: Any) -> int:
@@ -246,10 +236,11 @@ def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
-    with _own_errors():
+    with own_errors():
         inner.invalidate_cache()  # a listing from before may be kept
-        found = inner.find(folder, detail=True).items()
-    return {path: (_length_in(info), _stamp_in(info)) for path, info in found}
+        found = infos_in(inner, folder, recursive=True).items()
+    files = (item for item in found if item[1]["type"] != "directory")
+    return {path: (_length_in(info), _stamp_in(info)) for path, info in files}
 
 
 _TAGS = ("etag", "md5hash", "generation")
@@ -291,10 +282,3 @@ def check_may_write(filesystem: pafs.FileSystem, path: str) -> None:
 def is_glob(path: str) -> bool:
     """Has a path, or a name in one, a character that stands for others?"""
     return not set("*?[").isdisjoint(path)
-
-
-def is_fsspec(filesystem: pafs.FileSystem) -> bool:
-    """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
-    return (
-        isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) is pafs.FSSpecHandler
-    )

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.handle import Handle, Stamp, Version, is_fsspec, is_glob, open_handle
+from intarsia.handle import Handle, Stamp, Version, is_glob, open_handle
+from intarsia.listing import is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, check_range
@@ -193,8 +194,7 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     if not text:
         raise PathError("the path is empty: the current folder is '.'")
     if filesystem is not None:
-        if not isinstance(filesystem, pafs.FileSystem):
-            filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+        filesystem = wrapped(filesystem)
         if is_fsspec(filesystem):
             text = str(filesystem.handler.fs._strip_protocol(text))
         elif "://" in text and not isinstance(filesystem, pafs.PyFileSystem):

@@ -18,6 +18,7 @@ LAYERS = (
     ("index",),
     ("plan",),
     ("catalog",),
+    ("listing",),
     ("handle",),
     ("storage",),
     ("read",),

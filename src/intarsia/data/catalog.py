@@ -24,7 +24,8 @@ from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table,
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import FormatError, PathError, warn
-from intarsia.handle import Stamp, is_fsspec, stamps_below
+from intarsia.handle import Stamp, stamps_below
+from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions

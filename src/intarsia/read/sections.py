@@ -98,6 +98,7 @@ class Sections:
         self._opened: dict[IndexEntry, AnySection | None] = {}
         self.stale: dict[bool, str] = {}
         """Why indexes are none of this file's: of those embedded, False, and beside it, True."""
+        self._unread: PathError | None = None
 
     @functools.cached_property
     def directory(self) -> Directory | None:
@@ -124,8 +125,21 @@ class Sections:
             self.stale[True] = str(error)
             self._file.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
+            self._unread = error if isinstance(error, PathError) else None
             self._file.warn(f"its sidecar is ignored: {error}")
         return None
+
+    def check_beside(self) -> None:
+        """Raise ``PathError`` where storage does not tell what the file's sidecar holds.
+
+        Who goes on to write would leave it behind.
+        """
+        if self._file.beside is not None:
+            self._file.beside.check_listed()
+        if self.beside is None:
+            del self.beside  # another writer may make one meanwhile
+            if self._unread is not None:
+                raise PathError(f"what its sidecar holds cannot be told: {self._unread}")
 
     @functools.cached_property
     def holders(self) -> Mapping[IndexEntry, Holder]:

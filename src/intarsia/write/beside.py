@@ -57,7 +57,7 @@ def write_sidecar(
     where its folder cannot be written to; ``check`` does where another file is at the path by now.
     """
     assert file.beside is not None
-    file.beside.check_listed()
+    file.sections.check_beside()
     old, before = file.sections.beside, file.beside.paths
     gone = {*drop, *names_of(file, add)}
     kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]

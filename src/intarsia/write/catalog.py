@@ -286,13 +286,22 @@ def build_catalog(
 
 @contextlib.contextmanager
 def generation_of(target: Target) -> Iterator[str]:
-    """The name of a new generation, whose tables are removed again where it comes to nothing."""
+    """The name of a new generation, whose tables are removed again where it comes to nothing.
+
+    Where it cannot be told whether it did, they stay: later builds remove what nobody points to.
+    """
     generation = secrets.token_hex(8)
     try:
         yield generation
     except BaseException:
-        with contextlib.suppress(OSError):
-            target.remove_of(generation)
+        with contextlib.suppress(IntarsiaError, OSError):
+            info = target.filesystem.get_file_info(pointer_path(target.root))
+            is_there = info.type == pafs.FileType.File
+            if (
+                not is_there
+                or read_pointer(target.filesystem, target.root).generation != generation
+            ):
+                target.remove_of(generation)
         raise
 
 
@@ -333,7 +342,8 @@ def publish(
     target.put(pointer_path("").rpartition("/")[2], data)
     if old is not None:  # nobody has read by these since the pointer before
         target.remove(set(old.retired) - in_use - former)
-    target.remove_of(generation, in_use)
+    with contextlib.suppress(OSError):
+        target.remove_of(generation, in_use)
     num_files = sum(len(numbers) for _, numbers in known.alive) + read
     listed = sum(t.size for segment in segments for t in segment.tables)
     keys = sum(p.table.rows for s in segments for index in s.keys for p in index.parts)

@@ -114,8 +114,7 @@ def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecar
 def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     """The names of all indexes that were added to a file, or to its sidecar."""
     if places is not None:
-        assert file.beside is not None
-        file.beside.check_listed()
+        file.sections.check_beside()
         beside = file.sections.beside
         return {entry.name for entry in beside.directory.indexes} if beside else set()
     if file.directory is None:

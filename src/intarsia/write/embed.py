@@ -293,12 +293,11 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there.
 
     Its sidecar, where it has one beside it, goes on to serve. A file that stays as it is is not
-    touched, nor is one of which it cannot be told whether it has a sidecar: ``PathError``.
+    touched, nor is one of which it cannot be told what its sidecar holds: ``PathError``.
     """
     if what.is_all_of(file):
         return
-    if file.beside is not None:
-        file.beside.check_listed()
+    file.sections.check_beside()
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)
     if file.sections.beside is not None:  # or has one by now, of another writer

@@ -243,7 +243,7 @@ def _check_columns(table: pa.Table) -> None:
     if not isinstance(table, pa.Table | pa.RecordBatch):
         kind = type(table).__name__
         hint = ": pyarrow.table(…) makes one of it" if hasattr(table, "__arrow_c_stream__") else ""
-        raise TypeError(f"what is written is a table of pyarrow, not a {kind}{hint}")
+        raise TypeError(f"what is written is a table of pyarrow, not {kind}{hint}")
     if table.num_rows and not table.num_columns:
         raise ValueError(f"{table.num_rows:,} rows without a column cannot be written")
 

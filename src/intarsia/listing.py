@@ -1,0 +1,100 @@
+"""File systems of fsspec, whose listings fail where they cannot be complete.
+
+fsspec's own ``find`` and ``walk`` leave out folders that cannot be listed, and ``isdir`` and
+``exists`` take any error for an answer: one request that fails would cost rows, and nobody knew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.fs as pafs
+
+
+class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is not typed
+    """As pyarrow's, with listings of what is there now, and all of it."""
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        """What there is in a folder. Raises ``OSError`` where any of it cannot be listed."""
+        with own_errors():
+            self.fs.invalidate_cache()  # a listing from before may be kept
+            try:
+                is_folder = self.fs.info(selector.base_dir)["type"] == "directory"
+            except FileNotFoundError:
+                if selector.allow_not_found:
+                    return []
+                raise
+            if not is_folder:
+                raise NotADirectoryError(selector.base_dir)
+            found = infos_in(self.fs, selector.base_dir, recursive=selector.recursive)
+        return [self._create_file_info(path, info) for path, info in found.items()]
+
+
+def wrapped(filesystem: Any) -> pafs.FileSystem:
+    """A file system of fsspec, or one that pyarrow has wrapped, as one of pyarrow's."""
+    if isinstance(filesystem, pafs.FileSystem):
+        if not is_fsspec(filesystem):
+            return filesystem
+        filesystem = filesystem.handler.fs
+    return pafs.PyFileSystem(ListingHandler(filesystem))
+
+
+def is_fsspec(filesystem: pafs.FileSystem) -> bool:
+    """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
+    return isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) in (
+        pafs.FSSpecHandler,
+        ListingHandler,
+    )
+
+
+def infos_in(filesystem: Any, folder: str, *, recursive: bool) -> dict[str, Any]:
+    """What fsspec tells of all files and folders in a folder, by their paths, in order.
+
+    Raises what it does, where any of them cannot be listed. A folder that is removed meanwhile
+    holds nothing.
+    """
+    base = filesystem._strip_protocol(folder).rstrip("/")
+    if recursive and not _walks(filesystem):
+        found = filesystem.find(base, withdirs=True, detail=True)
+        return {path: info for path, info in found.items() if path.strip("/") != base.strip("/")}
+    found, left = {}, [base]
+    while left:
+        at = left.pop()
+        try:
+            listed = filesystem.ls(at, detail=True)
+        except FileNotFoundError:
+            continue
+        for info in listed:
+            path = info["name"].rstrip("/")
+            if path.strip("/") == at.strip("/"):  # objects stand for folders, too
+                continue
+            found[path] = info
+            if recursive and info["type"] == "directory":
+                left.append(path)
+    return dict(sorted(found.items()))
+
+
+def _walks(filesystem: Any) -> bool:
+    """Does it list folder by folder? Stores that list all at once do not leave any out."""
+    from fsspec import AbstractFileSystem  # whoever hands one over has it
+    from fsspec.asyn import AsyncFileSystem
+
+    inner = getattr(filesystem, "fs", None)
+    if isinstance(inner, AbstractFileSystem):
+        return _walks(inner)
+    is_async = isinstance(filesystem, AsyncFileSystem)
+    name, own = ("_find", AsyncFileSystem) if is_async else ("find", AbstractFileSystem)
+    return getattr(type(filesystem), name, None) is getattr(own, name)
+
+
+@contextlib.contextmanager
+def own_errors() -> Iterator[None]:
+    """Of fsspec file systems, of which each has errors of its own, all are ``OSError``."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(str(error) or type(error).__name__) from error

@@ -1,0 +1,156 @@
+"""One request that fails: an error, or the answer; never some of the rows, nor an index less."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import warnings
+from typing import ClassVar
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+import intarsia as ia
+from intarsia.listing import wrapped
+
+
+class Failing(LocalFileSystem):
+    """Fails once, at the ``at``-th of the calls whose path ends as ``below`` says."""
+
+    cachable = False
+    protocol = "failing"
+
+    def __init__(self):
+        super().__init__()
+        self.at, self.below, self.failed = 0, "", False
+
+    def fail(self, at, below=""):
+        self.at, self.below, self.failed = at, below, False
+
+    def _asked(self, path):
+        if self.at and str(path).rstrip("/").endswith(self.below):
+            self.at -= 1
+            if not self.at:
+                self.failed = True
+                raise OSError("503 Slow Down")
+
+    def ls(self, path, *args, **options):
+        self._asked(path)
+        return super().ls(path, *args, **options)
+
+    def info(self, path, **options):
+        self._asked(path)
+        return super().info(path, **options)
+
+    def cat_file(self, path, *args, **options):
+        self._asked(path)
+        return super().cat_file(path, *args, **options)
+
+
+def until_none_fails(storage, below=""):
+    for at in itertools.count(1):
+        storage.fail(at, below)
+        yield
+        if not storage.failed:
+            storage.fail(0)
+            return
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for day in (1, 2, 3):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"k": range(10)}), tmp_path / f"day={day}" / "a.parquet")
+    return tmp_path
+
+
+class Flat(AsyncFileSystem):
+    """Lists all at once what is in memory, as object stores do."""
+
+    cachable = False
+    asked: ClassVar[list[str]] = []
+
+    async def _info(self, path, **options):
+        return fsspec.filesystem("memory").info(path)
+
+    async def _find(self, path, maxdepth=None, withdirs=False, **options):
+        self.asked.append(path)
+        return fsspec.filesystem("memory").find(path, withdirs=withdirs, detail=True)
+
+
+def test_what_lists_all_at_once_is_not_asked_folder_by_folder():
+    memory = fsspec.filesystem("memory")
+    for name in ("a/x", "a/b/y", "z"):
+        memory.pipe(f"/flat/{name}.parquet", b"")
+    try:
+        storage = wrapped(Flat())
+        infos = storage.get_file_info(pafs.FileSelector("/flat", recursive=True))
+    finally:
+        memory.rm("/flat", recursive=True)
+    assert {info.base_name for info in infos} == {"a", "b", "x.parquet", "y.parquet", "z.parquet"}
+    assert Flat.asked == ["/flat"]
+
+
+@pytest.mark.parametrize("as_path", [str, "{}/*/*.parquet".format], ids=["folder", "glob"])
+@pytest.mark.parametrize("kind", ["plain", "wrapped", "within"])
+def test_a_data_set_has_all_files_or_is_none(kind, as_path, folder):
+    storage = Failing()
+    places = {
+        "plain": (storage, as_path(folder)),
+        "wrapped": (pafs.PyFileSystem(pafs.FSSpecHandler(storage)), as_path(folder)),
+        "within": (DirFileSystem(str(folder), storage), as_path("").removeprefix("/") or "."),
+    }
+    filesystem, path = places[kind]
+    outcomes = set()
+    for _ in until_none_fails(storage):
+        try:
+            data = ia.dataset(path, filesystem=filesystem)
+            outcomes.add(data.to_table(filter=pc.field("k") < 5).num_rows)
+        except (ia.PathError, OSError):
+            outcomes.add("error")
+    assert outcomes == {15, "error"}
+
+
+def test_indexes_beside_a_file_are_kept_or_nothing_is_done(folder):
+    storage, path = Failing(), str(folder / "day=1" / "a.parquet")
+    for beside in (False, True):
+        for _ in until_none_fails(storage):
+            at, storage.at = storage.at, 0
+            shutil.rmtree(folder / "day=1" / "_intarsia", ignore_errors=True)
+            pq.write_table(pa.table({"k": range(10)}), path)
+            ia.add_indexes(path, ["k:distinct"], filesystem=storage, sidecar=True)
+            storage.at = at
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ia.IntarsiaWarning)
+                try:
+                    ia.add_indexes(path, ["k:minmax"], filesystem=storage, sidecar=beside)
+                    is_done = True
+                except (ia.IntarsiaError, OSError):
+                    is_done = False
+            storage.at = 0
+            report = ia.list_indexes(path, filesystem=storage)[0]
+            names = {entry.name for entry in (*report.indexes, *report.sidecar)}
+            if is_done:
+                assert names == {"k:distinct", "k:minmax"}
+
+
+def test_a_catalog_that_was_published_keeps_its_tables(folder):
+    storage = Failing()
+    for _ in until_none_fails(storage, "_intarsia"):
+        at, storage.at = storage.at, 0
+        ia.drop_catalog(folder)
+        storage.at = at
+        with contextlib.suppress(ia.PathError):
+            ia.build_catalog(folder, filesystem=storage)
+        storage.at = 0
+        data = ia.dataset(folder, filesystem=storage)
+        assert data.to_table(filter=pc.field("k") == 3).num_rows == 3
+        assert [finding for finding in ia.verify(folder) if "catalog" in str(finding)] == []
