@@ -180,7 +180,7 @@ class _FsspecHandle:
     @property
     def version(self) -> Version:
         """The size, and all properties that change with the content, however they are called."""
-        known = {name.lower().replace("_", ""): value for name, value in self._info.items()}
+        known = _told(self._info)
         telling = sorted(_CHANGING & known.keys())
         return (self.size, *(str(known[name]) for name in telling)) if telling else None
 
@@ -211,8 +211,13 @@ def _length_in(info: Any) -> int:
 _CHANGING = {"etag", "generation", "ino", "mtime", "lastmodified", "updated", "created", "md5hash"}
 
 
+def _told(info: Any) -> dict[str, Any]:
+    """What a file system tells, however it writes the names."""
+    return {name.lower().replace("_", ""): value for name, value in info.items() if value}
+
+
 def _stamp_in(info: Any) -> Stamp:
-    known = {name.lower().replace("_", ""): value for name, value in info.items()}
+    known = _told(info)
     for name in _TAGS:
         if name in known:
             return _tag(str(known[name]))

@@ -17,6 +17,7 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
 from intarsia.listing import wrapped
@@ -154,3 +155,40 @@ def test_a_catalog_that_was_published_keeps_its_tables(folder):
         data = ia.dataset(folder, filesystem=storage)
         assert data.to_table(filter=pc.field("k") == 3).num_rows == 3
         assert [finding for finding in ia.verify(folder) if "catalog" in str(finding)] == []
+
+
+class Silent(MemoryFileSystem):
+    """Tells nothing but lengths, and has ``replaced`` called before every write."""
+
+    cachable = False
+    protocol = "silent"
+    replaced = None
+
+    def info(self, path, **options):
+        return super().info(path, **options) | {"created": None}
+
+    def _open(self, path, mode="rb", **options):
+        if mode == "wb" and self.replaced is not None:
+            replaced, self.replaced = self.replaced, None
+            replaced()
+        return super()._open(path, mode, **options)
+
+
+@pytest.mark.parametrize("change", ["add", "drop"])
+def test_a_file_that_is_replaced_where_storage_tells_no_version_is_left_alone(change, tmp_path):
+    storage, path = Silent(), "/silent/a.parquet"
+    for name, start in (("old", 10_000), ("new", 20_000)):
+        ia.write_table(pa.table({"k": range(start, start + 9000)}), tmp_path / name)
+        if change == "drop":
+            ia.add_indexes(tmp_path / name, ["k:lookup"])
+    new = (tmp_path / "new").read_bytes()
+    storage.pipe_file(path, (tmp_path / "old").read_bytes())
+    storage.replaced = lambda: storage.pipe_file(path, new)
+    change_it = ia.add_indexes if change == "add" else ia.drop_indexes
+    try:
+        with pytest.raises(ia.PathError, match="another writer changed the file"):
+            change_it(path, ["k:lookup"], filesystem=storage)
+        assert storage.cat_file(path) == new
+        assert storage.find("/silent") == [path]
+    finally:
+        storage.rm("/silent", recursive=True)

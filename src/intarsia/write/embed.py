@@ -38,6 +38,7 @@ from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import Composed, compose
 from intarsia.write.present import choose
 from intarsia.write.replace import (
+    changed,
     check_unchanged,
     copied_by_system,
     copy_into,
@@ -318,6 +319,15 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
                 copy_into(WindowSource(file.source, *part), out)
             else:
                 write_into(out, memoryview(part))
+        if version is None:
+            _check_same(file, filesystem)
+
+
+def _check_same(file: OpenedFile, filesystem: Any) -> None:
+    """Raise ``PathError`` where a file has another footer by now: storage tells nothing more."""
+    now = open_file(file.name, filesystem)
+    if (now.source.size, now.footer) != (file.source.size, file.footer):
+        raise changed(file.name)
 
 
 def report_of(file: OpenedFile) -> IndexReport:

@@ -57,7 +57,12 @@ def replacing(
 def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
     """Raise ``PathError`` where the file at ``path`` is another one than ``since``, if known."""
     if since not in (None, version_of(path, filesystem)):
-        raise PathError(f"{path}: another writer changed the file; it was left as it is")
+        raise changed(path)
+
+
+def changed(path: str) -> PathError:
+    """The error for a file that is not the one that was to be replaced."""
+    return PathError(f"{path}: another writer changed the file; it was left as it is")
 
 
 @contextlib.contextmanager
