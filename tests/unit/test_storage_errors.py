@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
+from intarsia.data.journal import Journal
 from intarsia.listing import wrapped
 
 
@@ -192,3 +193,17 @@ def test_a_file_that_is_replaced_where_storage_tells_no_version_is_left_alone(ch
         assert storage.find("/silent") == [path]
     finally:
         storage.rm("/silent", recursive=True)
+
+
+def test_a_commit_whose_journal_cannot_be_read_is_an_error(folder):
+    journal = Journal("j", "published", ("day=1/a.parquet",), ("day=2/a.parquet",))
+    (folder / "_commit-j.json").write_text(journal.encode())
+    storage = Failing()
+    assert ia.dataset(folder, filesystem=storage).count_rows() == 20
+
+    def refused(path, *_, **__):
+        raise PermissionError(path)
+
+    storage.cat_file = refused
+    with pytest.raises(ia.PathError, match=r"_commit-j.json: cannot be read"):
+        ia.dataset(folder, filesystem=storage)

@@ -262,11 +262,13 @@ def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
 
 
 def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
-    """None where it is gone by now."""
+    """None where it is gone by now. Raises ``PathError`` where it is there and cannot be read."""
     try:
         source = FileSource(filesystem, path)
         return Journal.decode(bytes(source.read([(0, source.size)])[0]).decode())
     except PathError:
-        return None
+        if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+            return None
+        raise
     except (FormatError, UnicodeDecodeError) as error:
         raise FormatError(str(error), Where(path)) from error
