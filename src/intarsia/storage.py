@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, PathError, Where
+from intarsia.errors import PathError
 from intarsia.handle import Handle, Stamp, Version, is_glob, open_handle
 from intarsia.listing import is_fsspec, wrapped
 from intarsia.parallel import all_awaited
@@ -174,7 +174,8 @@ class FileSource:
             self.count.requests += 1
             self.count.bytes += length
         if len(data) != length:
-            raise FormatError("the file became shorter while it was read", Where(self.path))
+            message = f"of {length:,} bytes asked for {len(data):,} came: it is shorter by now"
+            raise PathError(f"{self.path}: {message}, or a read was cut off")
         return data
 
 

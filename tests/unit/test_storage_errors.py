@@ -22,6 +22,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import intarsia as ia
 from intarsia.data.journal import Journal
 from intarsia.listing import wrapped
+from intarsia.storage import FileSource
 
 
 class Failing(LocalFileSystem):
@@ -207,3 +208,13 @@ def test_a_commit_whose_journal_cannot_be_read_is_an_error(folder):
     storage.cat_file = refused
     with pytest.raises(ia.PathError, match=r"_commit-j.json: cannot be read"):
         ia.dataset(folder, filesystem=storage)
+
+
+def test_a_read_that_is_cut_off_is_no_damage(folder):
+    storage, path = Failing(), str(folder / "day=1" / "a.parquet")
+    source = FileSource(wrapped(storage), path)
+    assert source.size > 100
+    whole = storage.cat_file
+    storage.cat_file = lambda *asked: whole(*asked)[:-1]
+    with pytest.raises(ia.PathError, match=r"of 100 bytes asked for 99 came"):
+        source.read([(0, 100)])
