@@ -111,6 +111,11 @@ def test_all_nulls_are_counted_in_what_is_written(options, tmp_path):
     read = pq.read_table(path)
     assert read == table
     assert read.schema.equals(table.schema, check_metadata=True)
+    for size in (0, -5):
+        with pytest.raises((ValueError, pa.ArrowException)):
+            ia.write_table(table, path, row_group_size=size, **options)
     ia.write_table(table, path, store_schema=False, **options)
     assert not pa.types.is_dictionary(pq.read_schema(path).field("t").type)
     assert pq.read_table(path).cast(table.schema) == table
+    ia.write_table(table.slice(0, 0), path, **options)
+    assert pq.read_table(path) == table.slice(0, 0)

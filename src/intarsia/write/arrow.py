@@ -46,9 +46,9 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
             super().write_table(table, row_group_size)
             return
         size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
-        for start in range(0, max(table.num_rows, 1), size):
-            part = table.slice(start, size).cast(self._cast_to)
-            super().write_table(part, size)
+        step = size if size > 0 else max(table.num_rows, 1)  # of no size, pyarrow says that
+        for start in range(0, max(table.num_rows, 1), step):
+            super().write_table(table.slice(start, step).cast(self._cast_to), size)
 
 
 def _counted(kind: pa.DataType, *, is_within: bool) -> pa.DataType:
