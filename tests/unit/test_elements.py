@@ -111,6 +111,7 @@ def test_no_list_says_nothing_of_what_is_not_in_it(file):
     """NOT, NULL and any list at all: the index stands aside."""
     for condition, count in [
         (~ia.list_contains("tags", "t0"), sum(cell is not None for cell in LISTS) - 1),
+        (~ia.list_contains("tags", None), sum(cell == [] for cell in LISTS)),
         (ia.list_contains_all("tags", []), sum(cell is not None for cell in LISTS)),
         (ia.list_contains("tags", "t0").is_null(), sum(cell is None for cell in LISTS)),
     ]:

@@ -56,7 +56,7 @@ LISTS = [[1, 2], [], None, [None], [2], [3, None], [2, 2]]
         (ia.list_contains("l", Decimal("2.00")), [True, False, None, False, True, False, True]),
         (ia.list_contains("l", 2.5), [False, False, None, False, False, False, False]),
         (ia.list_contains("l", 1e300), [False, False, None, False, False, False, False]),
-        (ia.list_contains("l", None), [None] * 7),
+        (ia.list_contains("l", None), [None, False, None, None, None, None, None]),
         (ia.list_contains_any("l", [1, 3, None]), [True, False, None, False, False, True, False]),
         (ia.list_contains_any("l", []), [False, False, None, False, False, False, False]),
         (ia.list_contains_any("l", [None]), [False, False, None, False, False, False, False]),

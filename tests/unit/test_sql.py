@@ -257,6 +257,9 @@ list_contains(l, '2')
 list_contains(l, NULL)
 contains(l, 2)
 contains(m, 'a')
+NOT list_contains(l, NULL)
+NOT map_contains(m, NULL)
+NOT (NULL IN l)
 2 IN l
 'a' IN m
 2 = ANY(l)

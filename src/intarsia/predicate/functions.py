@@ -166,9 +166,13 @@ def _check_words(kind: pa.DataType, words: pa.DataType) -> None:
 
 
 def _contains(lists: pa.Array, value: pa.Scalar) -> pa.Array:
-    return (
-        _found(lists, pa.repeat(value, 1), all_needed=True) if value.is_valid else _no_values(lists)
-    )
+    if value.is_valid:
+        return _found(lists, pa.repeat(value, 1), all_needed=True)
+    # Whether NULL is in a list is not known, unless that holds nothing.
+    is_map = pa.types.is_map(lists.type)
+    lengths = pa.array(np.diff(lists.offsets)) if is_map else pc.list_value_length(lists)
+    is_empty = pc.and_(lists.is_valid(), pc.equal(lengths, 0))
+    return pc.if_else(is_empty, False, pa.scalar(None, pa.bool_()))
 
 
 def _contains_any(lists: pa.Array, values: pa.Scalar) -> pa.Array:

@@ -229,7 +229,8 @@ def _text_match(function: str, argument: Node, options: dict[str, Any], outcome:
 def _own_match(how: How, argument: Node, value: pa.Scalar, outcome: bool) -> Pruning:
     """One of our own functions of a term and a constant."""
     if not value.is_valid:
-        return Never()
+        is_one = how is not How.WORDS and not isinstance(value, pa.ListScalar)
+        return Maybe() if is_one and not outcome else Never()  # empty lists do not hold NULL
     if how is How.WORDS:
         words = value.as_py()
         return _about([term_of(argument)], lambda t: Match(t, how, words, negated=not outcome))
