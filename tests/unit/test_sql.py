@@ -59,6 +59,10 @@ suffix(s, 'b')
 contains(s, 'a')
 NOT contains(s, '')
 contains(lower(s), 'a')
+lower(di) = 'x'
+upper(di) = upper(ls)
+lower(di) LIKE 'x%'
+coalesce(upper(di), 'Z') = 'Z'
 regexp_matches(s, 'a.*b')
 regexp_matches(s, '^A', 'i')
 NOT regexp_matches(s, '[a-x]$')

@@ -257,7 +257,11 @@ class Translator:
             pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
         ):
             raise PredicateError(f"{asking} needs text, and {_text(node)} is {kind}")
-        value = self._value(node)
+        return self._undictionaried(node)
+
+    def _undictionaried(self, node: exp.Expr) -> pc.Expression:
+        """A value without Arrow's dictionary, which pyarrow's functions do not take."""
+        value, kind = self._value(node), self._type_of(node)
         if kind is not None and pa.types.is_dictionary(kind):
             return value.cast(kind.value_type)
         return value
@@ -322,7 +326,7 @@ class Translator:
         if part is not None:
             return part.of(self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
-            return _FUNCTIONS[type(node)](self._value(node.this))
+            return _FUNCTIONS[type(node)](self._undictionaried(node.this))
         raise PredicateError(f"{_text(node)!r} is not a value this understands")
 
     def _computed(self, node: exp.Expr) -> Typed:
