@@ -1276,3 +1276,27 @@ def test_a_table_is_let_go_of():
     del table
     gc.collect()
     assert left() is None
+
+
+@pytest.mark.parametrize(
+    ("query", "is_rewritten"),
+    [
+        ("SELECT current_date FROM t", False),
+        ("SELECT CURRENT_DATE() FROM t", False),
+        ("SELECT list[1] FROM t", False),
+        ("SELECT list, date FROM t WHERE date < CAST('2020-01-01' AS date)", True),
+        ("SELECT max(max), current_timestamp FROM t WHERE date < DATE '2020-01-01'", True),
+        ("SELECT 1 FROM t WHERE date < current_timestamp - INTERVAL 1 DAY", True),
+    ],
+)
+def test_what_may_be_a_column_by_its_name_leaves_a_query_as_it_is(query, is_rewritten):
+    names = {"current_date": pa.date32(), "date": pa.date32(), "max": pa.int64(), "day": pa.int64()}
+    schema = pa.schema({**names, "list": pa.list_(pa.int64())})
+    found = scans_of(query, {"t": schema})
+    assert bool(found.scans) == is_rewritten
+    assert found.others == (() if is_rewritten else ("t",))
+
+
+def test_a_table_that_sqlglot_forgets_is_there_all_the_same(data):
+    query = "SELECT count(*) AS n FROM (TABLE t)"
+    assert ia.sql(query, t=data).to_pylist() == [{"n": 8}]

@@ -125,6 +125,55 @@ def test_a_driver_that_dies_while_it_overwrites_leaves_old_rows_or_new_ones(old,
     assert seen[-1] == [3, 4, 5]
 
 
+class ToldTooLatePlace(LocalPlace):
+    """Does a step and raises all the same, and some steps later does no more."""
+
+    def __init__(self, place: Place, step: int, then: int, error: BaseException) -> None:
+        super().__init__(place.filesystem, place.root)
+        done = itertools.count()
+
+        def failing(name):
+            def take(*arguments):
+                number = next(done)
+                if number > step + then:
+                    raise error
+                found = getattr(LocalPlace, name)(self, *arguments)
+                if number == step:
+                    raise error
+                return found
+
+            return take
+
+        for name in STEPS:
+            object.__setattr__(self, name, failing(name))
+
+
+@pytest.mark.parametrize("error", [OSError("no answer"), KeyboardInterrupt()], ids=["io", "key"])
+@pytest.mark.parametrize("then", [0, 1, 99])
+def test_a_step_that_is_done_and_fails_leaves_old_rows_or_new_ones(error, then, tmp_path):
+    seen = []
+    for step in itertools.count():
+        folder = tmp_path / str(step)
+        put(folder, OLD)
+        put(folder / "_temporary-job", NEW)
+        place = ToldTooLatePlace(Place.of(folder), step, then, error)
+        failure = None
+        try:
+            publish(place, "job", list(NEW), list(OLD))
+        except (ia.PathError, KeyboardInterrupt) as raised:
+            failure = raised
+        found = values(folder)
+        assert found in ([1, 2], [3, 4, 5])
+        recover(folder)
+        assert values(folder) == found
+        if failure is None:
+            break
+        seen.append(found)
+    assert len(seen) > 8
+    assert [1, 2] in seen
+    assert seen[-1] == [3, 4, 5]
+
+
 def test_a_driver_that_dies_while_it_appends_leaves_all_files_or_none(tmp_path):
     seen = []
     for folder in every_death(tmp_path, old=OLD):

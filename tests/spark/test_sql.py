@@ -175,6 +175,27 @@ def test_what_sqlglot_cannot_rename_is_read_whole(spark, tpch):
     spark.catalog.dropTempView("region")
 
 
+NAMED = {
+    "SELECT id, current_user AS x FROM named": [(0, "me"), (1, "me")],
+    "SELECT id FROM named WHERE current_date < DATE '2001-01-01'": [(0,), (1,)],
+    "SELECT id FROM named WHERE list[0] = 1": [(1,)],
+    "SELECT n.array[0] FROM named AS n WHERE id = 1": [(1,)],
+    "SELECT k FROM u WHERE EXISTS (SELECT 1 FROM named WHERE id = 1 AND list[0] = 7)": [],
+    "SELECT id FROM (TABLE named) WHERE id = 1": [(1,)],
+}
+
+
+@pytest.mark.parametrize(("query", "expected"), NAMED.items(), ids=NAMED)
+def test_columns_are_called_as_functions_are(query, expected, spark, tmp_path):
+    lists = pa.array([[0], [1]])
+    columns = {"id": [0, 1], "current_user": ["me"] * 2, "list": lists, "array": lists}
+    days = pa.array([dt.date(2000, 1, 1)] * 2)
+    pq.write_table(pa.table({**columns, "current_date": days}), tmp_path / "a.parquet")
+    other = spark.createDataFrame([([7], 1)], "list array<bigint>, k int")
+    found = ias.sql(spark, query, named=tmp_path, u=other).collect()
+    assert sorted(map(tuple, found)) == expected
+
+
 def test_counting_needs_no_column(spark, tpch):
     assert ias.sql(spark, "SELECT count(*) FROM nation", nation=tpch["nation"]).first()[0] == 25
 

@@ -34,6 +34,9 @@ from intarsia.predicate.sql import ODD
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
+_WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)
+"""A table after ``TABLE``, of which the tree does not tell where that stands in parentheses."""
+_CONSTRUCTORS = exp.Any, exp.Array, exp.Interval, exp.List, exp.Map, exp.Struct
 _READING = {
     *("range", "generate_series", "unnest", "repeat", "glob", "read_parquet", "parquet_scan"),
     *("read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_text", "read_blob"),
@@ -132,6 +135,8 @@ def scans_of(
     put_in(tree, parameters)
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
+    if _takes_columns_for_more(tree, fields.values()):
+        return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     scopes = Scopes(tree, fields, known)
     try:
         wanted = conditions_of(tree, scopes)
@@ -149,6 +154,7 @@ def scans_of(
         need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys, need))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
+    left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
     others = tuple(name for lower, name in known.items() if lower in left)
     text = _renamed(query, tables, [scan.name for scan in scans])
     return Query(text, tuple(scans), others, is_one=_only_reads(tree))
@@ -171,6 +177,30 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
     except (RecursionError, *ODD):
         return None
     return tree if isinstance(tree, exp.Query) else None
+
+
+def _takes_columns_for_more(tree: exp.Expr, schemas: Iterable[pa.Schema]) -> bool:
+    """May something in a query that is no column to sqlglot be one, by its name?
+
+    As ``current_date``, to whoever has such a column, and ``list`` in ``list[0]``.
+    """
+    columns = {name.lower() for schema in schemas for name in schema.names}
+    return any(not columns.isdisjoint(_names_of(node)) for node in tree.walk())
+
+
+def _names_of(node: exp.Expr) -> Collection[str]:
+    """What a column would be called that is taken for ``node``."""
+    if isinstance(node, exp.DataType):  # to sqlglot, what ``list[1]`` says in DuckDB
+        holder = node.parent
+        while isinstance(holder, exp.DataType):
+            holder = holder.parent
+        name = str(getattr(node.this, "value", node.this)).lower()
+        return () if isinstance(holder, exp.Cast) else (name,)
+    if isinstance(node, _CONSTRUCTORS):
+        return (node.key,)
+    if isinstance(node, exp.Func) and not any(node.args.values()):
+        return [name.lower() for name in node.sql_names()]
+    return ()
 
 
 def _only_reads(tree: exp.Query) -> bool:

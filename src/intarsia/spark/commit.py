@@ -39,7 +39,7 @@ from intarsia.data.journal import (
     listed_with_commits,
     root_at,
 )
-from intarsia.errors import PathError, warn
+from intarsia.errors import FormatError, PathError, warn
 from intarsia.spark.place import Place
 from intarsia.storage import HIDDEN, PathLike
 
@@ -127,13 +127,11 @@ def publish(
             check()
         if not is_simple:
             _check_moved(place, files)
-            journal = replace(journal, phase=PUBLISHED)
-            place.write_text(journal.name, journal.encode())
     except BaseException as error:
-        with contextlib.suppress(OSError):  # as long as the journal is there, its files don't count
-            _undo(place, journal)
-            place.remove_empty(made)
+        _give_up(place, journal, made)
         raise _described(place, error) from error
+    if not is_simple:
+        journal = _marked(place, journal, made)
     try:
         _finish(place, journal)
     except OSError as error:
@@ -141,6 +139,41 @@ def publish(
             f"{place.root}: the new files are published, but what comes after failed; "
             f"recover() finishes it: {error}"
         ) from error
+
+
+def _give_up(place: Place, journal: Journal, made: Sequence[str]) -> None:
+    """Undo what can be: as long as the journal is there, its files don't count."""
+    with contextlib.suppress(OSError):
+        _undo(place, journal)
+        place.remove_empty(made)
+
+
+def _marked(place: Place, journal: Journal, made: Sequence[str]) -> Journal:
+    """Say that the files count.
+
+    That may be said although an error comes, or an interrupt: nothing is undone unless it is not.
+    """
+    published = replace(journal, phase=PUBLISHED)
+    try:
+        place.write_text(published.name, published.encode())
+    except BaseException as error:
+        if _is_unmarked(place, journal):
+            _give_up(place, journal, made)
+            raise _described(place, error) from error
+        if not isinstance(error, OSError):
+            raise
+        message = f"the new files may be published; recover() finishes or undoes it: {error}"
+        raise PathError(f"{place.root}: {message}") from error
+    return published
+
+
+def _is_unmarked(place: Place, journal: Journal) -> bool:
+    """Is it certain that the files of a commit that was begun do not count?"""
+    try:
+        text = place.read_text(journal.name)
+        return text is not None and Journal.decode(text).phase == PUBLISHING
+    except (OSError, FormatError):
+        return False
 
 
 def _folder_of(file: str) -> str:
