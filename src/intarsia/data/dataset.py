@@ -428,7 +428,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             yield
         except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             everything = request_of(self.schema, [], None)
-            parts = self._parts(everything, options.get("use_threads", True))
+            parts = self._as_asked(options)._parts(everything, options.get("use_threads", True))
             scan = self._scan(columns, None, options, parts=parts)
             for _ in scan[1] if scan else ():
                 pass

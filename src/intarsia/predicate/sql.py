@@ -104,8 +104,8 @@ class Translator:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._known: dict[int, Typed] = {}
-        """What arithmetic gives, by the identities of its nodes: chains of it are long."""
+        self._known: dict[int, tuple[exp.Expr, Typed]] = {}
+        """What arithmetic gives, by nodes, which are kept so that no other has the same number."""
 
     def condition(self, node: exp.Expr) -> pc.Expression:
         search = text_search_of(node)
@@ -344,8 +344,8 @@ class Translator:
                 else:
                     values.append(self._value(side))
             one, other = zip(values, kinds, strict=True)
-            self._known[id(node)] = computed(_ARITHMETIC[type(node)], one, other)
-        return self._known[id(node)]
+            self._known[id(node)] = node, computed(_ARITHMETIC[type(node)], one, other)
+        return self._known[id(node)][1]
 
     def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
         """A value that has to be of that type: pyarrow takes one unit's moments for another's."""

@@ -87,7 +87,7 @@ class ParquetFile:
             page_size_limit,
         )
         self._file: OpenedFile | None = None
-        self._file, self._let_go = _opened(where, filesystem, options, sidecar)
+        self._file, self._let_go = _open(where, filesystem, options, sidecar)
 
     def __enter__(self) -> ParquetFile:
         return self
@@ -298,10 +298,10 @@ def open_file(
     sidecar: PathLike | Sidecars | None = None,
 ) -> OpenedFile:
     """Open a file by path or URI, or over any ``Source``. Errors as of ``ParquetFile``."""
-    return _opened(where, filesystem, options, sidecar)[0]
+    return _open(where, filesystem, options, sidecar)[0]
 
 
-def _opened(
+def _open(
     where: PathLike | Source,
     filesystem: Any,
     options: ReadOptions,
