@@ -1,6 +1,7 @@
 import contextlib
 import datetime
 import decimal
+import math
 import operator
 
 import duckdb
@@ -25,6 +26,7 @@ TABLE = pa.table(
             pa.decimal128(9, 2),
         ),
         "wide": pa.array([decimal.Decimal(n) for n in range(5)] + [None], pa.decimal128(38, 2)),
+        "big": pa.array([1.5, math.inf, -math.inf, 3.4e38, 0.1, None], pa.float32()),
         "s": ["a_b", "axb", "a\\_b", "A\nB", "10%", None],
         "ls": pa.array(["x", None, "y", "z", "xy", ""], pa.large_string()),
         "di": pa.array(["x", None, "y", "z", "xy", ""]).dictionary_encode(),
@@ -278,6 +280,13 @@ l @> [2]
 array_has_all(lt, ['b', 'a'])
 map_contains(m, 'a')
 NOT map_contains(m, 'b')
+big > 1e39
+big < -1e39
+big = 1e300
+big IN (1e300)
+big IN (1e300, 1.5)
+NOT big IN (1e300)
+big BETWEEN 0.1 AND 1e300
 abs(dec) > 2
 abs(dec) BETWEEN 1 AND 2.5
 abs(dec - 1.1) IN (0, 1.4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import math
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -100,8 +101,11 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return pa.scalar(decimal.Decimal(text))
         if text.lstrip("-").isdigit():
             return _integer(int(text), kind)
-        narrow = kind is not None and pa.types.is_floating(kind)
-        return pa.scalar(float(text), kind if narrow else pa.float64())
+        wide = pa.scalar(float(text))
+        if kind is None or not pa.types.is_floating(kind):
+            return wide
+        found = pa.scalar(float(text), kind)
+        return wide if math.isinf(found.as_py()) else found  # it is larger than all of them
     except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
         raise PredicateError(f"the number {text} is out of range") from error
 
