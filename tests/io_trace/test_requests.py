@@ -84,7 +84,7 @@ def stored(tmp_path_factory):
 def opened(stored, tail_bytes):
     log = Log(stored)
     file = ia.ParquetFile(log)
-    file._opened = type(file._opened)(log, "t.parquet", tail_bytes)
+    file._file = type(file._opened)(log, "t.parquet", tail_bytes)
     log.calls.clear()
     return file, log
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from intarsia.decode.page_check import check_page
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, quiet
 from intarsia.format.metadata import PageType
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.damage import CorruptData
@@ -93,10 +93,11 @@ def named(
 
     Raises ``PageIndexMistrust`` where an index is.
     """
-    for group, leaf, _ in read:
-        place = _located(file, group, leaf, error.message, True)[0]
-        if place.where.page is not None:
-            return FormatError(place.message, place.where)
+    with quiet():
+        for group, leaf, _ in read:
+            place = _located(file, group, leaf, error.message, True)[0]
+            if place.where.page is not None:
+                return FormatError(place.message, place.where)
     return error
 
 
