@@ -38,10 +38,10 @@ class UnitReader:
         # Where damage is looked for, what is not read is not lost.
         is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
         self._at_once = (is_small or are_likely) and _may_be_read_at_once(request)
-        have = request.filter.pruned if request.filter else {}
+        self._have = request.filter.pruned if request.filter else {}
         # Of a column that is asked for, the filter may need other leaves.
         self._reads_again = any(
-            have.get(name) != request.pruned.get(name)
+            self._have.get(name) != request.pruned.get(name)
             for name in request.filter_columns
             if name in request.columns
         )
@@ -50,7 +50,7 @@ class UnitReader:
     def matching(self, rows: RowRanges) -> pa.Table:
         """The requested columns of those of ``rows`` that match."""
         request, source = self._request, AheadSource(self.file.source)
-        have = request.filter.pruned if request.filter else {}
+        have = self._have
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held = pa.table([])
         for stage in self._stages(rows, source):

@@ -121,6 +121,12 @@ class Target:
             with contextlib.suppress(OSError):
                 self.filesystem.delete_file(f"{self.folder}/{name}")
 
+    def points_to(self, generation: str) -> bool:
+        """Is that the generation in use? Raises what reading the pointer does."""
+        info = self.filesystem.get_file_info(pointer_path(self.root))
+        is_there = info.type == pafs.FileType.File
+        return is_there and read_pointer(self.filesystem, self.root).generation == generation
+
     def remove_of(self, generation: str, besides: Iterable[str] = ()) -> None:
         """Delete the tables of a generation that was not published, or that it does not use."""
         made = {name for name in self.tables() if name.startswith(f"catalog-{generation}-")}
@@ -295,12 +301,7 @@ def generation_of(target: Target) -> Iterator[str]:
         yield generation
     except BaseException:
         with contextlib.suppress(IntarsiaError, OSError):
-            info = target.filesystem.get_file_info(pointer_path(target.root))
-            is_there = info.type == pafs.FileType.File
-            if (
-                not is_there
-                or read_pointer(target.filesystem, target.root).generation != generation
-            ):
+            if not target.points_to(generation):
                 target.remove_of(generation)
         raise
 
