@@ -37,13 +37,20 @@ from intarsia.format.metadata import (
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.index import section_write
 from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
-from intarsia.index.section_write import build_section
+from intarsia.index.section_write import (
+    CELL_SCHEMA,
+    BuiltSection,
+    build_section,
+    entry_table,
+    write_section,
+)
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
-from intarsia.write.build import Built, Due, check_index, gather, granule_starts
+from intarsia.write.build import Built, Due, check_index, due_of, gather, granule_starts
 from intarsia.write.spill import Workspace
+from intarsia.write.standard import groups_of
 
 ERROR, WARNING = ia.Severity.ERROR, ia.Severity.WARNING
 ROWS, GROUP_ROWS, PAGE_ROWS = 600, 300, 100
@@ -1387,6 +1394,35 @@ def test_entries_of_the_wrong_granule_are_found(verified, flat):
         (ERROR, place),
         (WARNING, place),
     ]
+
+
+WORDS = ia.Words("text", granule_rows=200)
+
+
+def with_cells(data, change):
+    """The file with an index of words of ``change(cells)``, blocks of two pages each."""
+    file = OpenedFile(BufferSource(data), "t.parquet")
+    with Workspace() as work:
+        (due,) = due_of(file, [WORDS], groups_of(file))
+        (found,) = gather(file, [due], work)
+        (table,) = found.blocks()
+    cells = change(due.blocks.cells_of(section_write.entries_of(table)))
+    rows, out = entry_table(cells, CELL_SCHEMA), pa.BufferOutputStream()
+    write_section(out, CELL_SCHEMA, [rows], due.starts, "f" * 32, block_size=due.blocks.size)
+    return with_section(data, Built(WORDS, BuiltSection.of(memoryview(out.getvalue()))))
+
+
+def test_entries_for_blocks_of_pages_are_held_to_what_is_due(verified):
+    texts = [f"{'every' if n % 2 else 'other'} {n}" for n in range(ROWS)]
+    data = written(pa.table({"text": texts}))
+    assert verified(with_cells(data, lambda cells: cells)) == []
+    _, place = lookup_at(with_cells(data, lambda cells: cells))
+    lost = verified(with_cells(data, lambda cells: cells[1:]))
+    message = "index text:words: 1 of 606 entries are missing"
+    assert lost == [(ERROR, place, message)]
+    moved = verified(with_cells(data, lambda cells: np.append(cells[:-1], cells[-1] - 1)))
+    beyond = "index text:words: 1 entries that no value asks for"
+    assert moved == [(ERROR, place, message), (WARNING, place, beyond)]
 
 
 def test_a_flipped_byte_of_a_section_is_found(verified, indexed):

@@ -32,7 +32,7 @@ from intarsia.format.metadata import (
 from intarsia.format.page_index import encode_offset_index, read_offset_index
 from intarsia.format.thrift import amended, encode
 from intarsia.index.directory import FOOTER_KEY, binding_of
-from intarsia.index.section_write import STEP_SCHEMA, BuiltSection, write_section
+from intarsia.index.section_write import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
 from intarsia.source import BufferSource
 
 FILE_ID = "f" * 32
@@ -220,14 +220,12 @@ def with_section(whole, **changes):
     return with_directory(document_of([entry | changes]), sections=bytes(built.data))
 
 
-def section_of(keys, steps, starts=None, **options):
+def section_of(keys, steps, starts=None, schema=STEP_SCHEMA, **options):
     """A lookup section as a whole Parquet file."""
     out = pa.BufferOutputStream()
     starts = np.array([0, ROWS // 2, ROWS]) if starts is None else starts
-    table = pa.table(
-        [pa.array(keys, pa.uint32()), pa.array(steps, pa.uint32())], schema=STEP_SCHEMA
-    )
-    write_section(out, STEP_SCHEMA, [table], starts, FILE_ID, **options)
+    table = pa.table([pa.array(keys, pa.uint32()), pa.array(steps, pa.uint32())], schema=schema)
+    write_section(out, schema, [table], starts, FILE_ID, **options)
     return bytes(out.getvalue())
 
 
@@ -888,6 +886,34 @@ def section_that_is_not_sorted():
 def section_of_granules_that_do_not_exist():
     keys = np.arange(0, 2**32, 2**20, dtype=np.uint64)
     return with_section(section_of(keys, np.full(len(keys), 2**32 - 1)))
+
+
+@bomb
+def section_of_cells_that_do_not_exist():
+    keys = np.arange(0, 2**32, 2**20, dtype=np.uint64)
+    cells, starts = np.full(len(keys), 6), np.append(np.arange(4), ROWS)
+    return with_section(section_of(keys, cells, starts, CELL_SCHEMA, block_size=2))
+
+
+@bomb
+def section_of_blocks_that_explode():
+    return with_section(blocks_of(2**62))
+
+
+@bomb
+def section_of_blocks_of_nothing():
+    return with_section(blocks_of(0))
+
+
+@bomb
+def section_of_blocks_that_are_no_number():
+    return with_section(blocks_of([[2]] * 1000))
+
+
+def blocks_of(size):
+    """A section of cells, of which a block has ``size`` granules."""
+    keys = np.arange(0, 2**32, 2**20, dtype=np.uint64)
+    return section_of(keys, np.zeros(len(keys)), schema=CELL_SCHEMA, block_size=size)
 
 
 # --- torn ----------------------------------------------------------------------------------------

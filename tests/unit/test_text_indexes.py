@@ -1,5 +1,6 @@
 """Indexes on texts: what they answer, what a probe reads, and what building one takes."""
 
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -188,6 +189,66 @@ def test_sections_of_granules_that_are_no_steps_are_read():
         found = section.rows_of(Keys(np.array([3, 9], np.uint32)), of)
         assert (found.starts // 10).tolist() == [1, 4, 9] or found.num_rows == 40
         assert section.table()["granule"].to_pylist() == granules.tolist()
+
+
+@pytest.fixture(scope="module")
+def short(table, tmp_path_factory):
+    """Pages of 100 rows, of which granules of 1,000 rows would be ten."""
+    path = tmp_path_factory.mktemp("short") / "t.parquet"
+    pq.write_table(
+        table, path, use_dictionary=False, max_rows_per_page=100, write_page_index=True,
+        write_batch_size=100, row_group_size=7_000,
+    )  # fmt: skip
+    ia.add_indexes(path, [ia.NGram("t", granule_rows=1000), ia.Words("t", granule_rows=1000)])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("filter_", "kind", "left"),
+    [
+        (pc.match_substring(T, "full on"), "ngram", 100),
+        (pc.match_substring(T, "Disk") | (T == "nothing of it"), "ngram", 100),
+        (ia.contains_words(T, "full disk"), "words", 100),
+        (ia.contains_words(T, "baba"), "words", None),
+        (pc.match_substring(T, "baba"), "ngram", None),
+    ],
+    ids=str,
+)
+def test_of_short_pages_a_rare_text_leaves_one_and_a_frequent_one_blocks(
+    short, table, filter_, kind, left
+):
+    found = rows_left(short, table, filter_, kind)
+    assert found == left if left else found % 1000 == 0 and found > 5_000
+
+
+def test_frequent_keys_of_short_pages_take_no_more_than_those_of_long_ones(short, path, tmp_path):
+    copy = tmp_path / "t.parquet"
+    shutil.copy(short, copy)
+    by_blocks = {one.kind: one.length for one in ia.list_indexes(short)[0].indexes}
+    by_pages = [ia.NGram("t", granule_rows=100), ia.Words("t", granule_rows=100)]
+    ia.add_indexes(copy, by_pages)
+    sizes = {one.kind: one.length for one in ia.list_indexes(copy)[0].indexes}
+    assert by_blocks["ngram"] < 0.6 * sizes["ngram"]
+    assert by_blocks["words"] < 0.6 * sizes["words"]
+
+
+@pytest.mark.parametrize(
+    ("filter_", "kind"),
+    [(pc.match_substring(T, "full on"), "ngram"), (ia.contains_words(T, "disk"), "words")],
+)
+def test_blocks_are_of_few_bytes(tmp_path, filter_, kind):
+    table = pa.table({"t": [text + "x" * 60_000 for text in texts()[ROWS // 2 - 20 :][:40]]})
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        table, path, use_dictionary=False, compression="none", max_rows_per_page=1,
+        write_batch_size=1, write_page_index=True,
+    )  # fmt: skip
+    ia.add_indexes(path, [ia.NGram("t"), ia.Words("t")])
+    assert rows_left(path, table, filter_, kind) == 1
+    assert rows_left(path, table, pc.match_substring(T, "xxxx"), "ngram") in (None, 40)
+    file = OpenedFile(BufferSource(path.read_bytes()), "t")
+    sections = [file.sections.section(file.sections.resolved(e)) for e in file.sections.entries]
+    assert [section.blocks.size for section in sections] == [8, 8]
 
 
 @pytest.mark.parametrize("few", [0, 32])

@@ -122,6 +122,11 @@ class Inverted(Index):
 
     Where that is too little for all keys of a formula, the most frequent are not looked for.
     """
+    has_blocks: ClassVar[bool] = False
+    """Are frequent keys stored for several small granules at once, of ``granule_rows`` together?
+
+    For fingerprints of which a value has many; granules then are no larger than pages.
+    """
 
     def keys_of_values(self, values: pa.Array) -> tuple[KeyArray, Positions]:
         """The keys of ``n`` values: each with the position, 0 to ``n - 1``, of a value that has it.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
 from intarsia.index.affordable import Costs, Purse
+from intarsia.index.blocks import Blocks
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
@@ -29,11 +30,13 @@ from intarsia.index.kind import Inverted, Subject, Summary
 from intarsia.index.points import passing
 from intarsia.index.section import Section
 from intarsia.index.section_write import (
+    CELL_SCHEMA,
     ENTRY_SCHEMA,
     STEP_SCHEMA,
     UInt64Array,
     distinct,
     granules_of_steps,
+    halves,
     packed,
 )
 from intarsia.index.verdict import rows_might_match
@@ -51,7 +54,7 @@ _FEW_PAGES = 32
 
 
 class InvertedSection(Section):
-    """A section of ``(key, granule)``."""
+    """A section of ``(key, granule)``; of cells instead of granules where it has ``blocks``."""
 
     def __init__(
         self, source: Source, meta_length: int, meta_crc32: int, file_id: str, num_rows: int,
@@ -63,9 +66,12 @@ class InvertedSection(Section):
         """
         super().__init__(source, meta_length, meta_crc32, file_id, num_rows)
         self.exact = exact
-        self._has_steps = list(self.columns) == STEP_SCHEMA.names and not exact
-        if not self._has_steps and list(self.columns) != ENTRY_SCHEMA.names:
+        names = list(self.columns)
+        self._has_steps = names in (STEP_SCHEMA.names, CELL_SCHEMA.names) and not exact
+        if not self._has_steps and names != ENTRY_SCHEMA.names:
             raise FormatError("the section does not have the columns of an inverted index")
+        self.blocks = self._blocks() if names == CELL_SCHEMA.names else None
+        self._num_cells = self.blocks.cells if self.blocks else self.num_granules
         if exact or not self.num_pages:
             return
         bounds = self.columns["key"].bounds
@@ -76,6 +82,12 @@ class InvertedSection(Section):
         if (bounds.low > bounds.high).any() or (bounds.high[:-1] > bounds.low[1:]).any():
             raise FormatError("the keys are not sorted")
         self._low, self._high = bounds.low, bounds.high
+
+    def _blocks(self) -> Blocks:
+        size = self.info.get("block_size")
+        if not isinstance(size, int) or not 1 < size < self.num_granules:
+            raise FormatError(f"blocks of {size!r} granules, of {self.num_granules:,}")
+        return Blocks(size, self.num_granules)
 
     def rows_of(
         self, formula: Formula, of: Subject, most_bytes: int | None = None
@@ -117,13 +129,13 @@ class InvertedSection(Section):
             raise FormatError("the keys are not sorted")
 
         def held(leaf: Keys) -> GranuleMask:
-            found = np.zeros(self.num_granules, dtype=np.bool_)
+            found = np.zeros(self._num_cells, dtype=np.bool_)
             wanted = leaf.keys if len(leaf.keys) == 1 else distinct(leaf.keys)
             if len(wanted):
                 among = slice(bisect_left(last, wanted[0]), bisect_right(first, wanted[-1]))
                 for part in parts[among]:
                     found[_granules_with(part, wanted)] = True
-            return found
+            return self.blocks.granules_in(found) if self.blocks else found
 
         return granules_of(formula, held, self.num_granules)
 
@@ -188,7 +200,9 @@ class InvertedSection(Section):
             held = np.searchsorted(wanted, high, side="right") - np.searchsorted(wanted, low)
             expected = float((held * self.rows_per_page[found] / (high - low + 1)).sum())
             pages = found.tolist()
-        return pages, min(expected / self.num_granules, 1.0)
+        frequent = self.blocks is not None and expected > self.blocks.most * len(leaf.keys)
+        number = self.blocks.count if self.blocks and frequent else self.num_granules
+        return pages, min(expected / number, 1.0)
 
     def _pages_of_one(self, key: FingerprintArray) -> range:
         """The pages that one key, of shape ``(1,)``, might be on."""
@@ -232,7 +246,7 @@ class InvertedSection(Section):
         return self._existing(granules.to_numpy())
 
     def _existing(self, granules: NDArray[np.uint32] | UInt64Array) -> Granules:
-        if len(granules) and granules.max() >= self.num_granules:
+        if len(granules) and granules.max() >= self._num_cells:
             raise FormatError(f"granule {granules.max()} does not exist")
         return granules.astype(np.uint32, copy=False)
 
@@ -279,15 +293,19 @@ class InvertedSection(Section):
 
         Raises ``FormatError`` where a page is damaged.
         """
+        found = self.stored_entries()
+        return self.blocks.entries_of(found) if self.blocks else found
+
+    def stored_entries(self) -> UInt64Array:
+        """As ``entries``, with cells instead of granules where there are ``blocks``."""
         return packed([self._entries(np.arange(self.num_pages))])
 
     def table(self) -> pa.Table:
         """All entries. Raises ``FormatError`` where a page is damaged."""
-        pages = np.arange(self.num_pages)
         if not self.exact:
-            known, numbers = self._entries(pages)
+            known, numbers = halves(self.entries())
             return pa.table({"key": known, "granule": numbers})
-        keys, granules = self.read(("key", "granule"), pages)
+        keys, granules = self.read(("key", "granule"), np.arange(self.num_pages))
         self._checked(granules)
         return pa.table({"key": keys, "granule": granules})
 

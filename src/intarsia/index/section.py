@@ -90,10 +90,10 @@ class Section:
             raise FormatError("the footer is longer than the metadata")
         raw = bytes(meta[-LENGTH_BYTES - length : -LENGTH_BYTES])
         metadata, shape = decode_footer(raw)
-        info = _info(metadata)
-        if info.get("file_id") != file_id:
+        self.info = _info(metadata)
+        if self.info.get("file_id") != file_id:
             raise FormatError("the section belongs to another file")
-        self.granule_starts = _unpack_starts(str(info.get("granules")), num_rows)
+        self.granule_starts = _unpack_starts(str(self.info.get("granules")), num_rows)
         self._source = source
         self._groups = [group.num_rows for group in metadata.row_groups if group.num_rows]
         self.num_entries = sum(self._groups)

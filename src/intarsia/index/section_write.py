@@ -7,6 +7,7 @@ keys are fingerprints, a granule is stored as the step from the one before, of t
     granule  1  4  5  0 │ 2  1
     step     1  3  1  0 │ 2  1
 
+Cells (``index.blocks``), where there are such, are stored like granules, in a column of their name.
 What does not fit into memory at once comes in blocks, and each block becomes a row group.
 """
 
@@ -41,6 +42,8 @@ INFO_KEY = OWN_KEY
 ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
 """How entries of fingerprints were stored at first."""
 STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])
+CELL_SCHEMA = pa.schema([("key", pa.uint32()), ("cell", pa.uint32())])
+"""The same with steps from cell to cell; the section says how many granules a block has."""
 LENGTH_BYTES = 4
 MOST_GRANULES = 1 << 24
 """Of an index. A few kilobytes of a section may say a thousand times as much of them."""
@@ -86,13 +89,20 @@ def write_section(
     granule_starts: Int64Array,
     file_id: str,
     page_rows: int = PAGE_ROWS,
+    block_size: int | None = None,
 ) -> None:
-    """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes."""
-    info = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
+    """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes.
+
+    ``block_size`` is how many granules a block of cells has.
+    """
+    info: dict[str, object] = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
+    if block_size is not None:
+        info["block_size"] = block_size
     packs = [field.name for field in schema if pa.types.is_integer(field.type)]
     encodings = dict.fromkeys(packs, "DELTA_BINARY_PACKED")
-    if schema == STEP_SCHEMA:
-        encodings["step"] = "BYTE_STREAM_SPLIT"
+    has_steps = schema in (STEP_SCHEMA, CELL_SCHEMA)
+    if has_steps:
+        encodings[schema.names[1]] = "BYTE_STREAM_SPLIT"
     with pq.ParquetWriter(
         sink,
         schema,
@@ -103,21 +113,20 @@ def write_section(
         column_encoding=encodings,
         write_page_index=True,
         write_page_checksum=True,
-        store_schema=schema != STEP_SCHEMA,
+        store_schema=not has_steps,
     ) as writer:
         writer.add_key_value_metadata({INFO_KEY: json.dumps(info)})
         for block in blocks:
             writer.write_table(block, row_group_size=max(len(block), 1))
 
 
-def entry_table(merged: UInt64Array) -> pa.Table:
-    """Rows of ``packed`` entries, which begin a row group."""
-    halves = merged.astype("<u8", copy=False).view("<u4")
-    granules, keys = halves[::2].copy(), halves[1::2].copy()
+def entry_table(merged: UInt64Array, schema: pa.Schema = STEP_SCHEMA) -> pa.Table:
+    """Rows of ``packed`` entries, of granules or cells, which begin a row group."""
+    keys, granules = halves(merged)
     anew = starts_anew(keys, np.arange(0, len(keys), PAGE_ROWS))
     steps = granules.copy()
     steps[1:] -= granules[:-1] * ~anew[1:]  # quicker than a choice, which would be by chance
-    return pa.table([pa.array(keys), pa.array(steps)], schema=STEP_SCHEMA)
+    return pa.table([pa.array(keys), pa.array(steps)], schema=schema)
 
 
 def entries_of(table: pa.Table) -> UInt64Array:
@@ -156,6 +165,12 @@ def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt
         for keys, granules in entries
     ]
     return distinct(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+
+
+def halves(merged: UInt64Array) -> tuple[FingerprintArray, FingerprintArray]:
+    """The keys and the granules of ``packed`` entries."""
+    found = merged.astype("<u8", copy=False).view("<u4")
+    return found[1::2].copy(), found[::2].copy()
 
 
 def distinct(values: NDArray[N]) -> NDArray[N]:

@@ -14,6 +14,7 @@ class TextIndex(Inverted):
     """An inverted index of parts of texts, of which a probe may read some only."""
 
     reading_share = 0.1
+    has_blocks = True
 
     def keys_of_texts(
         self, values: pa.Array, positions: Positions

@@ -6,6 +6,8 @@ most pages need no more than that.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
@@ -89,12 +91,13 @@ class Sieve:
         """Which of ``pages``, of ``counts`` values, might hold the text."""
         coded: bool | None = None
         found: list[int] = []
-        for number, (page, count) in enumerate(zip(pages, counts.tolist(), strict=True)):
+        for number, (read, count) in enumerate(zip(pages, counts.tolist(), strict=True)):
             if not self._pays():
                 return [*found, *range(number, len(pages))]
+            page = _page(read)
             encoding = _encoding_of(page, count)
             if encoding in _DICTIONARY:
-                coded = self._holds(dictionary, codec) if coded is None else coded
+                coded = self._holds(_page(dictionary), codec) if coded is None else coded
                 might = coded
             else:
                 might = encoding not in _TOGETHER or self._holds(page, codec)
@@ -107,32 +110,46 @@ class Sieve:
     def _pays(self) -> bool:
         return self._tried < self._least or self._passed_over >= _WORTHWHILE * self._tried
 
-    def _holds(self, page: memoryview, codec: int) -> bool:
+    def _holds(self, page: _Page | None, codec: int) -> bool:
         """Is the text among the bytes of a page? True where these are not to be had."""
+        if page is None:
+            return True
         try:
-            header, length = read_page_header(page)
-            check_size(header, codec)
-            if self._limit is not None and header.uncompressed_page_size > self._limit:
+            check_size(page.header, codec)
+            if self._limit is not None and page.header.uncompressed_page_size > self._limit:
                 return True
             if codec == CompressionCodec.UNCOMPRESSED:
-                data = page[length:]
+                data = page.body
             else:
-                data = memoryview(_decompressed(header, page[length:], codec))
+                data = memoryview(_decompressed(*page, codec))
             found = np.frombuffer(data, np.uint8)
             return contains(found, self._wanted.text, any_case=self._wanted.any_case)
         except (FormatError, pa.ArrowException, OSError):
             return True
 
 
-def _encoding_of(page: memoryview, count: int) -> int | None:
-    """The encoding of the values; None where it is not one data page of ``count`` values."""
+class _Page(NamedTuple):
+    header: PageHeader
+    body: memoryview
+
+
+def _page(read: memoryview) -> _Page | None:
+    """A page by all its bytes; None where they do not begin with a header."""
     try:
-        header, length = read_page_header(page)
+        header, length = read_page_header(read)
     except FormatError:
         return None
-    body = header.data_page_header or header.data_page_header_v2
-    is_whole = length + header.compressed_page_size == page.nbytes
-    return body.encoding if body and is_whole and num_values(header) == count else None
+    return _Page(header, read[length:])
+
+
+def _encoding_of(page: _Page | None, count: int) -> int | None:
+    """The encoding of the values; None where it is not one data page of ``count`` values."""
+    if page is None:
+        return None
+    header = page.header
+    data = header.data_page_header or header.data_page_header_v2
+    is_whole = header.compressed_page_size == page.body.nbytes
+    return data.encoding if data and is_whole and num_values(header) == count else None
 
 
 def _decompressed(header: PageHeader, body: memoryview, codec: int) -> bytes:

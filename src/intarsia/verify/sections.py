@@ -20,7 +20,7 @@ from intarsia.read.sections import Holder
 from intarsia.read.strays import stray_list
 from intarsia.read.subjects import subject_of
 from intarsia.verify.findings import Finding, error, warning
-from intarsia.write.build import Due, gather
+from intarsia.write.build import Due, cell_tables, gather
 from intarsia.write.spill import Workspace
 
 
@@ -92,7 +92,10 @@ def _check_section(
     if section.exact:
         wanted, held = _entries(section, due)
     else:
-        wanted, held = np.concatenate([entries_of(block) for block in blocks]), section.entries()
+        if section.blocks:
+            blocks = list(cell_tables(blocks, section.blocks))
+        wanted = np.concatenate([entries_of(block) for block in blocks])
+        held = section.stored_entries()
     missing = len(np.setdiff1d(wanted, held, assume_unique=True))
     if missing:
         message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,11 +13,19 @@ import pyarrow as pa
 
 from intarsia.errors import IndexSpecError
 from intarsia.format.schema import Leaf
+from intarsia.index.blocks import Blocks
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1, encoded
-from intarsia.index.kind import Subject, index_name
+from intarsia.index.kind import Inverted, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.section_write import MOST_GRANULES, BuiltSection, write_section
+from intarsia.index.section_write import (
+    CELL_SCHEMA,
+    MOST_GRANULES,
+    BuiltSection,
+    entries_of,
+    entry_table,
+    write_section,
+)
 from intarsia.index.standard import Standard
 from intarsia.predicate.term import Term
 from intarsia.ranges import Int64Array
@@ -28,6 +36,8 @@ from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of
 from intarsia.write.values import leaves_of, pieces
 
+_BLOCK_BYTES = 512 * 1024
+"""Values of a block of granules: of more, too many would be read for one that is there."""
 Told = Callable[[int], None]
 """Called with the number of row groups of a file that are done."""
 
@@ -76,11 +86,15 @@ def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An index that is to be built, and the first rows of its granules, then the number of rows."""
+    """An index that is to be built, and the first rows of its granules, then the number of rows.
+
+    ``blocks`` are those of granules that frequent keys are stored for.
+    """
 
     index: EmbeddedIndex
     of: Subject
     starts: Int64Array
+    blocks: Blocks | None = None
 
 
 def new_file_id() -> str:
@@ -162,8 +176,27 @@ def due_of(file: OpenedFile, indexes: Sequence[EmbeddedIndex], groups: range) ->
     found = []
     for index in indexes:
         of = check_index(file, index)
-        found.append(Due(index, of, starts_of(file, index, of, groups)))
+        starts = starts_of(file, index, of, groups)
+        found.append(Due(index, of, starts, blocks_of(file, index, of, starts, groups)))
     return found
+
+
+def blocks_of(
+    file: OpenedFile, index: EmbeddedIndex, of: Subject, starts: Int64Array, groups: range
+) -> Blocks | None:
+    """Of so many granules as have ``granule_rows`` or ``_BLOCK_BYTES``.
+
+    None where that is one, or all.
+    """
+    if not (isinstance(index, Inverted) and index.has_blocks):
+        return None
+    chunks = [file.chunk(group, leaf.index) for leaf in leaves_of(file, of) for group in groups]
+    num_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
+    granules, rows = len(starts) - 1, int(starts[-1] - starts[0])
+    size = min(
+        index.granule_rows * granules // max(rows, 1), _BLOCK_BYTES * granules // max(num_bytes, 1)
+    )
+    return Blocks(size, granules) if 1 < size < granules else None
 
 
 def sections_of(
@@ -249,7 +282,16 @@ def write_built(path: Path, gathered: Gatherer, due: Due, file_id: str) -> None:
             keys = pa.concat_tables(list(gathered.blocks()))["key"]
             sink.write(encoded(keys, due.index.on))
         else:
-            write_section(sink, gathered.schema, gathered.blocks(), due.starts, file_id)
+            schema, rows, size = gathered.schema, gathered.blocks(), None
+            if due.blocks is not None:
+                schema, rows, size = CELL_SCHEMA, cell_tables(rows, due.blocks), due.blocks.size
+            write_section(sink, schema, rows, due.starts, file_id, block_size=size)
+
+
+def cell_tables(tables: Iterable[pa.Table], blocks: Blocks) -> Iterator[pa.Table]:
+    """Rows of granules, as a gatherer gives them, as rows of cells."""
+    for table in tables:
+        yield entry_table(blocks.cells_of(entries_of(table)), CELL_SCHEMA)
 
 
 def mapped_section(path: Path, index: EmbeddedIndex) -> BuiltSection:

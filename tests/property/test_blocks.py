@@ -1,0 +1,90 @@
+"""Keys that are frequent among small granules, stored for blocks of them: no granule is lost."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.index.blocks import Blocks
+from intarsia.index.formula import Every, Keys
+from intarsia.index.kind import Subject
+from intarsia.index.probe import InvertedSection
+from intarsia.index.section_write import (
+    CELL_SCHEMA,
+    BuiltSection,
+    entry_table,
+    halves,
+    packed,
+    write_section,
+)
+from intarsia.index.subject import order_of_type
+from intarsia.predicate.term import field_term
+from intarsia.source import BufferSource
+
+OF = Subject(field_term("t"), pa.string(), order_of_type(pa.string()))
+
+
+@st.composite
+def cases(draw):
+    """Blocks, and entries of a few keys, some of them in most granules."""
+    granules = draw(st.integers(3, 200))
+    blocks = Blocks(draw(st.integers(2, granules - 1)), granules)
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    keys = draw(st.lists(st.integers(0, 2**32 - 1), max_size=8, unique=True))
+    found = []
+    for key in keys:
+        held = random.random(granules) < draw(st.sampled_from([0.01, 0.05, 0.3, 1.0]))
+        at = np.flatnonzero(held).astype(np.uint32)
+        found.append((np.full(len(at), key, np.uint32), at))
+    return blocks, packed(found)
+
+
+def expected(blocks, entries):
+    """The granules that an index says each key is in, one by one."""
+    found = {}
+    keys, granules = (part.tolist() for part in halves(entries))
+    for key in set(keys):
+        own = {granule for other, granule in zip(keys, granules, strict=True) if other == key}
+        of = {granule // blocks.size for granule in own}
+        if len(of) > max(1, -(-blocks.granules // blocks.size) // 16):
+            own = {g for g in range(blocks.granules) if g // blocks.size in of}
+        found[key] = own
+    return found
+
+
+@given(cases())
+def test_rare_keys_keep_their_granules_and_frequent_ones_have_those_of_blocks(case):
+    blocks, entries = case
+    cells = blocks.cells_of(entries)
+    assert np.array_equal(cells, np.unique(cells))
+    assert len(cells) <= len(entries)
+    keys, granules = (part.tolist() for part in halves(blocks.entries_of(cells)))
+    found = {}
+    for key, granule in zip(keys, granules, strict=True):
+        found.setdefault(key, set()).add(granule)
+    assert found == expected(blocks, entries)
+    assert not len(np.setdiff1d(entries, blocks.entries_of(cells)))
+
+
+@given(cases())
+def test_a_section_of_cells_gives_the_granules_of_its_keys(case):
+    blocks, entries = case
+    out = pa.BufferOutputStream()
+    rows = entry_table(blocks.cells_of(entries), CELL_SCHEMA)
+    starts = np.arange(blocks.granules + 1)
+    write_section(out, CELL_SCHEMA, [rows], starts, "f", block_size=blocks.size)
+    built = BuiltSection.of(memoryview(out.getvalue()))
+    section = InvertedSection(
+        BufferSource(built.data), built.meta_length, built.meta_crc32, "f", blocks.granules
+    )
+    wanted = expected(blocks, entries)
+    for key in wanted:
+        leaf = Keys(np.array([key], np.uint32))
+        rows = section.rows_of(leaf, OF)
+        assert {g for a, b in rows for g in range(a, b)} == wanted[key]
+        assert section.rows_of(leaf, OF, 1 << 20) == rows
+    leaves = tuple(Keys(np.array([key], np.uint32)) for key in wanted)
+    if leaves:
+        rows = section.rows_of(Every(leaves), OF)
+        assert {g for a, b in rows for g in range(a, b)} == set.intersection(*wanted.values())
+    assert np.array_equal(section.entries(), blocks.entries_of(section.stored_entries()))
