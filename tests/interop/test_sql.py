@@ -1282,7 +1282,8 @@ def test_a_table_is_let_go_of():
     ("query", "is_rewritten"),
     [
         ("SELECT current_date FROM t", False),
-        ("SELECT CURRENT_DATE() FROM t", False),
+        ("SELECT CURRENT_DATE() FROM t", True),
+        ("SELECT identifier('day') FROM t", False),
         ("SELECT list[1] FROM t", False),
         ("SELECT date_trunc(day, date) FROM t", False),
         ("SELECT date FROM t WHERE date_trunc(day, date) > DATE '2020-01-01' AND day = 1", False),

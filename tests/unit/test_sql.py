@@ -484,3 +484,34 @@ def test_moments_of_more_decimals_than_a_column_compare_as_they_are(unit, zone, 
     condition = f"t IN ('{sought}', '1970-01-01 00:00:05')"
     kept = evaluate(parse_where(condition, table.schema), table)["t"].to_pylist()
     assert kept == table.filter([one in (found, 5) for one in exact])["t"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("current_date = DATE '2000-01-01'", "current_date"),
+        ("at > current_timestamp", "current_timestamp"),
+        ("date_trunc(day, at) = TIMESTAMP '2000-01-01'", "day"),
+        ("3 = ANY(array[1])", "array"),
+    ],
+)
+def test_what_may_be_a_column_by_its_name_is_to_be_said(text, name):
+    moments = dict.fromkeys(["at", "current_timestamp"], pa.timestamp("us"))
+    names = {**moments, "current_date": pa.date32(), "day": pa.string()}
+    schema = pa.schema({**names, "array": pa.list_(pa.int64()), "interval": pa.int64()})
+    with pytest.raises(PredicateError, match=f'a column is called {name}; write "{name}" for it'):
+        parse_where(text, schema)
+
+
+def test_columns_with_the_names_of_functions_are_read_in_quotes():
+    days = pa.array([datetime.date(2000, 1, 1), datetime.date(2000, 1, 2)])
+    table = pa.table({"current_date": days, "day": ["x", "y"], "interval": [1, 2]})
+    found = parse_where("\"current_date\" = DATE '2000-01-01'", table.schema)
+    assert table.filter(found)["day"].to_pylist() == ["x"]
+    for text in (
+        "\"current_date\" < now() - INTERVAL '1' day",
+        '"current_date" < current_date()',
+        "date_trunc('day', \"current_date\") < TIMESTAMP '2001-01-01'",
+        "day IN ('x', 'y') AND 'x' = ANY(['x'])",
+    ):
+        assert table.filter(parse_where(text, table.schema)).num_rows == 2, text

@@ -12,14 +12,13 @@ import functools
 import itertools
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition, sql_text
@@ -31,13 +30,13 @@ from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
 from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
+from intarsia.predicate.taken import columns_taken
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
 _WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)
 """A table after ``TABLE``, of which the tree does not tell where that stands in parentheses."""
-_CONSTRUCTORS = exp.Any, exp.Array, exp.Interval, exp.List, exp.Map, exp.Struct
 _READING = {
     *("range", "generate_series", "unnest", "repeat", "glob", "read_parquet", "parquet_scan"),
     *("read_csv", "read_csv_auto", "read_json", "read_json_auto", "read_text", "read_blob"),
@@ -136,7 +135,7 @@ def scans_of(
     put_in(tree, parameters)
     tables = _occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
-    if _takes_columns_for_more(tree, fields.values(), query, dialect):
+    if columns_taken(tree, fields.values(), query, dialect):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     scopes = Scopes(tree, fields, known)
     try:
@@ -178,44 +177,6 @@ def _parse(query: str, dialect: str) -> exp.Query | None:
     except (RecursionError, *ODD):
         return None
     return tree if isinstance(tree, exp.Query) else None
-
-
-def _takes_columns_for_more(
-    tree: exp.Expr, schemas: Iterable[pa.Schema], query: str, dialect: str
-) -> bool:
-    """May something in a query that is no column to sqlglot be one, by its name?
-
-    As ``current_date``, to whoever has such a column, ``list`` in ``list[0]``, and ``unit`` in
-    ``date_trunc(unit, ts)``, which the tree does not tell from ``'unit'``.
-    """
-    columns = {name.lower() for schema in schemas for name in schema.names}
-    if any(not columns.isdisjoint(_names_of(node)) for node in tree.walk()):
-        return True
-    calls = tree.find_all(exp.DateTrunc, exp.TimestampTrunc)
-    units = columns & {call.text("unit").lower() for call in calls}
-    if not units:
-        return False
-    told = Counter(node.name.lower() for node in tree.find_all(exp.Identifier))
-    tokens = sqlglot.tokenize(query, read=dialect)
-    written = Counter(t.text.lower() for t in tokens if t.token_type is not TokenType.STRING)
-    return any(written[unit] > told[unit] for unit in units)
-
-
-def _names_of(node: exp.Expr) -> Collection[str]:
-    """What a column would be called that is taken for ``node``."""
-    if isinstance(node, exp.DataType):  # to sqlglot, what ``list[1]`` says in DuckDB
-        holder = node.parent
-        while isinstance(holder, exp.DataType):
-            holder = holder.parent
-        name = str(getattr(node.this, "value", node.this)).lower()
-        return () if isinstance(holder, exp.Cast) else (name,)
-    if isinstance(node, _CONSTRUCTORS):
-        return (node.key,)
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "identifier":
-        return [text.name.lower() for text in node.find_all(exp.Literal)]
-    if isinstance(node, exp.Func) and not any(node.args.values()):
-        return [name.lower() for name in node.sql_names()]
-    return ()
 
 
 def _only_reads(tree: exp.Query) -> bool:

@@ -27,6 +27,7 @@ from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.moments import in_utc, part_of
 from intarsia.predicate.spans import odd_span
+from intarsia.predicate.taken import columns_taken
 from intarsia.predicate.text_search import (
     SEARCHES,
     TextSearch,
@@ -89,6 +90,8 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
         raise PredicateError(f"{text!r}: the span {odd!r} is not understood")
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
         raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
+    for name in sorted(columns_taken(tree, [schema], text, "duckdb")):
+        raise PredicateError(f'{text!r}: a column is called {name}; write "{name}" for it')
     try:
         return Translator(schema).condition(folded(tree, now))
     except PredicateError:
