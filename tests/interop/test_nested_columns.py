@@ -144,6 +144,14 @@ def test_dotted_paths_are_columns_as_for_pyarrow(columns, wanted, points: Path) 
     assert ours.scanner(columns, filter=wanted).to_table().equals(expected)
 
 
+@pytest.mark.parametrize("columns", [["i", "i"], ["st.b.c", "i", "st.b.c", "i"]])
+def test_a_column_of_a_file_that_is_asked_for_twice_comes_once(columns, points: Path) -> None:
+    file, theirs = ia.ParquetFile(points), pq.ParquetFile(points)
+    expected = theirs.read(columns).select(list(dict.fromkeys(c.split(".")[0] for c in columns)))
+    assert file.read(columns).equals(expected)
+    assert next(file.iter_batches(columns=columns)).schema.names == expected.schema.names
+
+
 def test_a_path_reads_its_own_leaves_only(points: Path) -> None:
     data = ia.dataset(points)
     (file,) = data.plan(["st.b.c"], "i = 7").files

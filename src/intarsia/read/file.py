@@ -245,7 +245,7 @@ class ParquetFile:
         schema = self.schema_arrow
         if isinstance(columns, str):
             raise TypeError("columns is a list of names, not one name")
-        names = tuple(schema.names if columns is None else columns)
+        names = tuple(schema.names if columns is None else dict.fromkeys(columns))
         pruned: Projection = {}
         if not set(names) <= set(schema.names):
             names, pruned = named(self._opened, names)
