@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.data import dataset as dataset_module
 from intarsia.read import scan, units
 from intarsia.storage import FileReplaced
 
@@ -126,6 +127,45 @@ def test_scans_without_a_filter_go_by_the_footers_of_now(is_far, derived, tmp_pa
         assert pa.Table.from_batches(asked.to_batches(["x"])) == new.select(["x"])
         assert asked.scanner(["id"]).to_table() == new.select(["id"])
         assert asked.sort_by("id").to_table().num_rows == new.num_rows
+        assert asked.take([new.num_rows - 1]) == new.select(["id", "x"]).slice(new.num_rows - 1)
+        (fragment,) = asked.get_fragments()
+        (planned,) = asked.get_fragments(filter=pc.field("id") >= 0)
+        for one in (fragment, planned):
+            assert one.to_table(columns=["id"]) == new.select(["id"])
+            assert one.count_rows() == new.num_rows
+        if not is_far:
+            copy = pickle.loads(pickle.dumps(asked))
+            assert copy.to_table() == new.select(["id", "x"])
+
+
+def test_a_fragment_that_was_planned_reads_the_file_as_it_is(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(100)}), path, row_group_size=50)
+    data = ia.dataset(path)
+    (planned,) = data.get_fragments(filter=pc.field("id") >= 0)
+    assert planned.to_table().num_rows == planned.count_rows() == 100
+    assert planned.num_row_groups == 2
+    pq.write_table(pa.table({"id": range(300)}), tmp_path / "new", row_group_size=50)
+    os.replace(tmp_path / "new", path)
+    assert planned.to_table().num_rows == planned.count_rows() == 300
+
+
+def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):
+    """Another that comes between has them elsewhere."""
+    table = pa.table({"id": range(100)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.slice(50), tmp_path / "b.parquet")
+    data = ia.dataset(tmp_path)
+    counted = dataset_module.parts_at
+
+    def replaced_meanwhile(*arguments):
+        found = list(counted(*arguments))
+        pq.write_table(table.slice(0, 7), tmp_path / "new")
+        os.replace(tmp_path / "new", tmp_path / "a.parquet")
+        return iter(found)
+
+    monkeypatch.setattr(dataset_module, "parts_at", replaced_meanwhile)
+    assert data.take([1, 99, 120])["id"].to_pylist() == [1, 99, 70]
 
 
 @pytest.mark.parametrize(

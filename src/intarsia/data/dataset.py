@@ -33,7 +33,7 @@ from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
-from intarsia.data.fragment import PlannedFragment
+from intarsia.data.fragment import PlannedFragment, unread
 from intarsia.data.numbered import check_within, parts_at, row_numbers
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
@@ -160,7 +160,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return cls.wrap(pads.FileSystemDataset.from_paths(*args, **kwargs))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fragments = list(self._get_fragments(None))
+        fragments = [unread(fragment) for fragment in self._get_fragments(None)]
         parts = (fragments, self.schema, self.format, self.filesystem, self.partition_expression)
         cache = self._cache
         root = None if cache.catalog is None else cache.catalog.root
@@ -218,7 +218,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         fragments = super().get_fragments()
         if filter is None and not self._is_all_ours:
-            yield from fragments
+            yield from fragments if self._is_pyarrows else map(unread, fragments)
             return
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset
 
 
+def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
+    """The same fragment, without what pyarrow keeps of a file once it has read its footer."""
+    place = fragment.path, fragment.filesystem, fragment.partition_expression
+    return fragment.format.make_fragment(*place)
+
+
 class PlannedFragment:
     """One file of a data set, as a fragment.
 
@@ -38,7 +44,7 @@ class PlannedFragment:
         **options: Any,
     ) -> pads.Scanner:
         """A scanner over this file's rows."""
-        fragment = self._fragment
+        fragment = unread(self._fragment)
         parts = [fragment], schema or fragment.physical_schema, fragment.format, fragment.filesystem
         alone = type(self._dataset)(*parts)
         alone._cache = self._dataset._cache

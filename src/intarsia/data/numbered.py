@@ -12,6 +12,7 @@ import pyarrow as pa
 from intarsia.data.cache import FileCache
 from intarsia.data.survey import File, each_of
 from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.opened import lease_of
 from intarsia.read.scan import Part
 
 
@@ -52,8 +53,7 @@ def parts_at(
         for file, found in zip(files, opened, strict=True):
             stop = start + found.num_rows
             if within := rows.clip(start, stop):
-                get = partial(cache.lease, file.path)
-                yield start, Part(get, file.constants, within.shift(-start))
+                yield start, Part(partial(lease_of, found), file.constants, within.shift(-start))
             start = stop
             if start >= rows.stops[-1]:
                 return
