@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.globs import is_glob
 from intarsia.listing import infos_in, is_fsspec, own_errors
 
 Stamp = str | None
@@ -282,8 +283,3 @@ def check_may_write(filesystem: pafs.FileSystem, path: str) -> None:
             )
         whole = own._join(whole) if type(own).__name__ == "DirFileSystem" else whole
         own = getattr(own, "fs", None)
-
-
-def is_glob(path: str) -> bool:
-    """Has a path, or a name in one, a character that stands for others?"""
-    return not set("*?[").isdisjoint(path)

@@ -5,9 +5,6 @@ Everything above asks for a ``FileSource``, everything below is given one.
 
 from __future__ import annotations
 
-import fnmatch
-import glob
-import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +16,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.handle import Handle, Stamp, Version, is_glob, open_handle
+from intarsia.globs import HIDDEN, is_glob, matching
+from intarsia.handle import Handle, Stamp, Version, open_handle
 from intarsia.listing import is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
@@ -27,8 +25,6 @@ from intarsia.source import ByteRange, check_range
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
-HIDDEN = ("_", ".")
-"""What names begin with that readers pass over."""
 
 LOCAL_GAP_BYTES = 16 * 1024
 REMOTE_GAP_BYTES = 1024 * 1024
@@ -265,9 +261,7 @@ def _expand(
             return files
         raise PathError(f"{path}: there is no data file in this folder")
     if is_glob(path):
-        is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        found = glob.glob(path, recursive=True) if is_local else _matching(filesystem, path)
-        matches = [match for match in sorted(found) if not _is_hidden(match, path)]
+        matches = matching(filesystem, path)
         files = _in_matches(filesystem, matches, sidecars, seen)
         if files:
             return files
@@ -294,35 +288,6 @@ def _in_matches(
         elif info.type == pafs.FileType.File:
             files[info.path] = None
     return list(files)
-
-
-def _matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
-    """The files and folders that a glob means, by one listing below the last folder it names."""
-    parts = pattern.split("/")
-    base = "/".join(itertools.takewhile(lambda part: not is_glob(part), parts))
-    selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
-    paths = [info.path for info in filesystem.get_file_info(selector)]
-    return [path for path in paths if _fits(path.split("/"), parts)]
-
-
-def _fits(parts: list[str], pattern: list[str]) -> bool:
-    """Does a path match a glob? ``**`` stands for any number of folders."""
-    if not pattern or not parts:
-        return not parts and all(one == "**" for one in pattern)
-    if pattern[0] == "**":
-        return _fits(parts, pattern[1:]) or _fits(parts[1:], pattern)
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
-
-
-def _is_hidden(match: str, pattern: str) -> bool:
-    """Is there a name in what a glob found that starts as hidden ones do, and not in the glob?"""
-    parts = pattern.split("/")
-    first = next(at for at, part in enumerate(parts) if is_glob(part))
-    asked = [part for part in parts if part.startswith(HIDDEN)]
-    return any(
-        part.startswith(HIDDEN) and not any(fnmatch.fnmatchcase(part, one) for one in asked)
-        for part in match.split("/")[first:]
-    )
 
 
 def _files_under(

@@ -18,7 +18,7 @@ LAYERS = (
     ("index",),
     ("plan",),
     ("catalog",),
-    ("listing",),
+    ("globs", "listing"),
     ("handle",),
     ("storage",),
     ("read",),

@@ -1,5 +1,8 @@
 """Which files a glob means, on every kind of file system."""
 
+import glob
+import os
+
 import fsspec
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -8,6 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.data.journal import visible
+from intarsia.globs import matching
 from intarsia.storage import list_files
 
 FILES = ["a=1/x.parquet", "a=1/y.parquet", "a=2/x.parquet", "b/c/z.parquet"]
@@ -69,6 +73,42 @@ def test_a_glob_passes_over_folders_without_data(tmp_path):
 def test_no_path_is_none_at_all():
     with pytest.raises(ia.PathError, match="no path was given"):
         visible([])
+
+
+@pytest.mark.parametrize("pattern", ["*/*.parquet", "**/x.parquet", "**", "a=*", "*/x.parquet"])
+def test_a_folder_that_cannot_be_listed_is_an_error(pattern, lake, monkeypatch):
+    def failing(path):
+        if path.endswith("a=2"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", failing)
+    if pattern == "*/x.parquet":  # for which it need not be listed
+        assert len(list_files(f"{lake}/{pattern}")[1]) == 2
+    elif pattern != "a=*":  # Arrow lists what matched
+        with pytest.raises(ia.PathError, match=r"cannot be looked at: .*Permission denied"):
+            list_files(f"{lake}/{pattern}")
+
+
+@pytest.mark.parametrize("pattern", ["**/x.parquet", "*/**/x.parquet", "*/*/x.parquet"])
+def test_links_that_lead_back_up_are_not_followed(pattern, tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "a" / "b" / "x.parquet")
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path)
+    (tmp_path / "a" / "b" / "here").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    _, files = list_files(f"{tmp_path}/{pattern}")
+    assert files == [f"{tmp_path}/a/b/x.parquet"]
+
+
+@pytest.mark.parametrize("pattern", [*GLOBS, "*/", "**/", "a=?/[xy].parquet", ".h/*", ".*/x*"])
+def test_globs_mean_what_they_do_in_python(pattern, lake):
+    found = {path.rstrip("/") for path in glob.glob(f"{lake}/{pattern}", recursive=True)}
+    ours = {path.rstrip("/") for path in matching(pafs.LocalFileSystem(), f"{lake}/{pattern}")}
+    hidden = {path for path in found if "/_" in path.removeprefix(str(lake))}
+    assert found - hidden <= ours <= found
+    assert hidden <= ours or "_" not in pattern
 
 
 @pytest.mark.parametrize(("pattern", "expected"), GLOBS.items(), ids=GLOBS)

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.handle import is_glob
+from intarsia.globs import is_glob
 from intarsia.storage import FileSource, PathLike, list_files, resolve
 
 JOURNAL = "_commit-"

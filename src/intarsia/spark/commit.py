@@ -40,8 +40,9 @@ from intarsia.data.journal import (
     root_at,
 )
 from intarsia.errors import FormatError, PathError, warn
+from intarsia.globs import HIDDEN
 from intarsia.spark.place import Place
-from intarsia.storage import HIDDEN, PathLike
+from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
 _LOOKS = 20

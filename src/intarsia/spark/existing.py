@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError, warn
+from intarsia.globs import HIDDEN
 from intarsia.read.file import open_file
 from intarsia.spark.job import Job
 from intarsia.spark.types import spark_schema
-from intarsia.storage import HIDDEN
 
 _MOST_SEEN = 8
 """Files that are looked at: each may lie in a folder that has to be listed."""

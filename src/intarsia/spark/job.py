@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
-from intarsia.handle import is_glob
+from intarsia.globs import HIDDEN, is_glob
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
 from intarsia.predicate.nested import nullable
@@ -21,7 +21,6 @@ from intarsia.spark.foreign import check_own
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
-from intarsia.storage import HIDDEN
 from intarsia.write.writer import PAGE_ROWS, check_fit
 
 if TYPE_CHECKING:
