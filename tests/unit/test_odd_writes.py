@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -108,3 +109,24 @@ def test_a_writer_takes_tables_and_batches_and_says_how_frames_become_them(path)
         ia.write_table(frame, path)
     with pytest.raises(TypeError, match=r"not dict$"):
         ia.write_table({"a": [1]}, path)
+
+
+@pytest.mark.parametrize("stem", ["x" * 246, "x" * 247, "\U0001f600" * 61, "日" * 82, "é" * 120])
+def test_names_as_long_as_disks_take_them(stem, tmp_path):
+    path, table = tmp_path / f"{stem}.parquet", pa.table({"id": range(9)})
+    ia.write_table(table, path)
+    ia.add_indexes(path, ["id:lookup"])
+    with ia.ParquetWriter(path, table.schema) as writer:
+        writer.write(table)
+    ia.add_indexes(path, ["id:lookup"], sidecar=True)
+    assert ia.dataset(tmp_path).to_table(filter="id = 7").num_rows == 1
+    assert [one.name for one in path.parent.iterdir() if one.is_file()] == [path.name]
+
+
+def test_a_pipe_is_not_written_to(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(ia.PathError, match="it is a device or a pipe"):
+        ia.write_table(pa.table({"id": [1]}), path)
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
+    assert path.is_fifo()

@@ -11,6 +11,7 @@ import pytest
 from intarsia.errors import PredicateError
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.sql import parse_where
+from intarsia.predicate.views import schema_without_views
 
 DAYS = [datetime.datetime(2020, 1, day, 12) for day in range(1, 6)]
 TABLE = pa.table(
@@ -515,3 +516,33 @@ def test_columns_with_the_names_of_functions_are_read_in_quotes():
         "day IN ('x', 'y')",
     ):
         assert table.filter(parse_where(text, table.schema)).num_rows == 2, text
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.uint64()])
+@pytest.mark.parametrize("constant", ["1000.0", "1e3", "1000.5", "999.25", "0.5", "2e7"])
+def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kind, constant):
+    most = 2 ** (kind.bit_width - (1 if pa.types.is_signed_integer(kind) else 0)) - 1
+    table = pa.table({"i": pa.array([0, 1, 999, 1000, 1001, 16_777_217, most, None], kind)})
+    checks = [f"i {op} {constant}" for op in ("=", "<>", "<", "<=", ">", ">=")]
+    checks += [f"{constant} {op} i" for op in ("=", "<>", "<", "<=", ">", ">=")]
+    checks += [f"i BETWEEN {constant} AND 2e7", f"i IN ({constant}, 1)"]
+    checks += [f"NOT (i = {constant})", f"i IS DISTINCT FROM {constant}"]
+    for condition in checks:
+        expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}').to_arrow_table()["i"]
+        found = table.filter(parse_where(condition, table.schema))["i"]
+        assert found.to_pylist() == expected.to_pylist(), condition
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_are_among_constants(kind):
+    table = pa.table({"id": [1, 2, 3], "t": pa.array(["aa", "bb", None], kind)})
+    seen = table.cast(schema_without_views(table.schema))
+    for condition, expected in {"t IN ('aa', 'x')": [1], "t NOT IN ('aa')": [2]}.items():
+        found = evaluate(parse_where(condition, table.schema), seen)
+        assert found["id"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("condition", ["f = 'NaN'::DOUBLE", "f IN (1.5, 'NaN'::FLOAT8)"])
+def test_nan_is_asked_for_by_its_function(condition):
+    with pytest.raises(PredicateError, match="f: NaN is asked for by isnan"):
+        parse_where(condition, pa.schema({"f": pa.float64()}))

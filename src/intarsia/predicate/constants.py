@@ -12,6 +12,8 @@ import pyarrow as pa
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import has_zone
 
+_EXACT = 2.0**53
+"""Up to here, doubles tell all integers apart."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
 
@@ -31,6 +33,8 @@ def cast_scalar(
         return found.cast(pa.timestamp(found.type.unit)) if _is_plain_moment(kind) else found
     if pa.types.is_timestamp(target):  # as fine as it is written
         return found
+    if pa.types.is_floating(found.type) and found.is_valid and math.isnan(found.as_py()):
+        raise PredicateError("NaN is asked for by isnan")
     try:
         return exactly(found, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -102,12 +106,31 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if text.lstrip("-").isdigit():
             return _integer(int(text), kind)
         wide = pa.scalar(float(text))
+        if kind is not None and pa.types.is_integer(kind) and _is_whole(wide.as_py()):
+            return _integer(int(wide.as_py()), kind)  # which no value is too large for
         if kind is None or not pa.types.is_floating(kind):
             return wide
         found = pa.scalar(float(text), kind)
         return wide if math.isinf(found.as_py()) else found  # it is larger than all of them
     except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
         raise PredicateError(f"the number {text} is out of range") from error
+
+
+def _is_whole(value: float) -> bool:
+    """Is it an integer of those that no other integer is rounded to?"""
+    return abs(value) < _EXACT and value.is_integer()
+
+
+def whole_around(value: pa.Scalar, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The integers of type ``kind`` next to a double that is none; None for any other constant."""
+    if not (pa.types.is_floating(value.type) and value.is_valid):
+        return None
+    number = value.as_py()
+    if not abs(number) < _EXACT or number.is_integer():
+        return None
+    if number < 0 and pa.types.is_unsigned_integer(kind):
+        return None
+    return _integer(math.floor(number), kind), _integer(math.ceil(number), kind)
 
 
 def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:

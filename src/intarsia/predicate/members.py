@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.constants import exactly
+from intarsia.predicate.views import VIEWED
 
 
 def is_member(
@@ -18,6 +19,7 @@ def is_member(
     """
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
+    kind = None if kind is None else VIEWED.get(kind, kind)
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
         if kind is None and any(map(_is_zero, values)):

@@ -18,7 +18,13 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.casts import cast_type
-from intarsia.predicate.constants import cast_scalar, exactly, number_scalar, text_scalar
+from intarsia.predicate.constants import (
+    cast_scalar,
+    exactly,
+    number_scalar,
+    text_scalar,
+    whole_around,
+)
 from intarsia.predicate.decimals import Typed, computed
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words, is_list
@@ -45,6 +51,15 @@ _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+"""What holds of the sides of each when they are changed about."""
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,
     exp.Sub: pc.subtract_checked,
@@ -166,11 +181,24 @@ class Translator:
     ) -> pc.Expression:
         op = _COMPARE[comparison]
         if is_constant(left) and not is_constant(right):
+            if (around := self._whole_around(right, left)) is not None:
+                return _with_fraction(_TURNED[comparison], self._value(right), *around)
             value, constant = self._with_constant(right, left)
             return op(constant, value)
         if is_constant(right):
+            if (around := self._whole_around(left, right)) is not None:
+                return _with_fraction(comparison, self._value(left), *around)
             return op(*self._with_constant(left, right))
         return op(self._value(left), self._value(right))
+
+    def _whole_around(
+        self, node: exp.Expr, constant: exp.Expr
+    ) -> tuple[pa.Scalar, pa.Scalar] | None:
+        """The integers next to a fraction that integers are compared with."""
+        kind = self._type_of(node)
+        if kind is None or not pa.types.is_integer(kind):
+            return None
+        return whole_around(self._beside(node, constant), kind)
 
     def _with_constant(
         self, node: exp.Expr, constant: exp.Expr
@@ -200,7 +228,10 @@ class Translator:
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
         # TRUE.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        found = is_member(subject, known, kind)
+        if kind is not None and pa.types.is_integer(kind):  # no fraction is among integers
+            found = is_member(subject, [one for one in known if not whole_around(one, kind)], kind)
+        else:
+            found = is_member(subject, known, kind)
         if len(known) < len(scalars):
             found = pc.if_else(found, found, unknown)
         return pc.if_else(subject.is_valid(), found, unknown)
@@ -432,6 +463,21 @@ class Translator:
 def _text(node: exp.Expr) -> str:
     """A part of a condition as it might have been written."""
     return node.sql("duckdb")
+
+
+def _with_fraction(
+    comparison: type[exp.Expr], value: pc.Expression, low: pa.Scalar, high: pa.Scalar
+) -> pc.Expression:
+    """Integers compared with what is between ``low`` and ``high``: doubles may not tell them apart.
+
+    None is equal, but of a NULL that is not known.
+    """
+    at_most, at_least = value <= pc.scalar(low), value >= pc.scalar(high)
+    if comparison in (exp.LT, exp.LTE):
+        return at_most
+    if comparison in (exp.GT, exp.GTE):
+        return at_least
+    return at_most & at_least if comparison is exp.EQ else at_most | at_least
 
 
 def is_plainly_wanted(node: exp.Expr) -> bool:

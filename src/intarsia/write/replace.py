@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -73,6 +74,8 @@ def _replacing_local(
     keep_unfinished: bool = False,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise PathError(f"{path}: it is a device or a pipe, which no file can take the place of")
     temporary = target.with_name(_temporary_name(target.name))
     try:
         opener = _opener_like(target)
@@ -116,7 +119,7 @@ def locked(target: PathLike) -> Iterator[None]:
     """
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # nothing to replace, or a disk without locks
-            handle = os.open(target, os.O_RDONLY)
+            handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
             held.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -124,7 +127,8 @@ def locked(target: PathLike) -> Iterator[None]:
 
 def _temporary_name(name: str) -> str:
     """A name that readers ignore, near enough to ``name`` for a person to tell what it was for."""
-    return f".{name[:60]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    start = os.fsencode(name)[:60].decode(errors="ignore")
+    return f".{start}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
 
 
 def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) -> int:
@@ -189,4 +193,8 @@ def sync_folder(path: str) -> None:
 
 def _forget_hadoop_checksum(path: Path) -> None:
     """Hadoop keeps ``.name.crc`` beside a local file, and refuses the file when it is stale."""
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    try:
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # then there is none
+            raise
