@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -82,6 +83,59 @@ def test_a_condition_as_an_option_finds_what_where_finds(where, spark, lake, all
 def test_a_schema_picks_columns(spark, lake, all_types):
     reader = spark.read.format("intarsia").schema("part string, id long").option("where", "id < 9")
     assert rows(reader.load(str(lake))) == rows(all_types.where("id < 9").select("part", "id"))
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
+def test_a_schema_may_say_that_nothing_is_null(streamed, spark, tmp_path):
+    frame = spark.range(40).selectExpr(
+        "id", "named_struct('x', id) AS s", "array(id) AS l", "map('k', id) AS m"
+    )
+    frame.write.format("intarsia").mode("append").save(str(tmp_path / "a"))
+    assert not frame.schema["id"].nullable
+    assert not frame.schema["l"].dataType.containsNull
+    if streamed:
+        reader = spark.readStream.format("intarsia").schema(frame.schema)
+        stream = reader.load(str(tmp_path / "a")).writeStream.format("intarsia")
+        stream = stream.option("checkpointLocation", str(tmp_path / "c"))
+        stream.trigger(availableNow=True).start(str(tmp_path / "b")).awaitTermination()
+        found = load(spark, tmp_path / "b")
+    else:
+        found = spark.read.format("intarsia").schema(frame.schema).load(str(tmp_path / "a"))
+        assert found.schema == frame.schema
+    assert rows(found) == rows(frame)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("if(id = 3, NULL, id) AS x", "x bigint not null"),
+        ("named_struct('y', if(id = 3, NULL, id)) AS x", "x struct<y: bigint not null>"),
+        ("array(1, if(id = 3, NULL, id)) AS x", ArrayType(LongType(), containsNull=False)),
+        (
+            "map('k', if(id = 3, NULL, id)) AS x",
+            MapType(StringType(), LongType(), valueContainsNull=False),
+        ),
+    ],
+    ids=["column", "struct", "array", "map"],
+)
+def test_nulls_where_the_schema_has_none_are_an_error(column, kind, spark, tmp_path):
+    spark.range(5).selectExpr(column).write.format("intarsia").mode("append").save(str(tmp_path))
+    schema = kind if isinstance(kind, str) else StructType([StructField("x", kind)])
+    found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
+    with pytest.raises(PySparkException, match="column x: there are NULLs"):
+        found.collect()
+
+
+def test_a_stated_collation_is_kept_or_refused(spark, tmp_path):
+    frame = spark.range(60).selectExpr("id", "if(id % 2 = 0, 'Ab', 'aB') AS s")
+    frame.write.format("intarsia").mode("append").save(str(tmp_path))
+    for schema in ("s string collate UTF8_LCASE", "n struct<s: array<string collate UNICODE_CI>>"):
+        with pytest.raises(
+            ia.UnsupportedError, match=r"column [sn]: the collation .* would be lost"
+        ):
+            ias.read(spark, tmp_path, schema=schema)
+    found = spark.read.format("intarsia").schema("s string collate UTF8_LCASE").load(str(tmp_path))
+    assert found.where("s = 'ab'").count() == 60
 
 
 def test_uses_of_one_dataframe_do_not_disturb_each_other(spark, lake):

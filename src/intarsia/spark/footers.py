@@ -84,10 +84,15 @@ def entries_of_all(each: Sequence[Entries], old: tuple[bool, bool]) -> dict[byte
 def collations(entries: Entries) -> dict[str, str]:
     """The collations of columns that have one, by the columns' names, fields within them too."""
     try:
-        fields = json.loads(entries.get(_ROW, "{}")).get("fields", ())
-        return {str(field["name"]): name for field in fields for name in _collations_in(field)}
+        return collations_of(json.loads(entries.get(_ROW, "{}")))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
+
+
+def collations_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """As ``collations``, of a schema as Spark writes it in JSON."""
+    fields = schema.get("fields", ())
+    return {str(field["name"]): name for field in fields for name in _collations_in(field)}
 
 
 def _collations_in(field: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -32,11 +32,11 @@ from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
 from intarsia.spark.read import Query, execute, opened, query_of
 from intarsia.spark.sources import Source
-from intarsia.spark.stated import stated_schema
+from intarsia.spark.stated import held_to, stated_schema
 from intarsia.spark.stream import StreamReader
 from intarsia.spark.task import WrittenFile, write_task
 from intarsia.spark.tasks import Piece, pack
-from intarsia.spark.types import spark_schema
+from intarsia.spark.types import arrow_schema, spark_schema
 from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_folders
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
     """Plans when it is made; tasks read pages."""
 
     def __init__(self, options: opts.Options, schema: StructType) -> None:
-        stated = stated_schema(schema)
+        stated = stated_schema(schema, keeps_collations=True)
+        self._given = arrow_schema(schema)
         source = Source(_opened(options, stated), None)
         query = self._query = query_of(source.data, None, options.get("where"), stated)
         count = opts.count_of(options, "parallelism") or os.cpu_count() or 1
@@ -168,13 +169,13 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
         """A list, as Spark insists on, of tasks."""
         return list(self._tasks)
 
-    def __getstate__(self) -> dict[str, Query]:
-        return {"_query": self._query}  # tasks need not know of each other's files
+    def __getstate__(self) -> dict[str, Any]:  # tasks need not know of each other's files
+        return {"_query": self._query, "_given": self._given}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; Spark asks for those of no task where there is none."""
         for piece in getattr(partition, "pieces", ()):
-            yield from execute(piece, self._query)
+            yield from held_to(execute(piece, self._query), self._given)
 
 
 # --- writing ------------------------------------------------------------------------------------

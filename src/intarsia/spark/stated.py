@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,17 +10,19 @@ import pyarrow as pa
 from intarsia.data.united import can_be_read, common_type
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.predicate.nested import nullable
+from intarsia.spark.footers import collations_of
 from intarsia.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def stated_schema(schema: StructType | str) -> pa.Schema:
+def stated_schema(schema: StructType | str, *, keeps_collations: bool = False) -> pa.Schema:
     """A schema of Spark's, or its text, as Arrow has it; all may be NULL.
 
-    Raises ``PredicateError`` where it has no columns, or two of one name, ``TypeError`` for
-    anything else.
+    Raises ``PredicateError`` where it has no columns, or two of one name, ``UnsupportedError`` for
+    a collation, which Arrow has none of, unless Spark ``keeps_collations`` itself, ``TypeError``
+    for anything else.
     """
     from pyspark.sql.types import StructType
 
@@ -29,7 +32,46 @@ def stated_schema(schema: StructType | str) -> pa.Schema:
     parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not parsed.names or len(set(parsed.names)) < len(parsed.names):
         raise PredicateError("a schema has columns, and each once")
+    collated = {} if keeps_collations else collations_of(parsed.jsonValue())
+    for name, collation in collated.items():
+        raise UnsupportedError(
+            f"the collation {collation} would be lost: spark.read.format('intarsia') keeps it",
+            Where(column=name),
+        )
     return pa.schema(map(nullable, arrow_schema(parsed)))
+
+
+def held_to(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """``batches`` with what ``schema`` says is never NULL, which Spark wants to see of them.
+
+    Raises ``UnsupportedError`` where something is NULL all the same.
+    """
+    for batch in batches:
+        if batch.schema.equals(schema):
+            yield batch
+            continue
+        for field, column in zip(schema, batch.columns, strict=True):
+            if _lacks_values(column, field):
+                problem = "there are NULLs, where the schema says that there are none"
+                raise UnsupportedError(problem, Where(column=field.name))
+        yield batch.cast(schema)
+
+
+def _lacks_values(column: pa.Array, field: pa.Field) -> bool:
+    """Is there a NULL where ``field``, or a field within it, has none?"""
+    if column.null_count:
+        if not field.nullable:
+            return True
+        column = column.drop_null()
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return any(map(_lacks_values, column.flatten(), kind.fields))
+    if pa.types.is_map(kind):
+        first, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return _lacks_values(column.items.slice(first, stop - first), kind.item_field)
+    if pa.types.is_list(kind):
+        return _lacks_values(column.flatten(), kind.value_field)
+    return False
 
 
 def as_stated(schema: pa.Schema, stated: pa.Schema) -> pa.Schema:

@@ -33,7 +33,8 @@ from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
 from intarsia.spark.place import Place
 from intarsia.spark.read import FILES, opened
-from intarsia.spark.stated import stated_schema
+from intarsia.spark.stated import held_to, stated_schema
+from intarsia.spark.types import arrow_schema
 from intarsia.spark.variants import as_output, check_whole, holds_variant
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             raise ValueError("a stream is read from one folder, not from several paths")
         self._place = Place.of(path)
         self._columns = schema.names
-        self._output = stated_schema(schema)
+        self._output = stated_schema(schema, keeps_collations=True)
+        self._given = arrow_schema(schema)
         self._schema = self._known_schema(path)
         self._asked = options.get("where")
         self._where()  # raises what is wrong with it before there is a file
@@ -138,7 +140,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         for path in paths if any(map(holds_variant, self._output)) else ():
             check_whole(source._cache.as_opened(path), self._output)
         for batch in source.to_batches(self._columns, filter=partition.where):
-            yield from as_output(pa.Table.from_batches([batch]), self._output).to_batches()
+            found = as_output(pa.Table.from_batches([batch]), self._output)
+            yield from held_to(found.to_batches(), self._given)
 
     def _listing(self) -> dict[str, list[int]]:
         """All files that readers see: their sizes in bytes, and times of change in ms."""
