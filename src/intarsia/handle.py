@@ -6,7 +6,6 @@ Reads may be made from several threads at once. Nothing here is kept or counted;
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 from collections.abc import Callable
@@ -49,6 +48,9 @@ class Handle(Protocol):
     def close(self) -> None: ...
 
 
+_NO_FILE = FileNotFoundError, IsADirectoryError
+
+
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     """Open ``path`` for reading. Raises ``PathError`` where that fails."""
     try:
@@ -65,21 +67,28 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
         raise PathError(f"{path}: cannot be opened: {error}") from error
 
 
-def version_of(path: str, filesystem: pafs.FileSystem) -> Version:
-    """The version of the file at ``path`` now."""
+def version_of(path: str, filesystem: pafs.FileSystem, *, is_sure: bool = False) -> Version:
+    """The version of the file at ``path`` now.
+
+    ``None`` where there is no file, and where storage cannot be asked; with ``is_sure``, that is a
+    ``PathError``.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         try:
             stat = os.stat(path)
         except OSError:
             return None
         return _version(stat)
-    with contextlib.suppress(PathError):
+    try:
         handle = open_handle(filesystem, path)
-        try:
-            return handle.version
-        finally:
-            handle.close()
-    return None
+    except PathError as error:
+        if is_sure and not isinstance(error.__cause__, _NO_FILE):
+            raise
+        return None
+    try:
+        return handle.version
+    finally:
+        handle.close()
 
 
 def version_of_open(number: int) -> Version:

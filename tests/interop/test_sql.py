@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import gc
 import itertools
 import os
@@ -1304,3 +1305,38 @@ def test_what_may_be_a_column_by_its_name_leaves_a_query_as_it_is(query, is_rewr
 def test_a_table_that_sqlglot_forgets_is_there_all_the_same(data):
     query = "SELECT count(*) AS n FROM (TABLE t)"
     assert ia.sql(query, t=data).to_pylist() == [{"n": 8}]
+
+
+HALVES = [
+    "SELECT i FROM t WHERE i = 1",
+    "SELECT count(*) AS n FROM t",
+    "SELECT * FROM t WHERE h = 1.5 ORDER BY i",
+    "SELECT sum(h) AS s, max(h) AS m FROM t WHERE h > 23",
+    "SELECT i, d FROM t WHERE d = 12.5",
+    "SELECT i, e FROM t WHERE e BETWEEN 12.5 AND 13 ORDER BY i",
+    "SELECT i FROM t WHERE list_contains(l, 3) ORDER BY i LIMIT 3",
+    "SELECT i FROM t ORDER BY h DESC, i LIMIT 3",
+]
+
+
+@pytest.mark.parametrize("query", HALVES)
+def test_types_that_duckdb_has_not_are_as_in_files_it_reads(query, tmp_path):
+    path, rows = tmp_path / "t.parquet", range(1000)
+    quarters = [decimal.Decimal(n) / 4 for n in rows]
+    halves = pa.array([n % 97 / 4 for n in rows]).cast(pa.float16())
+    lists = pa.array([[float(n % 5)] for n in rows], pa.list_(pa.float32()))
+    table = pa.table(
+        {
+            "i": rows,
+            "h": halves,
+            "d": pa.array(quarters, pa.decimal256(50, 2)),
+            "e": pa.array(quarters, pa.decimal256(20, 2)),
+            "l": lists.cast(pa.list_(pa.float16())),
+        }
+    )
+    pq.write_table(table, path, row_group_size=300, max_rows_per_page=50, write_page_index=True)
+    ia.add_indexes(path, ["h:minmax", "i:lookup"])
+    expected = duckdb.sql(query.replace("FROM t", f"FROM '{path}'")).to_arrow_table()
+    assert ia.sql(query, t=path) == expected
+    assert ia.sql(query, t=table) == expected
+    assert ia.sql(query, t=ia.dataset(path).filter("i < 2000")) == expected

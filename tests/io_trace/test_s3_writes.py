@@ -3,10 +3,15 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 import intarsia as ia
+from intarsia import handle
+from intarsia.errors import PathError
 from intarsia.write import s3 as by_store
+from intarsia.write.replace import check_unchanged
 
 MIB = 1024 * 1024
 ROWS = 60_000
@@ -130,6 +135,62 @@ def test_another_writers_object_is_left_as_it_is(s3, put, large, monkeypatch, ro
     with pytest.raises(ia.PathError, match="another writer changed the file"):
         ia.add_indexes("lake/theirs.parquet", ["id:lookup"], filesystem=s3.filesystem)
     assert read(s3, "theirs.parquet") == b"theirs"
+
+
+LOST = {
+    "asked again": ClientError({"Error": {"Code": "PreconditionFailed"}}, "PutObject"),
+    "500": ClientError({"Error": {"Code": "InternalError"}}, "PutObject"),
+    "no answer": EndpointConnectionError(endpoint_url="http://lake"),
+}
+
+
+class Deaf:
+    """A client that does what it is told, or not, and then fails."""
+
+    def __init__(self, client, error, *, does):
+        self._client, self._error, self._does = client, error, does
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+    def put_object(self, **arguments):
+        if self._does:
+            self._client.put_object(**arguments)
+        raise self._error
+
+    def complete_multipart_upload(self, **arguments):
+        if self._does:
+            self._client.complete_multipart_upload(**arguments)
+        raise self._error
+
+
+@pytest.mark.parametrize("does", [True, False], ids=["done", "not done"])
+@pytest.mark.parametrize("error", LOST.values(), ids=LOST)
+@pytest.mark.parametrize("rows", [ROWS, 500], ids=["copied", "uploaded"])
+def test_an_answer_that_is_lost_is_asked_for(s3, put, large, monkeypatch, rows, error, does):
+    data = put("lost.parquet", large.slice(0, rows))
+    client_of = by_store._client_of
+    monkeypatch.setattr(by_store, "_client_of", lambda at: Deaf(client_of(at), error, does=does))
+    place = "lake/lost.parquet"
+    if does:
+        ia.add_indexes(place, ["id:lookup"], filesystem=s3.filesystem)
+        assert ia.list_indexes(place, filesystem=s3.filesystem)[0].indexes[0].kind == "lookup"
+    else:
+        with pytest.raises(ia.PathError, match=r"lake/lost\.parquet: "):
+            ia.add_indexes(place, ["id:lookup"], filesystem=s3.filesystem)
+        assert read(s3, "lost.parquet") == data
+    assert s3.filesystem.get_file_info("lake/lost.parquet").is_file
+
+
+def test_that_a_file_is_unchanged_has_to_be_sure(monkeypatch):
+    def failing(filesystem, path):
+        raise PathError(f"{path}: cannot be opened: 500") from OSError("500")
+
+    monkeypatch.setattr(handle, "open_handle", failing)
+    far = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
+    assert handle.version_of("a.parquet", far) is None
+    with pytest.raises(PathError, match="cannot be opened: 500"):
+        check_unchanged("a.parquet", far, (1, 2))
 
 
 def test_without_the_client_the_file_is_downloaded_and_uploaded(s3, put, large, monkeypatch):

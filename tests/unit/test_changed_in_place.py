@@ -183,3 +183,14 @@ def test_a_file_that_is_gone_is_named_by_a_first_scan(ask, tmp_path):
 def test_the_error_says_the_same_of_another_process():
     error = FileReplaced("a.parquet")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("length", [0, 9])
+@pytest.mark.parametrize("ask", [ia.Dataset.to_table, ia.Dataset.count_rows])
+def test_a_file_that_was_cut_off_is_named_by_a_first_scan(ask, length, tmp_path):
+    for name in "ab":
+        pq.write_table(pa.table({"n": [1]}), tmp_path / f"{name}.parquet")
+    data = ia.dataset(tmp_path)
+    os.truncate(tmp_path / "b.parquet", length)
+    with pytest.raises(ia.IntarsiaError, match=r"b\.parquet: "):
+        ask(data)

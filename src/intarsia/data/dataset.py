@@ -109,10 +109,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         return f"<intarsia.Dataset of {shown}>"
 
     @classmethod
-    def wrap(cls, base: pads.FileSystemDataset) -> Dataset:
-        """The same files, schema and filter as ``base``."""
-        fragments = list(base._get_fragments(None))
-        made = cls(fragments, base.schema, base.format, base.filesystem, base.partition_expression)
+    def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Dataset:
+        """The same files and filter as ``base``, and its schema, unless another is given."""
+        schema = base.schema if schema is None else schema
+        parts = list(base._get_fragments(None)), schema, base.format, base.filesystem
+        made = cls(*parts, base.partition_expression)
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):
@@ -354,7 +355,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         wanted = self._wanted(filter, options)
         if wanted is None and self._is_pyarrows:
-            return int(super().count_rows(**options))
+            with self._naming([], options):
+                return int(super().count_rows(**options))
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
         is_far, source = not self._cache.is_local, self._as_asked(options)

@@ -21,6 +21,7 @@ from intarsia.engines.keys import Joined
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.need import Need
+from intarsia.predicate.nested import with_children
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import PathLike
@@ -37,6 +38,8 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+_MOST_DIGITS = 38
+"""Of DuckDB's decimals."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
@@ -122,15 +125,34 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, str | os.PathLike):
         table = dataset(table)
     if isinstance(table, Dataset):
-        return WatchedDataset.wrap(table)
+        schema = _taken(table.schema)
+        return WatchedDataset.wrap(table, None if schema == table.schema else schema)
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
-        return pa.table(table)
+        found = pa.table(table)
+        return found.cast(_taken(found.schema))
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
     raise TypeError(f"a {kind} is no data set, path, lazy frame or source of an Arrow stream")
+
+
+def _taken(schema: pa.Schema) -> pa.Schema:
+    """``schema`` in types that DuckDB takes: for others, those in which it reads Parquet's."""
+    return pa.schema(map(_taken_field, schema), schema.metadata)
+
+
+def _taken_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_float16(kind):
+        return field.with_type(pa.float32())
+    if pa.types.is_decimal256(kind):
+        is_wide = kind.precision > _MOST_DIGITS
+        return field.with_type(
+            pa.float64() if is_wide else pa.decimal128(kind.precision, kind.scale)
+        )
+    return field.with_type(with_children(kind, _taken_field))
 
 
 def _register(

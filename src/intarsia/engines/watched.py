@@ -23,9 +23,9 @@ class WatchedDataset(Dataset):
     _limit: int | None = None
 
     @classmethod
-    def wrap(cls, base: pads.FileSystemDataset) -> WatchedDataset:
+    def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
         """The same files, schema and filter as ``base``, and its errors."""
-        made = super().wrap(base)
+        made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         made.errors = base.errors if isinstance(base, WatchedDataset) else []
         made.whole = base.whole if isinstance(base, WatchedDataset) else []

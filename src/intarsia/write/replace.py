@@ -56,8 +56,11 @@ def replacing(
 
 
 def check_unchanged(path: str, filesystem: pafs.FileSystem, since: Version) -> None:
-    """Raise ``PathError`` where the file at ``path`` is another one than ``since``, if known."""
-    if since not in (None, version_of(path, filesystem)):
+    """Raise ``PathError`` where the file at ``path`` is another one than ``since``, if known.
+
+    And where storage does not say which it is.
+    """
+    if since not in (None, version_of(path, filesystem, is_sure=True)):
         raise changed(path)
 
 

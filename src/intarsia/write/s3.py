@@ -34,6 +34,8 @@ LEAST_PART = 5 * 1024 * 1024
 COPY_BYTES = 1024 * 1024 * 1024
 UPLOAD_BYTES = 16 * 1024 * 1024
 _BLOCK = 8 * 1024 * 1024
+_END_BYTES = 64 * 1024
+"""By so many new ones, and its length, an object is known again."""
 _CARRIED = (
     "CacheControl",
     "ContentDisposition",
@@ -65,8 +67,9 @@ def replaced_by_store(
     tag = version[1].decode() if isinstance(version[1], bytes) else str(version[1])
     bucket, _, key = file.name.partition("/")
     errors: Any = importlib.import_module("botocore.exceptions")
+    known = errors.ClientError, errors.BotoCoreError
     try:
-        _Object(client, bucket, key, tag, errors.ClientError).replace(file.source, what)
+        _Object(client, bucket, key, tag, known).replace(file.source, what)
     except errors.ClientError as error:
         if _code(error) in _CHANGED:
             message = f"{file.name}: another writer changed the file; it was left as it is"
@@ -116,12 +119,17 @@ def _url(endpoint: str, scheme: str) -> str:
 class _Object:
     """An object of a bucket, as it is under an entity tag."""
 
-    def __init__(self, client: Any, bucket: str, key: str, tag: str, error: Any) -> None:
-        self._client, self._tag, self._error = client, tag, error
+    def __init__(self, client: Any, bucket: str, key: str, tag: str, errors: Any) -> None:
+        """``errors``: what the client raises of the store's answers, and of their lack."""
+        self._client, self._tag = client, tag
+        self._answered, self._lost = errors
         self._at = {"Bucket": bucket, "Key": key}
 
     def replace(self, source: Source, what: Composed) -> None:
         """Put what is composed in its place, unless another object is there."""
+        last = what.parts[-1] if what.parts else b""
+        self._end = b"" if isinstance(last, tuple) else bytes(last[-_END_BYTES:])
+        self._length = what.kept + sum(_length(part) for part in what.parts)
         head = self._client.head_object(**self._at, IfMatch=self._tag)
         carried = {name: head[name] for name in _CARRIED if head.get(name)}
         parts: Sequence[Part] = what.parts
@@ -146,7 +154,7 @@ class _Object:
             self._complete(at, done)
         except BaseException:
             # What went wrong is told, not that there is no upload any more, as after its end.
-            with contextlib.suppress(self._error):
+            with contextlib.suppress(self._answered):
                 self._client.abort_multipart_upload(**at)
             raise
 
@@ -186,21 +194,42 @@ class _Object:
         self._client.head_object(**self._at, IfMatch=self._tag)
         try:
             call(**arguments, IfMatch=self._tag)
-        except self._error as error:
-            if _code(error) not in _UNKNOWN:
+        except self._answered as error:
+            if _code(error) in _UNKNOWN:
+                call(**arguments)
+            elif not self._is_in_place():
                 raise
-            call(**arguments)
+        except self._lost:
+            if not self._is_in_place():
+                raise
+
+    def _is_in_place(self) -> bool:
+        """Is the new object there? An answer may be lost, and the call then made once more."""
+        if not self._end:
+            return False
+        try:
+            head = self._client.head_object(**self._at)
+            if head["ContentLength"] != self._length:
+                return False
+            end = self._client.get_object(**self._at, Range=f"bytes=-{len(self._end)}")
+            return bool(end["Body"].read() == self._end)
+        except (self._answered, self._lost, OSError):
+            return False
 
 
 def _code(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def _length(part: Part) -> int:
+    return part[1] if isinstance(part, tuple) else len(part)
+
+
 def _pieces(source: Source, parts: Sequence[Part]) -> Iterator[bytes]:
     """The bytes of ``parts``, ``UPLOAD_BYTES`` at a time, and the rest."""
     held = bytearray()
     for part in parts:
-        length = part[1] if isinstance(part, tuple) else len(part)
+        length = _length(part)
         for at in range(0, length, _BLOCK):
             stop = min(at + _BLOCK, length)
             if isinstance(part, tuple):
