@@ -218,3 +218,29 @@ def test_a_read_that_is_cut_off_is_no_damage(folder):
     storage.cat_file = lambda *asked: whole(*asked)[:-1]
     with pytest.raises(ia.PathError, match=r"of 100 bytes asked for 99 came"):
         source.read([(0, 100)])
+
+
+@pytest.mark.parametrize("sidecar", [False, True], ids=["embedded", "sidecar"])
+def test_an_index_that_could_not_be_read_is_asked_for_again(sidecar, tmp_path, monkeypatch):
+    """By the next question, of the same data set."""
+    monkeypatch.setattr("intarsia.storage.REMOTE_TAIL_BYTES", 4096)
+    table = pa.table({"id": [n * 7919 % 100_003 for n in range(50_000)], "n": range(50_000)})
+    pq.write_table(table, tmp_path / "a.parquet", max_rows_per_page=500, write_page_index=True)
+    ia.add_indexes(tmp_path / "a.parquet", ["id:lookup"], sidecar=sidecar)
+    storage = Failing()
+    wanted = pc.field("id") == 123 * 7919 % 100_003
+    failed = 0
+    for _ in until_none_fails(storage):
+        at, storage.at = storage.at, 0
+        data = ia.dataset(str(tmp_path), filesystem=storage)
+        storage.at = at
+        with warnings.catch_warnings(record=True) as told, contextlib.suppress(ia.PathError):
+            warnings.simplefilter("always")
+            assert data.to_table(filter=wanted)["n"].to_pylist() == [123]
+        failed += "is ignored" in "".join(str(one.message) for one in told)
+        storage.at = 0
+        assert data.to_table(filter=wanted)["n"].to_pylist() == [123]
+        (found,) = (kept.file for kept in data._cache._kept.values())
+        assert [entry.kind for entry in found.sections.entries] == ["lookup"]
+        assert not any(map(found.sections.is_ignored, found.sections.entries))
+    assert failed

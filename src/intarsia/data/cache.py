@@ -149,7 +149,7 @@ class FileCache:
     def lease(self, path: str) -> Lease:
         """As ``get``, without waiting to hear whether the file was replaced."""
         found = self._find(path)
-        if found is None:
+        if found is None or found.file.sections.is_unsure:
             return lease_of(self._open(path))
         if self.is_local:
             return lease_of(found.file if self._is_current(found) else self._open(path))

@@ -99,6 +99,8 @@ class Sections:
         self.stale: dict[bool, str] = {}
         """Why indexes are none of this file's: of those embedded, False, and beside it, True."""
         self._unread: PathError | None = None
+        self.is_unsure = False
+        """Did storage fail to tell of an index? Whoever opens the file anew may learn it."""
 
     @functools.cached_property
     def directory(self) -> Directory | None:
@@ -126,6 +128,7 @@ class Sections:
             self._file.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
             self._unread = error if isinstance(error, PathError) else None
+            self.is_unsure |= self._unread is not None
             self._file.warn(f"its sidecar is ignored: {error}")
         return None
 
@@ -272,6 +275,7 @@ class Sections:
             return self._rows_of(index, predicate, within)
         except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
+            self.is_unsure |= isinstance(error, PathError)
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
         return None
@@ -320,6 +324,7 @@ class Sections:
             return section.values() if isinstance(section, InvertedSection) else None
         except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
+            self.is_unsure |= isinstance(error, PathError)
             return None
 
     def _distrust(self, entry: IndexEntry, reason: str) -> None:
