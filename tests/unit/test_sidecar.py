@@ -149,6 +149,26 @@ def test_so_it_does_where_nothing_but_a_time_tells_files_apart(file):
         assert ia.dataset(file.name, filesystem=on).plan(filter=WANTED).figures.rows.selected == 100
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_of_one_time_the_one_of_this_file_counts(is_first, file):
+    """An older one may be left, where it could not be removed."""
+    ia.add_indexes(file, ["n:minmax"], sidecar=True)
+    (old,) = sidecars(file.parent)
+    data = old.read_bytes()
+    ia.add_indexes(file, ["n:distinct"])  # which makes another file of it
+    (new,) = sidecars(file.parent)
+    name = f"{file.name}.{'0' * 8 if is_first else 'f' * 8}.intarsia"
+    (new.parent / name).write_bytes(data)
+    for one in sidecars(file.parent):
+        os.utime(one, ns=(10**18, 10**18))
+    assert len(sidecars(file.parent)) == 2
+    (report,) = ia.list_indexes(file)
+    assert ([entry.name for entry in report.sidecar], report.problems) == (["n:minmax"], ())
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert len(sidecars(file.parent)) == 1
+    assert ia.verify(file) == []
+
+
 def test_more_indexes_join_and_one_of_the_same_name_is_replaced(file):
     ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
     (report,) = ia.add_indexes(file, [ia.Lookup("k", granule_rows=50)], sidecar=True)

@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve
@@ -197,9 +198,16 @@ class Beside:
         self._found = paths = self.paths
         if not paths:
             return None
-        self._opened = FileSource(self._places.filesystem, paths[-1])
-        self._sidecar = Sidecar(self._opened, self.owner(footer))
-        return self._sidecar
+        stale: StaleError | None = None
+        for path in reversed(paths):  # of one second, any may be the newest
+            self._opened = FileSource(self._places.filesystem, path)
+            try:
+                self._sidecar = Sidecar(self._opened, self.owner(footer))
+                return self._sidecar
+            except StaleError as error:
+                stale = stale or error
+        assert stale is not None
+        raise stale
 
     @property
     def is_current(self) -> bool:
