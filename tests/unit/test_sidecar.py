@@ -149,6 +149,35 @@ def test_so_it_does_where_nothing_but_a_time_tells_files_apart(file):
         assert ia.dataset(file.name, filesystem=on).plan(filter=WANTED).figures.rows.selected == 100
 
 
+def test_a_file_whose_sidecar_could_not_be_written_anew_stays(file, monkeypatch):
+    ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    before = file.read_bytes()
+
+    def failing(*, dir):  # noqa: A002 # tempfile's name for it
+        raise PermissionError(13, "Permission denied", dir)
+
+    monkeypatch.setattr("tempfile.TemporaryFile", failing)
+    with pytest.raises(
+        ia.PathError, match=r"_intarsia: .*t\.parquet has a sidecar there: .*denied"
+    ):
+        ia.add_indexes(file, ["n:minmax"])
+    assert file.read_bytes() == before
+    assert used(ia.dataset(file))
+
+
+def test_what_is_lost_beside_a_file_is_named(file, monkeypatch):
+    ia.add_indexes(file, ["k:lookup", "n:minmax"], sidecar=True)
+
+    def failing(*args):
+        raise ia.PathError("_intarsia: no sidecar can be written: disk full")
+
+    monkeypatch.setattr("intarsia.write.beside._replace", failing)
+    with pytest.raises(
+        ia.PathError, match=r"disk full.* added beside it again are k:lookup, n:min"
+    ):
+        ia.add_indexes(file, ["n:distinct"])
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_of_two_of_one_time_the_one_of_this_file_counts(is_first, file):
     """An older one may be left, where it could not be removed."""

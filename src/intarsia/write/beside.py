@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
@@ -68,13 +69,31 @@ def write_sidecar(
         _replace(file, before, old, kept, built, file_id, places, check)
 
 
+def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
+    """Raise ``PathError`` where a local file has a sidecar that could not be written anew."""
+    if file.sections.beside is None or not isinstance(places.filesystem, pafs.LocalFileSystem):
+        return
+    folder = places.folder_of(file.name)
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise PathError(f"{folder}: {file.name} has a sidecar there: {error}") from error
+
+
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
     """Have the sidecar of ``old``, if it has one, serve what that has become: the same rows."""
     held = old.sections.beside
-    if held is not None:
-        assert old.beside is not None
-        known = held.directory
+    if held is None:
+        return
+    assert old.beside is not None
+    known = held.directory
+    try:
         _replace(new, old.beside.paths, held, known.indexes, (), known.file_id, places)
+    except PathError as error:
+        names = ", ".join(entry.name for entry in known.indexes)
+        raise PathError(
+            f"{error}. The file itself was changed: to be added beside it again are {names}"
+        ) from error
 
 
 def _replace(

@@ -33,7 +33,7 @@ from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
 from intarsia.storage import PathLike, list_files
-from intarsia.write.beside import carry_sidecar, only_embedded, write_sidecar
+from intarsia.write.beside import carry_sidecar, check_can_carry, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import Composed, compose
 from intarsia.write.present import choose
@@ -298,11 +298,13 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     """
     if what.is_all_of(file):
         return
-    file.sections.check_beside()
+    places = Sidecars(filesystem)
+    check_can_carry(file, places)
+    file.sections.check_beside()  # last, as another writer may make one from now on
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)
     if file.sections.beside is not None:  # or has one by now, of another writer
-        carry_sidecar(file, open_file(file.name, filesystem), Sidecars(filesystem))
+        carry_sidecar(file, open_file(file.name, filesystem), places)
 
 
 def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
