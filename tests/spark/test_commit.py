@@ -480,6 +480,17 @@ def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
     assert by_dataset(tmp_path) == [1, 2]
 
 
+def test_what_was_half_written_of_a_commit_is_removed(tmp_path):
+    put(tmp_path, {"a.parquet": 1, "day=1/b.parquet": 2})
+    left = ["._commit-j.json.0123abcd", "._SUCCESS.0123abcd", "day=1/._commit-k.json.0123abcd"]
+    others = ["._stream-q.json", "._notes.0123abcd", "._commit-j.json.crc"]
+    for name in (*left, *others):
+        (tmp_path / name).write_text("{")
+    assert sorted(recover(tmp_path)) == sorted(left)
+    assert all((tmp_path / name).exists() for name in others)
+    assert by_dataset(tmp_path) == [1, 2]
+
+
 def test_a_file_or_nothing_is_not_recovered(tmp_path):
     put(tmp_path, {"a.parquet": 1})
     with pytest.raises(ia.PathError, match=r"a\.parquet: there is a file, not a folder"):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
@@ -48,6 +49,8 @@ TEMPORARY = "_temporary-"
 _LOOKS = 20
 """For the files that an overwrite is to remove."""
 _KEEP = "_keep"
+_HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
+"""What ``LocalPlace.write_text`` leaves where it is killed."""
 
 
 def has_data(place: Place) -> bool:
@@ -300,11 +303,16 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
     for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
         at = replace(place, root=folder)
         begun, jobs = journals(at), set(at.names(TEMPORARY))
+        torn = [name for name in at.names("._") if _HALF_WRITTEN.fullmatch(name)]
         if not PurePosixPath(folder).is_relative_to(place.root):
+            torn = []
             begun = [journal for journal in begun if _is_all_in(at, journal, place.root)]
             jobs &= {f"{TEMPORARY}{journal.job}" for journal in begun}
         for journal in begun:
             removed += map(at.path, _ended(at, journal))
+        for name in torn:
+            at.remove(name)
+            removed.append(at.path(name))
         for name in sorted(jobs):
             if keep_unfinished and _holds_rows(at, name):
                 kept.append(at.path(name))
@@ -339,7 +347,7 @@ def _interrupted(place: Place) -> list[str]:
     for info in place.filesystem.get_file_info(selector):
         parts = info.path.removeprefix(f"{place.root}/").split("/")
         hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
-        if hidden is not None and parts[hidden].startswith((JOURNAL, TEMPORARY)):
+        if hidden is not None and parts[hidden].startswith((JOURNAL, f".{JOURNAL}", TEMPORARY)):
             found.add("/".join([place.root, *parts[:hidden]]))
     return sorted(found)
 
