@@ -6,6 +6,7 @@ import os
 import warnings
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -130,3 +131,20 @@ def test_a_pipe_is_not_written_to(tmp_path):
         ia.write_table(pa.table({"id": [1]}), path)
     assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
     assert path.is_fifo()
+
+
+@pytest.mark.parametrize("group_rows", [None, 4])
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("indices", [[0, 1, 2, None], [2, None, 0, 3], [None, 3, 1, 0, 2, None]])
+def test_bounds_of_dictionaries_are_those_of_what_is_used(indices, ordered, group_rows, path):
+    """Arrow takes NULL for one more of their values; DuckDB answers by what it writes."""
+    texts = pa.array(["b", "c", "a", "d"])
+    column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int16()), texts, ordered=ordered)
+    table = pa.table({"d": pa.chunked_array([column, column[1:]])})
+    ia.write_table(table, path, row_group_size=group_rows)
+    values = [value for value in table["d"].to_pylist() if value is not None]
+    found = duckdb.sql(f"SELECT min(d), max(d) FROM '{path}'").fetchall()
+    assert found == [(min(values), max(values))]
+    assert pq.read_table(path)["d"].to_pylist() == table["d"].to_pylist()
+    assert pq.read_schema(path) == table.schema
+    assert ia.verify(path) == []

@@ -1,8 +1,12 @@
-"""pyarrow's writer, with counts of NULL that hold.
+"""pyarrow's writer, with counts of NULL and bounds that hold.
 
 Arrow's leaves NULL structs out of the counts of NULL of dictionaries below them, in chunks and in
 pages, and other readers go by those. Texts it counts, and it makes the same pages of them: so they
 are written as texts, and the Arrow schema that is stored says what they were.
+
+It also takes NULL for one more value of a dictionary: where all of its values but one are used,
+bounds are those of the whole dictionary, and said to be exact. DuckDB answers by them. The value
+that is not used is left out before.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import base64
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.decode.template import ARROW_SCHEMA
@@ -33,6 +38,7 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
         fields = [field.with_type(_counted(field.type, is_within=False)) for field in schema]
         counted = pa.schema(fields, schema.metadata)
         self._cast_to = None if counted.equals(schema) else counted
+        self._has_dictionaries = any(map(pa.types.is_dictionary, counted.types))
         stores = options.pop("store_schema", True)
         super().__init__(where, counted, store_schema=stores and not self._cast_to, **options)
         if stores and self._cast_to:
@@ -42,13 +48,34 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """As pyarrow's."""
-        if self._cast_to is None:
+        if self._cast_to is None and not self._has_dictionaries:
             super().write_table(table, row_group_size)
             return
         size = USUAL_ROW_GROUP if row_group_size in (None, -1) else row_group_size
         step = size if size > 0 else max(table.num_rows, 1)  # of no size, pyarrow says that
         for start in range(0, max(table.num_rows, 1), step):
-            super().write_table(table.slice(start, step).cast(self._cast_to), size)
+            part = table.slice(start, step)
+            part = part if self._cast_to is None else part.cast(self._cast_to)
+            super().write_table(_without_unused(part), size)
+
+
+def _without_unused(table: pa.Table) -> pa.Table:
+    """``table`` without what is the only value of a dictionary not used, beside NULLs."""
+    for number, column in enumerate(table.columns):
+        if pa.types.is_dictionary(column.type) and column.null_count:
+            chunks = [_with_used(chunk) for chunk in column.chunks]
+            found = pa.chunked_array(chunks, column.type)
+            table = table.set_column(number, table.schema.field(number), found)
+    return table
+
+
+def _with_used(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    used = chunk.indices.unique().drop_null().sort()
+    if not chunk.null_count or len(used) != len(chunk.dictionary) - 1:
+        return chunk
+    known = chunk.dictionary.take(used)
+    indices = pc.index_in(chunk.indices, value_set=used).cast(chunk.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, known, ordered=chunk.type.ordered)
 
 
 def _counted(kind: pa.DataType, *, is_within: bool) -> pa.DataType:
