@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 
 import pyarrow.fs as pafs
 
 HIDDEN = ("_", ".")
 """What names begin with that readers pass over."""
+_NOTHING = FileNotFoundError, NotADirectoryError
 
 
 def is_glob(path: str) -> bool:
@@ -35,43 +38,65 @@ def _here(pattern: str) -> list[str]:
     """
     parts = pattern.split("/")
     named = list(itertools.takewhile(lambda part: not is_glob(part), parts))
-    return list(dict.fromkeys(_below("/".join(named), parts[len(named) :], ())))
+    return list(dict.fromkeys(_below("/".join(named), parts[len(named) :])))
 
 
-def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """What the ``parts`` of a glob mean below ``folder``; ``above`` are folders that it is in."""
+def _below(folder: str, parts: list[str], above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
+    """What the ``parts`` of a glob mean below ``folder``, to which ``**`` came by ``above``."""
     if not parts:
         yield folder
         return
     part, rest = parts[0], parts[1:]
     if not is_glob(part):
         path = f"{folder}/{part}"
-        if os.path.lexists(path):
-            yield from _below(path, rest, above)
+        if _stat(path, follow=False) is not None:
+            yield from _below(path, rest)
         return
-    if part == "**":
-        found = os.stat(folder or "/")
-        here = found.st_dev, found.st_ino
-        if here in above:
+    is_deep = part == "**"
+    if is_deep:
+        while rest[:1] == ["**"]:
+            rest = rest[1:]
+        found = _stat(folder or "/", follow=True)
+        if found is None or (found.st_dev, found.st_ino) in above:
             return
-        above = *above, here
-        yield from _below(folder, rest, above)
-    for entry in _entries_of(folder):
-        path, is_dir = f"{folder}/{entry.name}", entry.is_dir()
-        if entry.name.startswith(".") and not part.startswith("."):
+        above = *above, (found.st_dev, found.st_ino)
+        yield from _below(folder, rest)
+    for name in _names_in(folder):
+        if name.startswith(".") and not part.startswith("."):
             continue
-        if part == "**" and is_dir:
-            yield from _below(path, parts, above)
-        elif (part == "**" or fnmatch.fnmatchcase(entry.name, part)) and (is_dir or not rest):
-            yield from _below(path, rest, above)
+        if not is_deep and not fnmatch.fnmatchcase(name, part):
+            continue
+        path = f"{folder}/{name}"
+        if not is_deep and not rest:
+            yield path
+        elif _is_folder(path):
+            yield from _below(path, parts if is_deep else rest, above if is_deep else ())
+        elif is_deep and not rest:
+            yield path
 
 
-def _entries_of(folder: str) -> list[os.DirEntry[str]]:
+def _names_in(folder: str) -> list[str]:
     try:
-        with os.scandir(folder or "/") as found:
-            return list(found)
-    except (FileNotFoundError, NotADirectoryError):
+        return os.listdir(folder or "/")
+    except _NOTHING:
         return []
+
+
+def _is_folder(path: str) -> bool:
+    found = _stat(path, follow=True)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def _stat(path: str, *, follow: bool) -> os.stat_result | None:
+    """What is at ``path``; None where nothing is, nor where a link leads."""
+    try:
+        return os.stat(path, follow_symlinks=follow)
+    except _NOTHING:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
 
 
 def _elsewhere(filesystem: pafs.FileSystem, pattern: str) -> list[str]:

@@ -48,7 +48,7 @@ class Handle(Protocol):
     def close(self) -> None: ...
 
 
-_NO_FILE = FileNotFoundError, IsADirectoryError
+_NO_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
@@ -75,10 +75,11 @@ def version_of(path: str, filesystem: pafs.FileSystem, *, is_sure: bool = False)
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         try:
-            stat = os.stat(path)
-        except OSError:
+            return _version(os.stat(path))
+        except OSError as error:
+            if is_sure and not isinstance(error, _NO_FILE):
+                raise PathError(f"{path}: cannot be looked at: {error}") from error
             return None
-        return _version(stat)
     try:
         handle = open_handle(filesystem, path)
     except PathError as error:

@@ -175,6 +175,8 @@ def test_an_answer_that_is_lost_is_asked_for(s3, put, large, monkeypatch, rows, 
     if does:
         ia.add_indexes(place, ["id:lookup"], filesystem=s3.filesystem)
         assert ia.list_indexes(place, filesystem=s3.filesystem)[0].indexes[0].kind == "lookup"
+        ia.drop_indexes(place, "id:lookup", filesystem=s3.filesystem)
+        assert read(s3, "lost.parquet") == data
     else:
         with pytest.raises(ia.PathError, match=r"lake/lost\.parquet: "):
             ia.add_indexes(place, ["id:lookup"], filesystem=s3.filesystem)

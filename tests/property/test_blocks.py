@@ -2,9 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intarsia.errors import FormatError
 from intarsia.index.blocks import Blocks
 from intarsia.index.formula import Every, Keys
 from intarsia.index.kind import Subject
@@ -88,3 +90,10 @@ def test_a_section_of_cells_gives_the_granules_of_its_keys(case):
         rows = section.rows_of(Every(leaves), OF)
         assert {g for a, b in rows for g in range(a, b)} == set.intersection(*wanted.values())
     assert np.array_equal(section.entries(), blocks.entries_of(section.stored_entries()))
+
+
+def test_blocks_that_stand_for_too_much_are_refused():
+    blocks = Blocks(2**21 - 1, 2**21)
+    keys = np.arange(16_384, dtype=np.uint64) << np.uint64(32)
+    with pytest.raises(FormatError, match="too many entries"):
+        blocks.entries_of(keys)

@@ -126,6 +126,18 @@ def test_nulls_where_the_schema_has_none_are_an_error(column, kind, spark, tmp_p
         found.collect()
 
 
+def test_what_is_beneath_a_null_may_be_null(spark, tmp_path):
+    frame = spark.range(5).selectExpr(
+        "if(id = 3, NULL, named_struct('a', id)) AS s",
+        "array(if(id = 3, NULL, named_struct('a', id))) AS l",
+    )
+    frame.write.format("intarsia").mode("append").save(str(tmp_path))
+    held = StructType([StructField("a", LongType(), nullable=False)])
+    schema = StructType([StructField("s", held), StructField("l", ArrayType(held))])
+    found = spark.read.format("intarsia").schema(schema).load(str(tmp_path))
+    assert sorted(found.collect(), key=str) == sorted(frame.collect(), key=str)
+
+
 def test_a_stated_collation_is_kept_or_refused(spark, tmp_path):
     frame = spark.range(60).selectExpr("id", "if(id % 2 = 0, 'Ab', 'aB') AS s")
     frame.write.format("intarsia").mode("append").save(str(tmp_path))

@@ -7,6 +7,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
@@ -148,6 +149,17 @@ def test_a_fragment_that_was_planned_reads_the_file_as_it_is(tmp_path):
     pq.write_table(pa.table({"id": range(300)}), tmp_path / "new", row_group_size=50)
     os.replace(tmp_path / "new", path)
     assert planned.to_table().num_rows == planned.count_rows() == 300
+
+
+def test_a_fragment_of_some_row_groups_stays_one(tmp_path):
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet", row_group_size=50)
+    (whole,) = pads.dataset(tmp_path / "a.parquet").get_fragments()
+    some = whole.subset(row_group_ids=[0])
+    place = whole.physical_schema, whole.format, whole.filesystem
+    data = ia.Dataset.wrap(pads.FileSystemDataset([some], *place))
+    assert pickle.loads(pickle.dumps(data)).to_table().num_rows == 50
+    (planned,) = data.get_fragments(filter=pc.field("id") >= 0)
+    assert planned.to_table().num_rows == 50
 
 
 def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):

@@ -514,6 +514,8 @@ def test_columns_with_the_names_of_functions_are_read_in_quotes():
         '"current_date" < current_date()',
         "date_trunc('day', \"current_date\") < TIMESTAMP '2001-01-01'",
         "day IN ('x', 'y')",
+        "date_trunc('day', \"current_date\") > TIMESTAMP '1999-01-01' - INTERVAL 1 DAY",
+        'date_trunc(\'day\', "current_date") < now() AND extract(day FROM "current_date") < 3',
     ):
         assert table.filter(parse_where(text, table.schema)).num_rows == 2, text
 

@@ -218,14 +218,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         pyarrow's fragments do, and read by page. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
+        is_known = self._footers.are_of(self.files, self.filesystem)
         if filter is None and not self._is_all_ours:
-            yield from fragments if self._is_pyarrows else map(unread, fragments)
+            yield from fragments if is_known else map(unread, fragments)
             return
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
             if plan_rows(part.get().file, request.pruning, file.constants, self.schema).rows:
-                yield PlannedFragment(by_file[id(file)], self)
+                fragment = by_file[id(file)]
+                yield PlannedFragment(fragment if is_known else unread(fragment), self)
         self._cache.health.tell()
 
     # --- scanning -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
+from intarsia.data.footers import Footers
 from intarsia.read.request import FilterLike
 
 if TYPE_CHECKING:
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
-    """The same fragment, without what pyarrow keeps of a file once it has read its footer."""
-    place = fragment.path, fragment.filesystem, fragment.partition_expression
-    return fragment.format.make_fragment(*place)
+    """The same fragment, without what pyarrow keeps of a file once it has read its footer.
+
+    One of some row groups only stays as it is.
+    """
+    make, (*place, row_groups) = fragment.__reduce__()
+    if row_groups is not None and len(row_groups) < fragment.metadata.num_row_groups:
+        return fragment
+    return make(*place)
 
 
 class PlannedFragment:
@@ -29,9 +35,18 @@ class PlannedFragment:
 
     def __init__(self, fragment: pads.ParquetFileFragment, dataset: Dataset) -> None:
         self._fragment, self._dataset = fragment, dataset
+        self._mark()
+
+    def _mark(self) -> None:
+        """From now on, notice whether the file is another one than now."""
+        self._footers = Footers()
+        self._is_current()
+
+    def _is_current(self) -> bool:
+        return self._footers.are_of([self._fragment.path], self._fragment.filesystem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlannedFragment, (self._fragment, self._dataset)
+        return PlannedFragment, (unread(self._fragment), self._dataset)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fragment, name)
@@ -44,8 +59,12 @@ class PlannedFragment:
         **options: Any,
     ) -> pads.Scanner:
         """A scanner over this file's rows."""
-        fragment = unread(self._fragment)
-        parts = [fragment], schema or fragment.physical_schema, fragment.format, fragment.filesystem
+        schema = schema or self._fragment.physical_schema
+        if not self._is_current():
+            self._fragment = unread(self._fragment)
+            self._mark()
+        fragment = self._fragment
+        parts = [fragment], schema, fragment.format, fragment.filesystem
         alone = type(self._dataset)(*parts)
         alone._cache = self._dataset._cache
         return alone.scanner(columns, filter, **options)

@@ -125,25 +125,27 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, str | os.PathLike):
         table = dataset(table)
     if isinstance(table, Dataset):
-        schema = _taken(table.schema)
-        return WatchedDataset.wrap(table, None if schema == table.schema else schema)
+        schema = _as_in_duckdb(table.schema)
+        is_same = schema == table.schema or "filter" in table._scan_options  # as it was asked
+        return WatchedDataset.wrap(table, None if is_same else schema)
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
         found = pa.table(table)
-        return found.cast(_taken(found.schema))
+        schema = _as_in_duckdb(found.schema)
+        return found if schema == found.schema else found.cast(schema)
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
     raise TypeError(f"a {kind} is no data set, path, lazy frame or source of an Arrow stream")
 
 
-def _taken(schema: pa.Schema) -> pa.Schema:
+def _as_in_duckdb(schema: pa.Schema) -> pa.Schema:
     """``schema`` in types that DuckDB takes: for others, those in which it reads Parquet's."""
-    return pa.schema(map(_taken_field, schema), schema.metadata)
+    return pa.schema(map(_duckdb_field, schema), schema.metadata)
 
 
-def _taken_field(field: pa.Field) -> pa.Field:
+def _duckdb_field(field: pa.Field) -> pa.Field:
     kind = field.type
     if pa.types.is_float16(kind):
         return field.with_type(pa.float32())
@@ -152,7 +154,7 @@ def _taken_field(field: pa.Field) -> pa.Field:
         return field.with_type(
             pa.float64() if is_wide else pa.decimal128(kind.precision, kind.scale)
         )
-    return field.with_type(with_children(kind, _taken_field))
+    return field.with_type(with_children(kind, _duckdb_field))
 
 
 def _register(

@@ -24,7 +24,7 @@ class WatchedDataset(Dataset):
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
-        """The same files, schema and filter as ``base``, and its errors."""
+        """As ``Dataset.wrap``, with the errors of ``base``."""
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         made.errors = base.errors if isinstance(base, WatchedDataset) else []

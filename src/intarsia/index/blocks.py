@@ -16,11 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia.errors import FormatError
 from intarsia.index.formula import GranuleMask
 from intarsia.index.section_write import UInt64Array, distinct, without_repeats
 
 _RARE = 16
 """A key is rare that is in a single block, or in no more than one of so many."""
+_MOST_ENTRIES = 1 << 27
+"""That blocks may stand for: 1 GB."""
 _KEY_BITS = np.uint64(32)
 _NUMBER = np.uint64(0xFFFFFFFF)
 
@@ -59,9 +62,14 @@ class Blocks:
         return distinct(np.concatenate([of_blocks, of_granules]))
 
     def entries_of(self, cells: UInt64Array) -> UInt64Array:
-        """Entries of cells with all granules of each: sorted and distinct."""
+        """Entries of cells with all granules of each: sorted and distinct.
+
+        Raises ``FormatError`` for more than are taken.
+        """
         keys, numbers = cells & ~_NUMBER, cells & _NUMBER
         is_block = numbers < self.count
+        if int(is_block.sum()) * self.size > _MOST_ENTRIES:
+            raise FormatError(f"blocks of {self.size:,} granules hold too many entries")
         single = cells[~is_block] - np.uint64(self.count)
         first = numbers[is_block] * np.uint64(self.size)
         granules: UInt64Array = np.add.outer(first, np.arange(self.size, dtype=np.uint64))

@@ -85,13 +85,13 @@ def build_section(
 def write_section(
     sink: Any,
     schema: pa.Schema,
-    blocks: Iterable[pa.Table],
+    tables: Iterable[pa.Table],
     granule_starts: Int64Array,
     file_id: str,
     page_rows: int = PAGE_ROWS,
     block_size: int | None = None,
 ) -> None:
-    """Write blocks of rows, in order, as a whole Parquet file that ``BuiltSection.of`` takes.
+    """Write row groups, in order, as a whole Parquet file that ``BuiltSection.of`` takes.
 
     ``block_size`` is how many granules a block of cells has.
     """
@@ -116,8 +116,8 @@ def write_section(
         store_schema=not has_steps,
     ) as writer:
         writer.add_key_value_metadata({INFO_KEY: json.dumps(info)})
-        for block in blocks:
-            writer.write_table(block, row_group_size=max(len(block), 1))
+        for table in tables:
+            writer.write_table(table, row_group_size=max(len(table), 1))
 
 
 def entry_table(merged: UInt64Array, schema: pa.Schema = STEP_SCHEMA) -> pa.Table:

@@ -106,7 +106,9 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
         raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
     for name in sorted(columns_taken(tree, [schema], text, "duckdb")):
-        raise PredicateError(f'{text!r}: a column is called {name}; write "{name}" for it')
+        raise PredicateError(
+            f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
+        )
     try:
         return Translator(schema).condition(folded(tree, now))
     except PredicateError:

@@ -6,6 +6,7 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ if TYPE_CHECKING:  # it is what makes these
 
 _LEAST_BYTES = 16 * 1024
 """So much a probe may read, however little it might save."""
+_PATIENCE = 5.0
+"""Seconds after which storage that failed is asked again."""
 _MOST_MEANT = 256
 """Kinds and subjects that files of one shape have in common, as far as they are kept."""
 AnySection = InvertedSection | SummarySection | IDX1Section
@@ -99,8 +102,7 @@ class Sections:
         self.stale: dict[bool, str] = {}
         """Why indexes are none of this file's: of those embedded, False, and beside it, True."""
         self._unread: PathError | None = None
-        self.is_unsure = False
-        """Did storage fail to tell of an index? Whoever opens the file anew may learn it."""
+        self._failed_at: float | None = None
 
     @functools.cached_property
     def directory(self) -> Directory | None:
@@ -128,9 +130,18 @@ class Sections:
             self._file.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
             self._unread = error if isinstance(error, PathError) else None
-            self.is_unsure |= self._unread is not None
+            self._note_failure(error)
             self._file.warn(f"its sidecar is ignored: {error}")
         return None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Did storage fail to tell of an index, so that the file is to be opened anew by now?"""
+        return self._failed_at is not None and time.monotonic() - self._failed_at > _PATIENCE
+
+    def _note_failure(self, error: Exception) -> None:
+        if isinstance(error, PathError) and self._failed_at is None:
+            self._failed_at = time.monotonic()
 
     def check_beside(self) -> None:
         """Raise ``PathError`` where storage does not tell what the file's sidecar holds.
@@ -275,7 +286,7 @@ class Sections:
             return self._rows_of(index, predicate, within)
         except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
-            self.is_unsure |= isinstance(error, PathError)
+            self._note_failure(error)
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
         return None
@@ -324,7 +335,7 @@ class Sections:
             return section.values() if isinstance(section, InvertedSection) else None
         except (FormatError, PathError) as error:
             self._distrust(index.entry, str(error))
-            self.is_unsure |= isinstance(error, PathError)
+            self._note_failure(error)
             return None
 
     def _distrust(self, entry: IndexEntry, reason: str) -> None:

@@ -11,6 +11,7 @@ changes while it is read. In a folder of its own, sidecars lie at the whole path
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -23,7 +24,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import PathError
+from intarsia.errors import FormatError, PathError
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
@@ -198,16 +199,19 @@ class Beside:
         self._found = paths = self.paths
         if not paths:
             return None
-        stale: StaleError | None = None
-        for path in reversed(paths):  # of one second, any may be the newest
-            self._opened = FileSource(self._places.filesystem, path)
-            try:
-                self._sidecar = Sidecar(self._opened, self.owner(footer))
-                return self._sidecar
-            except StaleError as error:
-                stale = stale or error
-        assert stale is not None
-        raise stale
+        try:
+            return self._open(paths[-1], footer)
+        except StaleError:  # of two of one second, the other may be the newer one
+            if len(paths) > 1:
+                with contextlib.suppress(FormatError, PathError):
+                    return self._open(paths[-2], footer)
+            raise
+
+    def _open(self, path: str, footer: bytes) -> Sidecar:
+        opened = FileSource(self._places.filesystem, path)
+        sidecar = Sidecar(opened, self.owner(footer))
+        self._opened, self._sidecar = opened, sidecar
+        return sidecar
 
     @property
     def is_current(self) -> bool:

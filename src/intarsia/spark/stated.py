@@ -54,7 +54,11 @@ def held_to(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
             if _lacks_values(column, field):
                 problem = "there are NULLs, where the schema says that there are none"
                 raise UnsupportedError(problem, Where(column=field.name))
-        yield batch.cast(schema)
+        try:
+            yield batch.cast(schema)
+        except pa.ArrowInvalid:  # for what is beneath a NULL
+            columns = [pa.array(c.to_pylist(), f.type) for c, f in zip(batch, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _lacks_values(column: pa.Array, field: pa.Field) -> bool:

@@ -14,7 +14,7 @@ from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
-from intarsia.index.section_write import UInt64Array, entries_of, packed
+from intarsia.index.section_write import UInt64Array, distinct, entries_of, packed
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.strays import stray_list
@@ -79,8 +79,8 @@ def _check_section(
         starts = section.granule_starts
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, starts)], work)
-        blocks = list(gathered.blocks())
-    due = pa.concat_tables(blocks).combine_chunks()
+        tables = list(gathered.blocks())
+    due = pa.concat_tables(tables).combine_chunks()
     if isinstance(section, SummarySection):
         wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
         if wrong:
@@ -93,8 +93,8 @@ def _check_section(
         wanted, held = _entries(section, due)
     else:
         if section.blocks:
-            blocks = list(cell_tables(blocks, section.blocks))
-        wanted = np.concatenate([entries_of(block) for block in blocks])
+            tables = list(cell_tables(tables, section.blocks))
+        wanted = distinct(np.concatenate([entries_of(table) for table in tables]))
         held = section.stored_entries()
     missing = len(np.setdiff1d(wanted, held, assume_unique=True))
     if missing:

@@ -35,7 +35,7 @@ COPY_BYTES = 1024 * 1024 * 1024
 UPLOAD_BYTES = 16 * 1024 * 1024
 _BLOCK = 8 * 1024 * 1024
 _END_BYTES = 64 * 1024
-"""By so many new ones, and its length, an object is known again."""
+"""By so many, and its length, an object is known again."""
 _CARRIED = (
     "CacheControl",
     "ContentDisposition",
@@ -127,9 +127,7 @@ class _Object:
 
     def replace(self, source: Source, what: Composed) -> None:
         """Put what is composed in its place, unless another object is there."""
-        last = what.parts[-1] if what.parts else b""
-        self._end = b"" if isinstance(last, tuple) else bytes(last[-_END_BYTES:])
-        self._length = what.kept + sum(_length(part) for part in what.parts)
+        self._source, self._what = source, what
         head = self._client.head_object(**self._at, IfMatch=self._tag)
         carried = {name: head[name] for name in _CARRIED if head.get(name)}
         parts: Sequence[Part] = what.parts
@@ -154,7 +152,7 @@ class _Object:
             self._complete(at, done)
         except BaseException:
             # What went wrong is told, not that there is no upload any more, as after its end.
-            with contextlib.suppress(self._answered):
+            with contextlib.suppress(self._answered, self._lost):
                 self._client.abort_multipart_upload(**at)
             raise
 
@@ -193,27 +191,32 @@ class _Object:
         """
         self._client.head_object(**self._at, IfMatch=self._tag)
         try:
-            call(**arguments, IfMatch=self._tag)
-        except self._answered as error:
-            if _code(error) in _UNKNOWN:
+            try:
+                call(**arguments, IfMatch=self._tag)
+            except self._answered as error:
+                if _code(error) not in _UNKNOWN:
+                    raise
                 call(**arguments)
-            elif not self._is_in_place():
-                raise
-        except self._lost:
+        except (self._answered, self._lost):
             if not self._is_in_place():
                 raise
 
     def _is_in_place(self) -> bool:
         """Is the new object there? An answer may be lost, and the call then made once more."""
-        if not self._end:
-            return False
+        kept, parts = self._what.kept, self._what.parts
+        last: Part = parts[-1] if parts else (0, kept)
+        length = min(_length(last), _END_BYTES)
         try:
+            if isinstance(last, tuple):
+                (end,) = self._source.read([(last[0] + last[1] - length, length)])
+            else:
+                end = memoryview(last)[-length:]
             head = self._client.head_object(**self._at)
-            if head["ContentLength"] != self._length:
+            if head["ContentLength"] != kept + sum(map(_length, parts)):
                 return False
-            end = self._client.get_object(**self._at, Range=f"bytes=-{len(self._end)}")
-            return bool(end["Body"].read() == self._end)
-        except (self._answered, self._lost, OSError):
+            found = self._client.get_object(**self._at, Range=f"bytes=-{length}")
+            return bool(found["Body"].read() == bytes(end))
+        except (self._answered, self._lost, OSError, PathError):
             return False
 
 
