@@ -188,7 +188,7 @@ def blocks_of(
 
     None where that is one, or all.
     """
-    if not (isinstance(index, Inverted) and index.has_blocks):
+    if not (isinstance(index, Inverted) and index.has_blocks) or index.exact:
         return None
     chunks = [file.chunk(group, leaf.index) for leaf in leaves_of(file, of) for group in groups]
     num_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
