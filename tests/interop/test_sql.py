@@ -1340,3 +1340,17 @@ def test_types_that_duckdb_has_not_are_as_in_files_it_reads(query, tmp_path):
     assert ia.sql(query, t=path) == expected
     assert ia.sql(query, t=table) == expected
     assert ia.sql(query, t=ia.dataset(path).filter("i < 2000")) == expected
+
+
+def test_a_filter_means_what_it_did_in_types_that_duckdb_has_not(tmp_path):
+    """As doubles, the two are one."""
+    digits = [decimal.Decimal(10**50 + n) for n in (0, 1)]
+    pq.write_table(
+        pa.table({"i": [0, 1], "d": pa.array(digits, pa.decimal256(60, 0))}), tmp_path / "t"
+    )
+    data = ia.dataset(tmp_path / "t").filter(
+        pc.field("d") == pa.scalar(digits[1], pa.decimal256(60, 0))
+    )
+    assert data.to_table(["i"])["i"].to_pylist() == [1]
+    with pytest.raises(duckdb.NotImplementedException, match="d:60,0,256"):
+        ia.sql("SELECT i FROM t", t=data)

@@ -20,6 +20,7 @@ from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.watched import WatchedDataset
+from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.need import Need
 from intarsia.predicate.nested import with_children
 from intarsia.predicate.parameters import Parameters
@@ -126,8 +127,8 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
         table = dataset(table)
     if isinstance(table, Dataset):
         schema = _as_in_duckdb(table.schema)
-        is_same = schema == table.schema or "filter" in table._scan_options  # as it was asked
-        return WatchedDataset.wrap(table, None if is_same else schema)
+        is_kept = schema == table.schema or _asks_of_other_types(table, schema)
+        return WatchedDataset.wrap(table, None if is_kept else schema)
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
@@ -143,6 +144,16 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
 def _as_in_duckdb(schema: pa.Schema) -> pa.Schema:
     """``schema`` in types that DuckDB takes: for others, those in which it reads Parquet's."""
     return pa.schema(map(_duckdb_field, schema), schema.metadata)
+
+
+def _asks_of_other_types(table: Dataset, schema: pa.Schema) -> bool:
+    """May the filter of a data set mean something else by ``schema``?"""
+    wanted = table._scan_options.get("filter")
+    if wanted is None:
+        return False
+    used = field_paths(read_expression(wanted))
+    names = table.schema.names if used is None else [path[0] for path in used]
+    return any(table.schema.field(name).type != schema.field(name).type for name in names)
 
 
 def _duckdb_field(field: pa.Field) -> pa.Field:
