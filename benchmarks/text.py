@@ -28,7 +28,7 @@ import duckdb
 import polars as pl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from text_keys import table_of
+from text_keys import table_of, write
 
 import intarsia as ia
 
@@ -207,18 +207,7 @@ def build(plain: Path, indexed: Path, page_rows: int) -> None:
     """Write our file, and print what that and its indexes take."""
     table = pq.read_table(plain)
     size, theirs = table.nbytes, stored(plain)
-
-    def write() -> None:
-        pq.write_table(
-            table,
-            indexed,
-            compression="zstd",
-            use_dictionary=False,
-            max_rows_per_page=page_rows,
-            write_page_index=True,
-        )
-
-    _, seconds = timed(write)
+    _, seconds = timed(lambda: write(table, indexed, page_rows))
     column = stored(indexed)
     print(
         f"{table.num_rows:,} lines, {size / 1e6:.0f} MB, stored for peers {theirs / 1e6:.1f} MB\n"

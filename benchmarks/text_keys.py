@@ -69,15 +69,20 @@ def table_of(pattern: str, rows: int | None, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         values = pa.array(lines(pattern), pa.string())[:rows]
-        pq.write_table(
-            pa.table({"text": values}),
-            path,
-            compression="zstd",
-            use_dictionary=False,
-            max_rows_per_page=PAGE_ROWS,
-            write_page_index=True,
-        )
+        write(pa.table({"text": values}), path, PAGE_ROWS)
     return path
+
+
+def write(table: pa.Table, path: Path, page_rows: int) -> None:
+    """The lines, in pages of so many rows."""
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        use_dictionary=False,
+        max_rows_per_page=page_rows,
+        write_page_index=True,
+    )
 
 
 def fixed(length: int, bits: int) -> Keys:

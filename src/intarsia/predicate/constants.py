@@ -121,8 +121,13 @@ def _is_whole(value: float) -> bool:
     return abs(value) < _EXACT and value.is_integer()
 
 
-def whole_around(value: pa.Scalar, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """The integers of type ``kind`` next to a double that is none; None for any other constant."""
+def whole_around(value: pa.Scalar, kind: pa.DataType | None) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """The integers next to a double that is none, to compare with integers of type ``kind``.
+
+    None for any other constant, or kind.
+    """
+    if kind is None or not pa.types.is_integer(kind):
+        return None
     if not (pa.types.is_floating(value.type) and value.is_valid):
         return None
     number = value.as_py()

@@ -182,35 +182,19 @@ class Translator:
         right: exp.Expr,
     ) -> pc.Expression:
         op = _COMPARE[comparison]
-        if is_constant(left) and not is_constant(right):
-            if (around := self._whole_around(right, left)) is not None:
-                return _with_fraction(_TURNED[comparison], self._value(right), *around)
-            value, constant = self._with_constant(right, left)
-            return op(constant, value)
-        if is_constant(right):
-            if (around := self._whole_around(left, right)) is not None:
-                return _with_fraction(comparison, self._value(left), *around)
-            return op(*self._with_constant(left, right))
-        return op(self._value(left), self._value(right))
-
-    def _whole_around(
-        self, node: exp.Expr, constant: exp.Expr
-    ) -> tuple[pa.Scalar, pa.Scalar] | None:
-        """The integers next to a fraction that integers are compared with."""
-        kind = self._type_of(node)
-        if kind is None or not pa.types.is_integer(kind):
-            return None
-        return whole_around(self._beside(node, constant), kind)
-
-    def _with_constant(
-        self, node: exp.Expr, constant: exp.Expr
-    ) -> tuple[pc.Expression, pc.Expression]:
-        """A value and what it is compared with. Views are read as large ones, but NULLs stay."""
+        is_turned = is_constant(left) and not is_constant(right)
+        if not is_turned and not is_constant(right):
+            return op(self._value(left), self._value(right))
+        node, constant = (right, left) if is_turned else (left, right)
         value, scalar = self._value(node), self._beside(node, constant)
+        around = whole_around(scalar, self._type_of(node))
+        if around is not None:
+            return _with_fraction(_TURNED[comparison] if is_turned else comparison, value, *around)
+        # Views are read as large ones, but NULLs stay.
         kind = scalar.type if scalar.is_valid else VIEWED.get(scalar.type, scalar.type)
         if kind != scalar.type:
-            return value.cast(kind), pc.scalar(pa.scalar(None, kind))
-        return value, pc.scalar(scalar)
+            value, scalar = value.cast(kind), pa.scalar(None, kind)
+        return op(pc.scalar(scalar), value) if is_turned else op(value, pc.scalar(scalar))
 
     def _between(self, node: exp.Between) -> pc.Expression:
         if node.args.get("symmetric"):
@@ -230,10 +214,7 @@ class Translator:
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
         # TRUE.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        if kind is not None and pa.types.is_integer(kind):  # no fraction is among integers
-            found = is_member(subject, [one for one in known if not whole_around(one, kind)], kind)
-        else:
-            found = is_member(subject, known, kind)
+        found = is_member(subject, [one for one in known if not whole_around(one, kind)], kind)
         if len(known) < len(scalars):
             found = pc.if_else(found, found, unknown)
         return pc.if_else(subject.is_valid(), found, unknown)

@@ -139,7 +139,7 @@ class Sections:
         """Did storage fail to tell of an index, so that the file is to be opened anew by now?"""
         return self._failed_at is not None and time.monotonic() - self._failed_at > _PATIENCE
 
-    def _note_failure(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception | str) -> None:
         if isinstance(error, PathError) and self._failed_at is None:
             self._failed_at = time.monotonic()
 
@@ -285,8 +285,7 @@ class Sections:
         try:
             return self._rows_of(index, predicate, within)
         except (FormatError, PathError) as error:
-            self._distrust(index.entry, str(error))
-            self._note_failure(error)
+            self._distrust(index.entry, error)
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
         return None
@@ -334,10 +333,10 @@ class Sections:
             section = self.section(index)
             return section.values() if isinstance(section, InvertedSection) else None
         except (FormatError, PathError) as error:
-            self._distrust(index.entry, str(error))
-            self._note_failure(error)
+            self._distrust(index.entry, error)
             return None
 
-    def _distrust(self, entry: IndexEntry, reason: str) -> None:
+    def _distrust(self, entry: IndexEntry, reason: Exception | str) -> None:
         self._opened[entry] = None
+        self._note_failure(reason)
         self._file.warn(f"index {entry.name} is ignored: {reason}")

@@ -70,8 +70,10 @@ def _without_unused(table: pa.Table) -> pa.Table:
 
 
 def _with_used(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    if not chunk.null_count:
+        return chunk
     used = chunk.indices.unique().drop_null().sort()
-    if not chunk.null_count or len(used) != len(chunk.dictionary) - 1:
+    if len(used) != len(chunk.dictionary) - 1:
         return chunk
     known = chunk.dictionary.take(used)
     indices = pc.index_in(chunk.indices, value_set=used).cast(chunk.type.index_type)
