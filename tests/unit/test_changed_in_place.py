@@ -151,15 +151,15 @@ def test_a_fragment_that_was_planned_reads_the_file_as_it_is(tmp_path):
     assert planned.to_table().num_rows == planned.count_rows() == 300
 
 
-def test_a_fragment_of_some_row_groups_stays_one(tmp_path):
+def test_fragments_of_some_row_groups_are_refused(tmp_path):
+    """Their rows are not told apart from those of the whole file, once there is a filter."""
     pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet", row_group_size=50)
     (whole,) = pads.dataset(tmp_path / "a.parquet").get_fragments()
-    some = whole.subset(row_group_ids=[0])
     place = whole.physical_schema, whole.format, whole.filesystem
-    data = ia.Dataset.wrap(pads.FileSystemDataset([some], *place))
-    assert pickle.loads(pickle.dumps(data)).to_table().num_rows == 50
-    (planned,) = data.get_fragments(filter=pc.field("id") >= 0)
-    assert planned.to_table().num_rows == 50
+    assert ia.Dataset([whole], *place).count_rows(pc.field("id") >= 0) == 100
+    assert ia.Dataset([whole.subset(row_group_ids=[1, 0])], *place).count_rows() == 100
+    with pytest.raises(ia.UnsupportedError, match=r"a\.parquet: .* row groups \[0\] alone"):
+        ia.Dataset([whole.subset(row_group_ids=[0])], *place)
 
 
 def test_rows_by_number_are_of_the_file_that_was_counted(tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ from intarsia.data.catalog import Catalog
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
-from intarsia.data.fragment import PlannedFragment, unread
+from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
 from intarsia.data.numbered import check_within, parts_at, row_numbers
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
@@ -78,7 +78,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
     ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions or SQL
-    conditions.
+    conditions. Raises ``UnsupportedError`` for fragments of some of a file's row groups.
     """
 
     _files: list[File]
@@ -94,6 +94,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         root_partition: pc.Expression | None = None,
     ) -> None:
         fragments = list(fragments)
+        for fragment in fragments:
+            check_is_whole(fragment)
         super().__init__(fragments, schema, format, filesystem, root_partition)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
         self._cache = FileCache.of(self.filesystem, self.format)

@@ -9,6 +9,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
 from intarsia.data.footers import Footers
+from intarsia.errors import UnsupportedError, Where
 from intarsia.read.request import FilterLike
 
 if TYPE_CHECKING:
@@ -16,14 +17,17 @@ if TYPE_CHECKING:
 
 
 def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:
-    """The same fragment, without what pyarrow keeps of a file once it has read its footer.
+    """The same fragment, without what pyarrow keeps of a file once it has read its footer."""
+    place = fragment.path, fragment.filesystem, fragment.partition_expression
+    return fragment.format.make_fragment(*place)
 
-    One of some row groups only stays as it is.
-    """
-    make, (*place, row_groups) = fragment.__reduce__()
+
+def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
+    """Raise ``UnsupportedError`` for a fragment of some of its file's row groups."""
+    _, (*_, row_groups) = fragment.__reduce__()  # None where the footer was not read yet
     if row_groups is not None and len(row_groups) < fragment.metadata.num_row_groups:
-        return fragment
-    return make(*place)
+        message = f"a data set is of whole files, not of row groups {row_groups} alone"
+        raise UnsupportedError(message, Where(fragment.path))
 
 
 class PlannedFragment:
