@@ -190,6 +190,7 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     text = os.fspath(path)
     if not text:
         raise PathError("the path is empty: the current folder is '.'")
+    _check_name(text)
     if filesystem is not None:
         filesystem = wrapped(filesystem)
         if is_fsspec(filesystem):
@@ -204,6 +205,16 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
         except (pa.ArrowInvalid, OSError) as error:
             raise PathError(f"{text}: cannot be resolved: {error}") from error
     return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(text))
+
+
+def _check_name(text: str) -> None:
+    """Raise ``PathError`` for a text that no file can be called."""
+    try:
+        is_name = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a character
+        is_name = False
+    if not is_name:
+        raise PathError(f"{text!a}: no file can be called so")
 
 
 def is_uri(path: PathLike) -> bool:

@@ -2,6 +2,7 @@
 
 import glob
 import os
+from functools import partial
 
 import fsspec
 import pyarrow as pa
@@ -16,6 +17,8 @@ from intarsia.storage import list_files
 
 FILES = ["a=1/x.parquet", "a=1/y.parquet", "a=2/x.parquet", "b/c/z.parquet"]
 HIDDEN = ["_old/x.parquet", ".h/x.parquet", "a=1/_x.parquet", "b/_c/x.parquet"]
+
+NUMBERS = pa.table({"n": [1]})
 
 GLOBS = {
     "a=*/x.parquet": ["a=1/x.parquet", "a=2/x.parquet"],
@@ -73,6 +76,15 @@ def test_a_glob_passes_over_folders_without_data(tmp_path):
 def test_no_path_is_none_at_all():
     with pytest.raises(ia.PathError, match="no path was given"):
         visible([])
+
+
+@pytest.mark.parametrize("name", ["a\0b.parquet", "\ud800.parquet"])
+def test_what_no_file_can_be_called_is_no_path(name, tmp_path):
+    path = f"{tmp_path}/{name}"
+    for call in (ia.dataset, ia.ParquetFile, ia.verify, partial(ia.write_table, NUMBERS)):
+        with pytest.raises(ia.PathError, match="no file can be called so"):
+            call(path)
+    assert os.listdir(tmp_path) == []
 
 
 REFUSED = ["*/*.parquet", "**/x.parquet", "**", "*/b/x.parquet"]
