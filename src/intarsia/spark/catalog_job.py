@@ -36,7 +36,6 @@ from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog import (
     CatalogReport,
     Known,
-    Target,
     each_fact,
     generation_of,
     look,
@@ -48,6 +47,7 @@ from intarsia.write.catalog_segment import (
     SegmentTables,
     SegmentWriter,
 )
+from intarsia.write.catalog_target import Target
 from intarsia.write.spill import Workspace
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from intarsia.index.section_write import UInt64Array
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.verify.findings import Finding, error, warning
-from intarsia.write.catalog import Target, facts_at
+from intarsia.write.catalog import facts_at
 from intarsia.write.catalog_facts import Facts, KeySpec, LeafBounds
+from intarsia.write.catalog_target import Target
 
 _KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 

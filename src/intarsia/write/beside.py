@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,11 +22,8 @@ from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
-from intarsia.write.replace import copy_into, locked, replacing
+from intarsia.write.replace import copy_into, locked, make_folder, replacing
 from intarsia.write.spill import Workspace
-
-_WITHOUT_FOLDERS = (pafs.S3FileSystem,)
-"""What a folder is not made in before it holds something."""
 
 
 def only_embedded(indexes: Sequence[IndexSpec]) -> list[EmbeddedIndex]:
@@ -169,10 +165,7 @@ def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
     folder = places.folder_of(path)
     name = f"{kept_under(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
     try:
-        if isinstance(places.filesystem, pafs.LocalFileSystem):
-            os.makedirs(folder, exist_ok=True)
-        elif not isinstance(places.filesystem, _WITHOUT_FOLDERS):
-            places.filesystem.create_dir(folder, recursive=True)
+        make_folder(folder, places.filesystem)
         with replacing(f"{folder}/{name}", places.filesystem) as create, create() as out:
             yield out
     except (OSError, PathError) as error:

@@ -8,14 +8,13 @@ segment about them; segments that are many, or about many files that are gone, a
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +26,7 @@ from intarsia.catalog.pointer import (
     Pointer,
     Segment,
     encode_pointer,
-    is_table_name,
 )
-from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import IntarsiaError, PathError, quiet
@@ -38,21 +35,17 @@ from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, list_files, resolve
+from intarsia.storage import FileSource, PathLike, list_files
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
-from intarsia.write.replace import replacing
+from intarsia.write.catalog_target import Target, telling_storage
 from intarsia.write.spill import Workspace
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
 """Nanoseconds that a file has to be left alone before its time of change tells it from the next."""
 _LOOKS = 4
 _MOST_SEGMENTS = 8
 _ORPHANED_AFTER = 24 * 3600 * 1_000_000_000
-_WITHOUT_FOLDERS = (pafs.S3FileSystem,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,71 +65,6 @@ class CatalogReport:
     segments: int
     keys: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A data set's folder; picklable."""
-
-    filesystem: pafs.FileSystem
-    root: str
-
-    @classmethod
-    def of(cls, path: PathLike, filesystem: Any = None) -> Target:
-        """Raises ``PathError`` where there is no folder."""
-        found, at = resolve(path, filesystem)
-        if found.get_file_info(at).type != pafs.FileType.Directory:
-            raise PathError(f"{at}: a catalog is of a folder, and here is none")
-        return cls(found, at.rstrip("/"))
-
-    @property
-    def folder(self) -> str:
-        """The folder the catalog is in."""
-        return f"{self.root}/{SIDECAR_FOLDER}"
-
-    def put(self, name: str, data: memoryview | bytes) -> None:
-        """Write a file of the catalog, which appears whole. Raises ``PathError``."""
-        path = f"{self.folder}/{name}"
-        check_may_write(self.filesystem, path)
-        try:
-            if isinstance(self.filesystem, pafs.LocalFileSystem):
-                os.makedirs(self.folder, exist_ok=True)
-                with replacing(path, self.filesystem) as create, create() as out:
-                    out.write(data)
-                return
-            if not isinstance(self.filesystem, _WITHOUT_FOLDERS):
-                self.filesystem.create_dir(self.folder, recursive=True)
-            with self.filesystem.open_output_stream(path) as out:
-                out.write(data)
-        except OSError as error:
-            raise PathError(f"{path}: cannot be written: {error}") from error
-
-    def put_table(self, built: BuiltTable) -> None:
-        """Write a table."""
-        self.put(built.table.name, built.data)
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Delete tables, as far as they are there."""
-        for name in names:
-            with contextlib.suppress(OSError):
-                self.filesystem.delete_file(f"{self.folder}/{name}")
-
-    def points_to(self, generation: str) -> bool:
-        """Is that the generation in use? Raises what reading the pointer does."""
-        info = self.filesystem.get_file_info(pointer_path(self.root))
-        is_there = info.type == pafs.FileType.File
-        return is_there and read_pointer(self.filesystem, self.root).generation == generation
-
-    def remove_of(self, generation: str, besides: Iterable[str] = ()) -> None:
-        """Delete the tables of a generation that was not published, or that it does not use."""
-        made = {name for name in self.tables() if name.startswith(f"catalog-{generation}-")}
-        self.remove(made - set(besides))
-
-    def tables(self) -> dict[str, pafs.FileInfo]:
-        """All files in the folder that might be tables of a catalog, whether in use or not."""
-        selector = pafs.FileSelector(self.folder, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
-        return {i.base_name: i for i in infos if i.is_file and is_table_name(i.base_name)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,21 +166,6 @@ def facts_at(
         return None
     finally:
         source.close()
-
-
-def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, whose errors of storage are ``PathError``s."""
-
-    @functools.wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except PathError:
-            raise
-        except OSError as error:
-            raise PathError(f"{args[0] if args else kwargs['path']}: {error}") from error
-
-    return told
 
 
 @telling_storage

@@ -11,7 +11,8 @@ from intarsia.catalog.pointer import encode_pointer
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import FormatError, PathError
 from intarsia.storage import PathLike
-from intarsia.write.catalog import Target, look, telling_storage
+from intarsia.write.catalog import look
+from intarsia.write.catalog_target import Target, telling_storage
 
 
 @dataclass(frozen=True, slots=True)

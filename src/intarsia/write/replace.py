@@ -21,6 +21,8 @@ from intarsia.source import Source
 from intarsia.storage import PathLike
 
 TEMPORARY_SUFFIX = ".intarsia-tmp"
+_WITHOUT_FOLDERS = (pafs.S3FileSystem,)
+"""What a folder is not made in before it holds something."""
 _WRITTEN_BYTES = 128 * 1024
 """Larger pieces take the system longer, which looks for as much room in one place for them."""
 
@@ -187,6 +189,14 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folder(folder: str, filesystem: pafs.FileSystem) -> None:
+    """Have a folder be there for a file that is to be written. Raises ``OSError``."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        os.makedirs(folder, exist_ok=True)
+    elif not isinstance(filesystem, _WITHOUT_FOLDERS):
+        filesystem.create_dir(folder, recursive=True)
 
 
 def sync_folder(path: str) -> None:

@@ -1,0 +1,100 @@
+"""Where the catalog of a data set is written: one folder, and the files of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import pyarrow.fs as pafs
+
+from intarsia.catalog.pointer import is_table_name
+from intarsia.catalog.tables import BuiltTable
+from intarsia.data.catalog import pointer_path, read_pointer
+from intarsia.errors import PathError
+from intarsia.handle import check_may_write
+from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
+from intarsia.write.replace import make_folder, replacing
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A data set's folder; picklable."""
+
+    filesystem: pafs.FileSystem
+    root: str
+
+    @classmethod
+    def of(cls, path: PathLike, filesystem: Any = None) -> Target:
+        """Raises ``PathError`` where there is no folder."""
+        found, at = resolve(path, filesystem)
+        if found.get_file_info(at).type != pafs.FileType.Directory:
+            raise PathError(f"{at}: a catalog is of a folder, and here is none")
+        return cls(found, at.rstrip("/"))
+
+    @property
+    def folder(self) -> str:
+        """The folder the catalog is in."""
+        return f"{self.root}/{SIDECAR_FOLDER}"
+
+    def put(self, name: str, data: memoryview | bytes) -> None:
+        """Write a file of the catalog, which appears whole. Raises ``PathError``."""
+        path = f"{self.folder}/{name}"
+        check_may_write(self.filesystem, path)
+        try:
+            make_folder(self.folder, self.filesystem)
+            if isinstance(self.filesystem, pafs.LocalFileSystem):
+                with replacing(path, self.filesystem) as create, create() as out:
+                    out.write(data)
+                return
+            with self.filesystem.open_output_stream(path) as out:
+                out.write(data)
+        except OSError as error:
+            raise PathError(f"{path}: cannot be written: {error}") from error
+
+    def put_table(self, built: BuiltTable) -> None:
+        """Write a table."""
+        self.put(built.table.name, built.data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete tables, as far as they are there."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                self.filesystem.delete_file(f"{self.folder}/{name}")
+
+    def points_to(self, generation: str) -> bool:
+        """Is that the generation in use? Raises what reading the pointer does."""
+        info = self.filesystem.get_file_info(pointer_path(self.root))
+        is_there = info.type == pafs.FileType.File
+        return is_there and read_pointer(self.filesystem, self.root).generation == generation
+
+    def remove_of(self, generation: str, besides: Iterable[str] = ()) -> None:
+        """Delete the tables of a generation that was not published, or that it does not use."""
+        made = {name for name in self.tables() if name.startswith(f"catalog-{generation}-")}
+        self.remove(made - set(besides))
+
+    def tables(self) -> dict[str, pafs.FileInfo]:
+        """All files in the folder that might be tables of a catalog, whether in use or not."""
+        selector = pafs.FileSelector(self.folder, allow_not_found=True)
+        infos = self.filesystem.get_file_info(selector)
+        return {i.base_name: i for i in infos if i.is_file and is_table_name(i.base_name)}
+
+
+def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
+    """``function``, whose errors of storage are ``PathError``s."""
+
+    @functools.wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except PathError:
+            raise
+        except OSError as error:
+            raise PathError(f"{args[0] if args else kwargs['path']}: {error}") from error
+
+    return told
