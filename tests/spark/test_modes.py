@@ -205,6 +205,24 @@ def test_rows_that_lack_a_column_are_told_of_whatever_wrote_it(spark, tmp_path):
     ias.write(spark.range(1), tmp_path, mode="append")
 
 
+BY_PATH = {
+    "write": lambda df, path: ias.write(df, path, mode="append"),
+    "format": lambda df, path: df.write.format("intarsia").mode("append").save(str(path)),
+}
+
+
+@pytest.mark.parametrize("append", BY_PATH.values(), ids=BY_PATH)
+def test_a_column_that_differs_by_case_alone_is_not_added(spark, tmp_path, append):
+    """Readers would find NULL in either, where Spark takes them for one."""
+    ias.write(spark.range(3), tmp_path)
+    renamed = spark.range(3).selectExpr("id AS ID")
+    with pytest.raises(Exception, match="the column 'ID' of the new rows is 'id' there"):
+        append(renamed, tmp_path)
+    assert ia.dataset(tmp_path).count_rows() == 3
+    ias.write(renamed, tmp_path, mode="overwrite")
+    assert ia.dataset(tmp_path).schema.names == ["ID"]
+
+
 RETRIED = """
 import sys, pathlib
 import pyarrow as pa

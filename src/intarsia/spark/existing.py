@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
@@ -23,8 +22,9 @@ _MOST_SEEN = 8
 def check_existing(job: Job) -> None:
     """Warn where a file that is there has other columns than those to come, or of other types.
 
-    Raises ``PathError`` where what is there lies in folders of other columns, or in none: a data
-    set of both is one that no reader knows what to make of. Of many files the first are looked at.
+    Raises ``PathError`` where a column differs from one that is there by its case alone, and where
+    what is there lies in folders of other columns, or in none: a data set of both is one that no
+    reader knows what to make of. Of many files the first are looked at.
     """
     there = [info for name, info in job.place.names("").items() if not name.startswith(HIDDEN)]
     _check_folders(job, there)
@@ -34,9 +34,12 @@ def check_existing(job: Job) -> None:
         return
     _check_keys(job, paths)
     if paths:
-        with contextlib.suppress(IntarsiaError, OSError):  # nor what cannot be read
+        try:
             old = open_file(paths[0], job.place.filesystem).schema_arrow
-            _compare(paths[0], _types(old), _types(job.schema))
+        except (IntarsiaError, OSError):  # nor what cannot be read
+            return
+        _check_case(paths[0], old.names, job.schema.names)
+        _compare(paths[0], _types(old), _types(job.schema))
 
 
 def _check_folders(job: Job, there: Iterable[pafs.FileInfo]) -> None:
@@ -88,6 +91,17 @@ def _types(schema: pa.Schema) -> dict[str, str]:
         except IntarsiaError:
             found[field.name] = str(field.type)
     return found
+
+
+def _check_case(path: str, there: list[str], new: list[str]) -> None:
+    known = {name.lower(): name for name in there if name not in new}
+    for name in new:
+        old = known.get(name.lower())
+        if old is not None and name not in there:
+            raise PathError(
+                f"{path}: the column {name!r} of the new rows is {old!r} there: names are told "
+                "apart by case here, and readers would find NULL"
+            )
 
 
 def _compare(path: str, there: dict[str, str], new: dict[str, str]) -> None:
