@@ -27,6 +27,7 @@ from intarsia.predicate.moments import part_of
 from intarsia.predicate.periods import has_periods, without_periods
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_plainly_wanted
+from intarsia.predicate.sql_values import text_of
 from intarsia.predicate.text_search import TextSearch, matches_like, regex_problem
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -252,16 +253,8 @@ def _regex(node: exp.Expr, flags: str = "") -> str:
     return pattern
 
 
-def sql_text(node: exp.Expr) -> str:
-    """The SQL of ``node``, for messages; sqlglot has none of some, as of bytes that are none."""
-    try:
-        return node.sql()
-    except ValueError:
-        return f"a condition of {node.key}"
-
-
 def _refusal(node: exp.Expr) -> PredicateError:
-    return PredicateError(f"{sql_text(node)!r} may mean something else to pyarrow")
+    return PredicateError(f"{text_of(node)!r} may mean something else to pyarrow")
 
 
 def _is_compared(value: exp.Expr, comparisons: tuple[type[exp.Expr], ...]) -> bool:

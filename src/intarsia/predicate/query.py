@@ -21,7 +21,7 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.exact import exact_condition, sql_text
+from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.need import UNTOLD, Need, need_of
@@ -30,6 +30,7 @@ from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
 from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
+from intarsia.predicate.sql_values import text_of
 from intarsia.predicate.taken import columns_taken
 
 _LIKE_ESCAPE = {"spark": "\\"}
@@ -260,7 +261,7 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
     """A condition as pyarrow evaluates it. Raises ``PredicateError``."""
     found = seen(condition, schema)
     if found is None:
-        raise PredicateError(f"{sql_text(condition)!r} may mean something else to the engine")
+        raise PredicateError(f"{text_of(condition)!r} may mean something else to the engine")
     return exact_condition(found, schema, like_escape)
 
 

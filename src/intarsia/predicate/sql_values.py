@@ -1,0 +1,213 @@
+"""What SQL conditions compare → Expressions: columns, functions and constants, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from intarsia.errors import PredicateError, instead
+from intarsia.predicate.casts import cast_type
+from intarsia.predicate.constants import cast_scalar, exactly, number_scalar, text_scalar
+from intarsia.predicate.decimals import Typed, computed
+from intarsia.predicate.functions import is_list
+from intarsia.predicate.literals import is_constant
+from intarsia.predicate.moments import in_utc, part_of
+
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.Add: pc.add_checked,
+    exp.Sub: pc.subtract_checked,
+    exp.Mul: pc.multiply_checked,
+}
+_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
+    exp.Lower: pc.utf8_lower,
+    exp.Upper: pc.utf8_upper,
+    exp.Abs: pc.abs,
+}
+
+
+class Values:
+    """Translates the values in a condition; knows the schema its fields come from."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._known: dict[int, tuple[exp.Expr, Typed]] = {}
+        """What arithmetic gives, by nodes, which are kept so that no other has the same number."""
+
+    def _value(self, node: exp.Expr) -> pc.Expression:
+        match node:
+            case exp.Paren(this=inner):
+                return self._value(inner)
+            case exp.Column() | exp.Dot():
+                return pc.field(*self._resolve(node)[0])
+            case exp.Neg(this=inner) if not is_constant(inner):
+                return pc.negate_checked(self._value(inner))
+            case exp.Coalesce(this=inner, expressions=others):
+                kind = self._type_of(inner)
+                return pc.coalesce(self._value(inner), *(self._of_type(o, kind) for o in others))
+            case exp.TryCast():
+                raise PredicateError(f"{text_of(node)!r}: TRY_CAST is not understood")
+            case exp.Cast(this=inner, to=target) if not is_constant(node):
+                return self._cast(inner, cast_type(target))
+        if is_constant(node):
+            return pc.scalar(self._scalar(node, None))
+        if type(node) in _ARITHMETIC:
+            return self._computed(node)[0]
+        if isinstance(node, exp.Length):
+            return self._length(node.this)
+        part = part_of(node)
+        if part is not None:
+            return part.of(self._value(part.subject), self._type_of(part.subject))
+        if type(node) in _FUNCTIONS:
+            return _FUNCTIONS[type(node)](self._undictionaried(node.this))
+        raise PredicateError(f"{text_of(node)!r} is not a value this understands")
+
+    def _computed(self, node: exp.Expr) -> Typed:
+        """What arithmetic gives. A constant beside a decimal is one, too."""
+        if id(node) not in self._known:
+            sides = [node.args["this"], node.args["expression"]]
+            kinds = [None if is_constant(side) else self._type_of(side) for side in sides]
+            values = []
+            for number, side in enumerate(sides):
+                beside = kinds[1 - number]
+                if is_constant(side) and beside is not None and pa.types.is_decimal(beside):
+                    scalar = self._beside(sides[1 - number], side)
+                    values.append(pc.scalar(scalar))
+                    kinds[number] = scalar.type
+                else:
+                    values.append(self._value(side))
+            one, other = zip(values, kinds, strict=True)
+            self._known[id(node)] = node, computed(_ARITHMETIC[type(node)], one, other)
+        return self._known[id(node)][1]
+
+    def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
+        """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
+        try:
+            if kind is not None and is_constant(node):
+                return pc.scalar(exactly(self._scalar(node, kind), kind))
+        except pa.ArrowException as error:
+            raise PredicateError(f"{text_of(node)} is no {kind}") from error
+        if kind is None or self._type_of(node) != kind:
+            raise PredicateError(f"{text_of(node)} and what it stands for are not of one type")
+        return self._value(node)
+
+    def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
+        """A constant that ``subject`` is compared with."""
+        kind = self._type_of(subject)
+        try:
+            return self._scalar(constant, kind)
+        except PredicateError as error:
+            raise PredicateError(f"{text_of(subject)}: {error}") from error
+
+    def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
+        """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
+        match node:
+            case exp.Paren(this=inner):
+                return self._scalar(inner, kind)
+            case exp.Null():
+                return pa.scalar(None, kind or pa.null())
+            case exp.Boolean(this=value):
+                return pa.scalar(bool(value))
+            case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
+                return number_scalar(f"-{inner.this}", kind)
+            case exp.Cast(this=inner, to=target) if _is_read_once(node):
+                return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)
+            case exp.Literal(this=text) if node.is_string:
+                return text_scalar(text, kind)
+            case exp.Literal(this=text):
+                return number_scalar(text, kind)
+        raise PredicateError(f"{text_of(node)!r} is not a constant this understands")
+
+    def _type_of(self, node: exp.Expr) -> pa.DataType | None:
+        """The type of a field, cast or decimal; None where it would take evaluation to tell."""
+        match node:
+            case exp.Paren(this=inner):
+                return self._type_of(inner)
+            case exp.Column() | exp.Dot():
+                return self._resolve(node)[1]
+            case exp.Neg(this=inner) | exp.Coalesce(this=inner) | exp.Abs(this=inner):
+                return self._type_of(inner)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._computed(node)[1]
+            case exp.Cast(to=target):
+                return cast_type(target)
+            case exp.Lower() | exp.Upper():
+                return pa.string()
+        part = part_of(node)
+        return None if part is None else part.type(self._type_of(part.subject))
+
+    def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
+        """The path and type of a field; names match exactly first, then regardless of case."""
+        path: list[str] = []
+        names = [part.name for part in node.parts]  # type: ignore[attr-defined]  # Column and Dot
+        children: list[pa.Field] = list(self._schema)
+        kind = None
+        for name in names:
+            found = [f for f in children if f.name == name] or [
+                f for f in children if f.name.lower() == name.lower()
+            ]
+            if len(found) != 1:
+                known = [f.name for f in found or children]
+                problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
+                if not found:
+                    problem += instead(name, known) if known else f": {'.'.join(path)} is {kind}"
+                raise PredicateError(f"column {'.'.join(names)!r} {problem}")
+            path.append(found[0].name)
+            kind = found[0].type
+            children = list(kind.fields) if pa.types.is_struct(kind) else []
+        assert kind is not None
+        return tuple(path), kind
+
+    def _text_value(self, node: exp.Expr, asking: str = "LIKE") -> pc.Expression:
+        """A value that has to be text."""
+        kind = self._type_of(node)
+        if kind is not None and not (
+            pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_text_view(kind)
+        ):
+            raise PredicateError(f"{asking} needs text, and {text_of(node)} is {kind}")
+        return self._undictionaried(node)
+
+    def _undictionaried(self, node: exp.Expr) -> pc.Expression:
+        """A value without Arrow's dictionary, which pyarrow's functions do not take."""
+        value, kind = self._value(node), self._type_of(node)
+        if kind is not None and pa.types.is_dictionary(kind):
+            return value.cast(kind.value_type)
+        return value
+
+    def _length(self, node: exp.Expr) -> pc.Expression:
+        kind = self._type_of(node)
+        if kind is not None and is_list(kind):
+            return pc.list_value_length(self._value(node))
+        return pc.utf8_length(self._text_value(node, "length"))
+
+    def _cast(self, node: exp.Expr, target: pa.DataType) -> pc.Expression:
+        value, kind = self._value(node), self._type_of(node)
+        if kind is not None and pa.types.is_date(target):
+            value = in_utc(value, kind)
+        return value.cast(target)
+
+
+def text_of(node: exp.Expr) -> str:
+    """A part of a condition as it might have been written, for messages.
+
+    sqlglot has no text for some, as for bytes that are none.
+    """
+    try:
+        return node.sql("duckdb")
+    except ValueError:
+        return f"a condition of {node.key}"
+
+
+def _is_read_once(node: exp.Cast) -> bool:
+    """Is a constant cast as it is written, and not as something else made of it?"""
+    return type(node) is exp.Cast and not isinstance(node.this.unnest(), exp.Cast)
+
+
+def _is_text_view(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_string_view(kind))
