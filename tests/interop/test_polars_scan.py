@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -283,6 +283,7 @@ TEXTS = st.lists(st.text("abcéZ7_ -#&~.*\\[|^$\n\r\U0001f600", max_size=6), min
 
 @settings(max_examples=500, deadline=None)
 @given(PATTERNS, TEXTS)
+@example("b-a", ["b-a", "a"])
 def test_regular_expressions_are_found_in_the_same_texts(pattern, texts):
     assert is_alike(pattern)
     expected = pl.Series(texts).str.contains(pattern).to_list()

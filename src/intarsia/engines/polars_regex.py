@@ -22,16 +22,13 @@ _GROUP_REPEATED = re.compile(r"[*+?]")
 
 def is_alike(pattern: str) -> bool:
     """Do Polars and pyarrow find ``pattern`` in the same texts?"""
-    if len(pattern) > _MOST or not _are_ordered(pattern):
-        return False
-    end = _alternatives(pattern, 0)
-    return end == len(pattern)
+    return len(pattern) <= _MOST and _alternatives(pattern, 0) == len(pattern)
 
 
-def _are_ordered(pattern: str) -> bool:
+def _is_ordered(atom: str) -> bool:
     """Are ranges and counts from less to more? Else, both refuse them, each in its own way."""
-    ranges = re.findall(_RANGE, pattern)
-    counts = re.findall(r"\{(\d+),(\d+)\}", pattern)
+    ranges = re.findall(_RANGE, atom) if atom.startswith("[") else ()
+    counts = re.findall(r"\{(\d+),(\d+)\}", atom)
     return all(r[0] <= r[2] for r in ranges) and all(int(a) <= int(b) for a, b in counts)
 
 
@@ -55,6 +52,8 @@ def _sequence(pattern: str, at: int) -> int | None:
             repeated = _GROUP_REPEATED.match(pattern, at)
             at = repeated.end() if repeated else at
         elif found := _ATOM.match(pattern, at) or _ANCHOR.match(pattern, at):
+            if not _is_ordered(found[0]):
+                return None
             at = found.end()
         else:
             return at if at > start else None
