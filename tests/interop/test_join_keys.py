@@ -220,6 +220,16 @@ def test_queries_that_double_are_planned_soon(logs):
     assert "is_in" in filters(query, logs=logs, seen=SEEN)["logs"]
 
 
+def test_conditions_that_double_are_planned_soon(logs):
+    """Each step wants two things of the one before: what all want of the first has no end."""
+    each = "SELECT * FROM c{0} WHERE n > {1} UNION ALL SELECT * FROM c{0} WHERE n < {1}"
+    parts = [f"c{n} AS ({each.format(n - 1, n)})" for n in range(1, 40)]
+    query = f"WITH c0 AS (SELECT n FROM logs), {', '.join(parts)} SELECT * FROM c39"
+    assert len(filters(query, logs=logs)["logs"]) < 50_000
+    few = filters(query.replace("c39", "c2"), logs=logs)["logs"]
+    assert few == "(((n > 1) and ((n > 2) or (n < 2))) or ((n < 1) and ((n > 2) or (n < 2))))"
+
+
 def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
     query = "WITH c AS (SELECT n FROM logs) SELECT count(*) FROM logs WHERE row < 3"
     assert ia.sql(query, logs=logs).to_pydict() == {"count_star()": [3]}

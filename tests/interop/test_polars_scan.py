@@ -403,3 +403,33 @@ def test_one_of_thousands_of_floats(tmp_path):
     members = [float(number) for number in range(20_000)]
     found = ia.polars.scan(tmp_path).filter(pl.col("x").is_in(members)).collect()
     assert found["x"].to_list() == [0.0, 7.0]
+
+
+def test_decimals_of_256_bits_are_such_as_polars_has(tmp_path):
+    quarters = [Decimal(n) / 4 for n in range(100)]
+    columns = {
+        "e": pa.array(quarters, pa.decimal256(20, 2)),
+        "d": pa.array(quarters, pa.decimal256(50, 2)),
+        "l": pa.array([[one] for one in quarters], pa.list_(pa.decimal256(20, 2))),
+        "r": range(100),
+    }
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), path, max_rows_per_page=10, write_page_index=True)
+    scan = ia.polars.scan(path)
+    narrow = pl.Decimal(20, 2)
+    assert dict(scan.collect_schema()) == {
+        "e": narrow,
+        "d": pl.Float64,
+        "l": pl.List(narrow),
+        "r": pl.Int64,
+    }
+    assert scan.filter(c("e") == quarters[7]).select("r", "l").collect().rows() == [
+        (7, [quarters[7]])
+    ]
+    assert scan.filter(c("d").is_between(2, 2.25)).select("r").collect().rows() == [(8,), (9,)]
+    filtered = ia.dataset(path).filter(pc.field("d") == quarters[7])
+    with pytest.raises(ia.UnsupportedError, match="filter asks of decimals of 256 bits"):
+        ia.polars.scan(filtered)
+    assert ia.polars.scan(ia.dataset(path).filter("r = 7")).select("d").collect().rows() == [
+        (1.75,)
+    ]

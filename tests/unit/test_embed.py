@@ -1,3 +1,4 @@
+import decimal
 import errno
 import os
 import stat
@@ -310,6 +311,17 @@ def test_half_floats_are_refused_as_they_have_two_zeros(tmp_path):
     table = pa.table({"h": pa.array([0.0, -0.0], pa.float16())})
     with pytest.raises(ia.IndexSpecError, match="half floats"):
         ia.write_table(table, tmp_path / "t.parquet", indexes=[ia.Lookup("h")])
+
+
+def test_no_bloom_filter_is_on_what_duckdb_looks_up_as_doubles(tmp_path):
+    """It would find none of the values in it."""
+    path = tmp_path / "t.parquet"
+    wide, known = pa.array([1, 2], pa.decimal256(39, 2)), pa.array([1, 2], pa.decimal128(38, 2))
+    pq.write_table(pa.table({"d": wide, "e": known}), path)
+    with pytest.raises(ia.IndexSpecError, match="no index d:bloom: DuckDB takes decimals of more"):
+        ia.add_indexes(path, ia.Bloom("d"))
+    ia.add_indexes(path, [ia.Lookup("d"), ia.Bloom("e")])
+    assert ia.dataset(path).count_rows(pc.field("d") == decimal.Decimal(2)) == 1
 
 
 def test_indexes_may_be_text_or_one_alone(file):

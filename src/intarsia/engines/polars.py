@@ -11,7 +11,8 @@ import pyarrow as pa
 from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
-from intarsia.errors import MissingDependencyError
+from intarsia.engines.types import as_in_polars, asks_of_other_types
+from intarsia.errors import MissingDependencyError, UnsupportedError
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
 
     Predicates, columns and row limits reach the scan. Polars applies its predicate to what is read,
     so answers are Polars' own. Raises ``MissingDependencyError`` without Polars, ``PathError``
-    where there is no file, ``TypeError`` for options of a data set that is open.
+    where there is no file, ``TypeError`` for options of a data set that is open,
+    ``UnsupportedError`` for one whose filter asks of a type that Polars has not.
     """
     try:
         import polars
@@ -42,6 +44,12 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         data = source
     else:
         data = dataset(source, **options)
+    known = as_in_polars(data.schema)
+    if asks_of_other_types(data, known):
+        problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
+        raise UnsupportedError(f"{problem}: filter the LazyFrame")
+    if known != data.schema:
+        data = Dataset.wrap(data, known)
 
     def framed(batch: pa.RecordBatch) -> polars.DataFrame:
         frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))

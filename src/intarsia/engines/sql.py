@@ -19,10 +19,9 @@ from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
 from intarsia.engines.session import require_duckdb, session
+from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
-from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.need import Need
-from intarsia.predicate.nested import with_children
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import PathLike
@@ -39,8 +38,6 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-_MOST_DIGITS = 38
-"""Of DuckDB's decimals."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
@@ -126,46 +123,19 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, str | os.PathLike):
         table = dataset(table)
     if isinstance(table, Dataset):
-        schema = _as_in_duckdb(table.schema)
-        is_kept = schema == table.schema or _asks_of_other_types(table, schema)
+        schema = as_in_duckdb(table.schema)
+        is_kept = schema == table.schema or asks_of_other_types(table, schema)
         return WatchedDataset.wrap(table, None if is_kept else schema)
     if isinstance(table, pads.Dataset):
         return table
     if isinstance(table, SupportsArrow):
         found = pa.table(table)
-        schema = _as_in_duckdb(found.schema)
+        schema = as_in_duckdb(found.schema)
         return found if schema == found.schema else found.cast(schema)
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
     raise TypeError(f"a {kind} is no data set, path, lazy frame or source of an Arrow stream")
-
-
-def _as_in_duckdb(schema: pa.Schema) -> pa.Schema:
-    """``schema`` in types that DuckDB takes: for others, those in which it reads Parquet's."""
-    return pa.schema(map(_duckdb_field, schema), schema.metadata)
-
-
-def _asks_of_other_types(table: Dataset, schema: pa.Schema) -> bool:
-    """May the filter of a data set mean something else by ``schema``?"""
-    wanted = table._scan_options.get("filter")
-    if wanted is None:
-        return False
-    used = field_paths(read_expression(wanted))
-    names = table.schema.names if used is None else [path[0] for path in used]
-    return any(table.schema.field(name).type != schema.field(name).type for name in names)
-
-
-def _duckdb_field(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_float16(kind):
-        return field.with_type(pa.float32())
-    if pa.types.is_decimal256(kind):
-        is_wide = kind.precision > _MOST_DIGITS
-        return field.with_type(
-            pa.float64() if is_wide else pa.decimal128(kind.precision, kind.scale)
-        )
-    return field.with_type(with_children(kind, _duckdb_field))
 
 
 def _register(

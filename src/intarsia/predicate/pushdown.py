@@ -31,13 +31,15 @@ from intarsia.predicate.scope import (
     wheres,
 )
 
+_LEAST_NODES = 1000
+
 
 def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, ...]]:
     """For each table of ``scopes``, by ``id``, the conditions on it, in terms of its columns."""
     pushdown = _Pushdown(scopes)
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
-    pushdown.finish()
+    pushdown.finish(_LEAST_NODES + _size(tree))
     return {key: tuple(found) for key, found in pushdown.found.items()}
 
 
@@ -99,17 +101,20 @@ class _Pushdown:
         for condition in member_keys(self._scopes, select, sources):
             self._push(select, sources, condition)
 
-    def finish(self) -> None:
+    def finish(self, most_nodes: int) -> None:
         """Push into common table expressions that several refer to what any of these wants.
 
-        From the last to the first: they refer to earlier ones.
+        From the last to the first: they refer to earlier ones. What each wants of the one before
+        doubles at each step, and is let go of where it has more nodes than ``most_nodes``.
         """
         for name, common in reversed(self._scopes.common_tables.items()):
             wanted = self._waiting.get(name, {})
             names = self._scopes.names(common.body)
             if wanted and len(wanted) == common.uses and names is not None:
                 each = [joined(exp.And, conditions) for conditions in wanted.values()]
-                distinct = list(dict.fromkeys(each))  # or what doubles at each step never ends
+                distinct = list(dict.fromkeys(each))
+                if sum(map(_size, distinct)) > most_nodes:
+                    continue
                 self._into(common.body, joined(exp.Or, distinct), names)
 
     def _push(self, select: exp.Select, sources: Sources, condition: exp.Expr) -> None:
@@ -236,6 +241,11 @@ class _Pushdown:
 def _is_one_type(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     """Do conditions mean the same of both? Not of floats: 0.0 and -0.0 are equal, and differ."""
     return bool(one is not None and one == other and not pa.types.is_floating(one))
+
+
+def _size(tree: exp.Expr) -> int:
+    """How many nodes it has."""
+    return sum(1 for _ in tree.walk())
 
 
 def _instead(column: exp.Column, _: exp.Column) -> exp.Column:

@@ -39,6 +39,9 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 
+_MOST_DIGITS = 38
+"""Of decimals that engines take for such."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkPart:
@@ -69,11 +72,24 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
                 f"{instead(name, (leaf.name for leaf in file.schema.leaves))}"
             )
         if isinstance(index, Bloom):
-            reason = unfit_for_hashing(file.order(leaf.index))
+            reason = unfit_for_hashing(file.order(leaf.index)) or _misread_by_others(leaf)
             if reason:
                 raise IndexSpecError(f"{file.name}: no index {name}:{index.kind}: {reason}")
         leaves.append(leaf)
     return leaves
+
+
+def _misread_by_others(leaf: Leaf) -> str | None:
+    """Why other readers would lose rows by a bloom filter; None where they would not."""
+    logical = leaf.element.logicalType
+    stated = None if logical is None else logical.DECIMAL
+    digits = leaf.element.precision if stated is None else stated.precision
+    if digits is not None and digits > _MOST_DIGITS:
+        return (
+            f"DuckDB takes decimals of more than {_MOST_DIGITS} digits for doubles, which it would "
+            "look for in the filter; a lookup is Intarsia's own"
+        )
+    return None
 
 
 def build_standard(
