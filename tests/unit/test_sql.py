@@ -544,6 +544,35 @@ def test_views_are_among_constants(kind):
         assert found["id"].to_pylist() == expected
 
 
+BYTES = [
+    r"b = '\xFF'",
+    r"b <> '\xff'",
+    r"b IN ('\x61', 'a\xFFb')",
+    r"b < '\xFF'",
+    r"b BETWEEN 'a' AND '\xC3\xA9'",
+    r"b = '\x5CxFF'",
+    "b = ''",
+]
+
+
+@pytest.mark.parametrize("condition", BYTES)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_bytes_in_texts_are_duckdbs(condition, kind):
+    values = [b"\xff", b"a", rb"\xFF", "é".encode(), None, b"a\xffb", b""]
+    table = pa.table({"b": pa.array(values, kind)})
+    expected = duckdb.sql(f'SELECT b FROM "table" WHERE {condition}').to_arrow_table()["b"]
+    found = table.filter(parse_where(condition, table.schema))["b"]
+    assert found.to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(r"\q", pa.binary()), (r"\x4", pa.binary_view()), (r"\xFF", pa.binary(2))]
+)
+def test_a_text_that_is_no_bytes_is_refused(text, kind):
+    with pytest.raises(PredicateError, match=r"b: .* cannot be read as"):
+        parse_where(f"b = '{text}'", pa.schema({"b": kind}))
+
+
 @pytest.mark.parametrize("condition", ["f = 'NaN'::DOUBLE", "f IN (1.5, 'NaN'::FLOAT8)"])
 def test_nan_is_asked_for_by_its_function(condition):
     with pytest.raises(PredicateError, match="f: NaN is asked for by isnan"):

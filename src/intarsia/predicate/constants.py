@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import decimal
 import math
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ _EXACT = 2.0**53
 """Up to here, doubles tell all integers apart."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
+_BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
 
 
 def cast_scalar(
@@ -56,7 +58,10 @@ def _is_plain_moment(kind: pa.DataType | None) -> bool:
 
 
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
-    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp."""
+    """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp.
+
+    Beside bytes, ``\\xFF`` is one of them, as in DuckDB.
+    """
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
     if kind is None or pa.types.is_string(kind):
@@ -66,9 +71,22 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return _timestamp(text, kind)
         if pa.types.is_time(kind):  # which pyarrow reads in no text of its own
             return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
-        return pa.scalar(text).cast(kind)
+        return pa.scalar(_bytes(text) if _is_bytes(kind) else text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise PredicateError(f"{text!r} cannot be read as {kind}") from error
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return any(is_one(kind) for is_one in (*known, pa.types.is_fixed_size_binary))
+
+
+def _bytes(text: str) -> bytes:
+    """Raises ``ArrowInvalid`` for a backslash that begins no byte."""
+    plain = text.encode()
+    if b"\\" in _BYTE.sub(b"", plain):
+        raise pa.ArrowInvalid(text)
+    return _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), plain)
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
