@@ -1,5 +1,7 @@
 """Indexes are added to a file as a whole or not at all, whoever else is there, whatever happens."""
 
+import contextlib
+import errno
 import os
 import random
 import signal
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.write import embed
+from intarsia.write import embed, replace
 
 WORKER = Path(__file__).with_name("in_place.py")
 TABLE = pa.table({"k": [f"k{n}" for n in range(20_000)], "n": range(20_000)})
@@ -128,6 +130,88 @@ def test_owner_and_group_stay(file, monkeypatch):
     before = file.stat()
     ia.add_indexes(file, [ia.Lookup("k")])
     assert asked == [(before.st_uid, before.st_gid)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "keeps_group"),
+    [(0o640, 0o640, True), (0o664, 0o664, True), (0o640, 0o600, False), (0o664, 0o644, False)],
+)
+def test_who_may_not_keep_the_owner_gives_no_one_more_rights(
+    mode, expected, keeps_group, file, monkeypatch
+):
+    """Another member of the file's group, or somebody who is none."""
+    file.chmod(mode)
+    os_stat, own = os.stat, file.stat()
+
+    def refuse(path, user, group):
+        if user != -1 or not keeps_group:
+            raise PermissionError(1, "Operation not permitted")
+
+    def stat_(path, *args, **options):
+        found = os_stat(path, *args, **options)
+        is_new = str(path).endswith(".intarsia-tmp") and not keeps_group
+        group = own.st_gid + is_new
+        return os.stat_result([*found[:5], group, *found[6:10]], found.__reduce__()[1][1])
+
+    monkeypatch.setattr(os, "chown", refuse)
+    monkeypatch.setattr(os, "stat", stat_)
+    with pytest.warns(ia.IntarsiaWarning, match="its owner cannot be kept: it was"):
+        ia.add_indexes(file, [ia.Lookup("k")])
+    monkeypatch.undo()
+    assert stat.S_IMODE(file.stat().st_mode) == expected
+
+
+def test_what_is_made_of_a_file_is_read_by_nobody_who_cannot_read_that(file):
+    file.chmod(0o600)
+    ia.add_indexes(file, [ia.Distinct("k")], sidecar=True)
+    (sidecar,) = (file.parent / "_intarsia").iterdir()
+    ia.recover(file, file.parent / "new.parquet")
+    for made in (sidecar, file.parent / "new.parquet"):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_a_folder_that_cannot_be_synced_undoes_nothing(number, file, monkeypatch):
+    """Disks that cannot are passed over; one that fails is told of."""
+    ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
+    synced = replace._sync
+
+    def refuse(path):
+        if path.is_dir():
+            raise OSError(number, "no")
+        synced(path)
+
+    monkeypatch.setattr(replace, "_sync", refuse)
+    told = pytest.warns(ia.IntarsiaWarning, match="was written, and may not outlive a crash")
+    with told if number == errno.EIO else contextlib.nullcontext():
+        ia.add_indexes(file, [ia.Lookup("k")])
+    (report,) = ia.list_indexes(file)
+    assert [entry.name for entry in report.indexes] == ["k:lookup"]
+    assert [entry.name for entry in report.sidecar] == ["n:minmax"]
+
+
+MEANWHILE = {
+    "add": (lambda file: ia.add_indexes(file, "k:ngram", sidecar=True), ["n:minmax", "k:ngram"]),
+    "drop": (lambda file: ia.drop_indexes(file, "n:minmax", sidecar=True), []),
+}
+
+
+@pytest.mark.parametrize(("act", "expected"), MEANWHILE.values(), ids=MEANWHILE)
+def test_a_sidecar_that_changes_meanwhile_stays_changed(act, expected, file, monkeypatch):
+    ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
+    synced, left = replace._sync, [act]
+
+    def act_first(path):
+        if left:
+            left.pop()(file)
+        synced(path)
+
+    monkeypatch.setattr(replace, "_sync", act_first)
+    ia.add_indexes(file, [ia.Lookup("k")])
+    assert not left
+    (report,) = ia.list_indexes(file)
+    assert [entry.name for entry in report.indexes] == ["k:lookup"]
+    assert [entry.name for entry in report.sidecar] == expected
 
 
 def test_a_folder_that_takes_no_file_is_said(file, monkeypatch):

@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import subprocess
+import sys
 
 import datafusion
 import duckdb
@@ -159,3 +161,21 @@ def test_rows_without_columns_are_refused_not_lost(tmp_path, settings):
     ):
         writer.write_table(rows)
     assert pq.read_metadata(tmp_path / "t.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize("end", ["raise RuntimeError", "sys.exit()", "del writer"])
+def test_a_writer_that_is_forgotten_leaves_what_it_wrote(end, tmp_path):
+    """As one does whose process is killed: an end in order is no worse."""
+    program = f"""
+import sys, pyarrow as pa, intarsia as ia
+table = pa.table({{"n": range(10)}})
+writer = ia.ParquetWriter(sys.argv[1], table.schema, checkpoint_row_groups=1)
+writer.write_table(table)
+writer.write_table(table)
+{end}
+"""
+    command = [sys.executable, "-W", "always", "-c", program, str(tmp_path / "t.parquet")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    (left,) = tmp_path.iterdir()
+    assert f"its writer was not closed: what it wrote is in {left}" in ran.stderr
+    assert ia.recover(left, tmp_path / "new.parquet").rows == 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError, PathError
+from intarsia.errors import FormatError, IndexSpecError, PathError, quiet
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
@@ -154,6 +154,12 @@ class Sections:
             del self.beside  # another writer may make one meanwhile
             if self._unread is not None:
                 raise PathError(f"what its sidecar holds cannot be told: {self._unread}")
+
+    def beside_now(self) -> Holder | None:
+        """As ``beside``, opened again: another writer may have changed it."""
+        self.__dict__.pop("beside", None)
+        with quiet():
+            return self.beside
 
     @functools.cached_property
     def holders(self) -> Mapping[IndexEntry, Holder]:

@@ -183,6 +183,11 @@ class Beside:
         """Where it is, and where older ones are that were left; the newest comes last."""
         return self._places.paths(self._source.path)
 
+    @property
+    def found(self) -> list[str]:
+        """As ``paths``, when it was opened."""
+        return self._found or []
+
     def check_listed(self) -> None:
         """Raise ``PathError`` where it could not be told whether there is one."""
         self._places.check_listed(self._source.path)

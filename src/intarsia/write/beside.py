@@ -26,6 +26,10 @@ from intarsia.write.replace import copy_into, locked, make_folder, replacing
 from intarsia.write.spill import Workspace
 
 
+class SidecarReplaced(PathError):  # noqa: N818 # a signal to look again, while that is possible
+    """A sidecar is not the one that was read."""
+
+
 def only_embedded(indexes: Sequence[IndexSpec]) -> list[EmbeddedIndex]:
     """All ``indexes``. Raises ``IndexSpecError`` for the format's own, which files hold."""
     found: list[EmbeddedIndex] = []
@@ -77,14 +81,16 @@ def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
 
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
-    """Have the sidecar of ``old``, if it has one, serve what that has become: the same rows."""
-    held = old.sections.beside
+    """Have the sidecar of ``old``, if it has one by now, serve what that became: the same rows."""
+    held = old.sections.beside_now()
     if held is None:
         return
     assert old.beside is not None
     known = held.directory
     try:
-        _replace(new, old.beside.paths, held, known.indexes, (), known.file_id, places)
+        _replace(new, old.beside.found, held, known.indexes, (), known.file_id, places)
+    except SidecarReplaced:
+        carry_sidecar(old, new, places)
     except PathError as error:
         names = ", ".join(entry.name for entry in known.indexes)
         raise PathError(
@@ -155,7 +161,9 @@ def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]
         now = [*places.paths(path)]
         places.check_listed(path)
         if now != [*before]:
-            raise PathError(f"{path}: another writer changed its sidecar; it was left as it is")
+            raise SidecarReplaced(
+                f"{path}: another writer changed its sidecar; it was left as it is"
+            )
         yield
 
 
@@ -166,7 +174,8 @@ def _new_file(path: str, places: Sidecars) -> Iterator[BinaryIO]:
     name = f"{kept_under(path.rpartition('/')[2])}.{secrets.token_hex(4)}.intarsia"
     try:
         make_folder(folder, places.filesystem)
-        with replacing(f"{folder}/{name}", places.filesystem) as create, create() as out:
+        new = replacing(f"{folder}/{name}", places.filesystem, like=path)
+        with new as create, create() as out:
             yield out
     except (OSError, PathError) as error:
         raise PathError(

@@ -109,7 +109,7 @@ def recover(
     template = _template(schema_from, filesystem)
     try:
         kept = salvage(source, template)
-        with replacing(target, target_on) as create, create() as file:
+        with replacing(target, target_on, like=path) as create, create() as file:
             copy_into(WindowSource(source, 0, kept.length), file)
             file.write(kept.footer or b"")
     except FormatError as error:

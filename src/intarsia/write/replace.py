@@ -8,6 +8,7 @@ import fcntl
 import os
 import secrets
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import PathError
+from intarsia.errors import IntarsiaWarning, PathError
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
 from intarsia.source import Source
 from intarsia.storage import PathLike
@@ -23,6 +24,8 @@ from intarsia.storage import PathLike
 TEMPORARY_SUFFIX = ".intarsia-tmp"
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
 """What a folder is not made in before it holds something."""
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+"""What disks that cannot sync folders say, or those whose folders cannot be opened."""
 _WRITTEN_BYTES = 128 * 1024
 """Larger pieces take the system longer, which looks for as much room in one place for them."""
 
@@ -34,17 +37,19 @@ def replacing(
     *,
     unless_changed_since: Version = None,
     keep_unfinished: bool = False,
+    like: str | None = None,
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Write a file that takes the place of ``path`` at once, or not at all.
 
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
     untouched, as it is where it is no longer the version ``unless_changed_since``. With
-    ``keep_unfinished`` a local temporary file is left where it is after an error. Raises
+    ``keep_unfinished`` a local temporary file is left where it is after an error. A new local file
+    that is made of another one, ``like``, is read by nobody who could not read that. Raises
     ``PathError`` where the file cannot be written.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    local = partial(_replacing_local, keep_unfinished=keep_unfinished)
+    local = partial(_replacing_local, keep_unfinished=keep_unfinished, like=like)
     place = local if is_local else _replacing_remote
 
     check = partial(check_unchanged, path, filesystem, unless_changed_since)
@@ -77,25 +82,36 @@ def _replacing_local(
     filesystem: pafs.FileSystem,
     check: Callable[[], None],
     keep_unfinished: bool = False,
+    like: str | None = None,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise PathError(f"{path}: it is a device or a pipe, which no file can take the place of")
     temporary = target.with_name(_temporary_name(target.name))
+    process = os.getpid()
+    model = target if like is None or target.exists() else Path(like)
     try:
-        opener = _opener_like(target)
+        opener = _opener_like(model)
         yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
-        _own_as(temporary, target)
+        _own_as(temporary, model, is_told=model == target)
         _sync(temporary)
         with locked(target):
             check()
             _forget_hadoop_checksum(target)  # before: a file without one is read as it is
             os.replace(temporary, target)
-        _sync(target.parent)
-    except BaseException:
-        if not keep_unfinished:
+    except BaseException as error:
+        # A writer that is forgotten, as at the end of a program, leaves what it wrote; in a process
+        # that was forked, it has written there what the other one does not know of.
+        is_forgotten = isinstance(error, GeneratorExit) and os.getpid() == process
+        if not (keep_unfinished or is_forgotten):
             temporary.unlink(missing_ok=True)
         raise
+    try:
+        _sync(target.parent)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            message = f"{path}: was written, and may not outlive a crash of the machine: {error}"
+            _tell(message)
 
 
 def _opener_like(target: Path) -> Callable[[str, int], int]:
@@ -104,16 +120,36 @@ def _opener_like(target: Path) -> Callable[[str, int], int]:
     return lambda path, flags: os.open(path, flags, mode)
 
 
-def _own_as(path: Path, target: Path) -> None:
-    """Give ``path`` owner and permissions of ``target``, where there is one, as far as allowed."""
+def _own_as(path: Path, target: Path, *, is_told: bool) -> None:
+    """Give ``path`` owner and permissions of ``target``, where there is one, as far as allowed.
+
+    Of an owner that is not kept a warning says so, where that ``is_told``.
+    """
     try:
         found = os.stat(target)
     except OSError:
         return
-    with contextlib.suppress(OSError):
+    mode = stat.S_IMODE(found.st_mode)
+    try:
         os.chown(path, found.st_uid, found.st_gid)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.chown(path, -1, found.st_gid)
+        now = os.stat(path)
+        if now.st_gid != found.st_gid:  # another group has no more rights than all others
+            mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+        if is_told:
+            _tell(
+                f"{target}: its owner cannot be kept: it was {found.st_uid}:{found.st_gid}, and is "
+                f"{now.st_uid}:{now.st_gid}"
+            )
     with contextlib.suppress(OSError):
-        os.chmod(path, stat.S_IMODE(found.st_mode))
+        os.chmod(path, mode)
+
+
+def _tell(message: str) -> None:
+    """Warn of what became of a file, where what it holds is kept quiet about as well."""
+    warnings.warn(message, IntarsiaWarning, stacklevel=3)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ writer that is killed leaves it behind; ``recover`` makes a file of it.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -86,7 +87,8 @@ class ParquetWriter:
     ``intarsia.write_table``. The file appears at ``where`` when the writer is closed, whole and
     synced. Until then it has a temporary name beside it, ``.NAME.….intarsia-tmp``, that readers
     pass over. Leaving a ``with`` block by an error, or an error while writing, removes it, unless
-    ``keep_unfinished`` is true: then a note of the error says where it is.
+    ``keep_unfinished`` is true: then a note of the error says where it is. A writer that is neither
+    closed nor left, as when a program ends, leaves it, and says so in a ``ResourceWarning``.
 
     With ``checkpoint_row_groups=N`` a footer is written and synced after every Nth row group.
     When ``write_table`` returns, all row groups up to the last checkpoint are on the disk, and
@@ -226,6 +228,10 @@ def open_writer(
         try:
             with _writer_of(out, schema, checkpoint_row_groups, settings) as writer:
                 yield writer
+        except GeneratorExit:
+            message = f"{path}: its writer was not closed: what it wrote is in {temporary}"
+            warnings.warn(message, ResourceWarning, stacklevel=2)
+            raise
         except BaseException as error:
             if keep_unfinished:
                 error.add_note(f"what was written so far is in {temporary}")
