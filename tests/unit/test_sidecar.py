@@ -386,3 +386,15 @@ def test_where_sidecars_cannot_be_listed_nothing_is_written(where, file, monkeyp
     assert ia.dataset(file).to_table(filter=WANTED)["n"].to_pylist() == [500]  # as it only saves
     monkeypatch.undo()
     assert used(ia.dataset(file))
+
+
+@pytest.mark.parametrize("name", ["", "indexes", "a/b"])
+def test_sidecars_are_not_put_where_they_would_be_data(name, tmp_path):
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(pa.table({"k": ["a"]}), lake / "t.parquet")
+    with pytest.raises(ia.PathError, match="sidecars there would be read as data"):
+        ia.add_indexes(lake, "k:lookup", sidecar=lake / name)
+    for folder in (lake / "_idx", tmp_path / "lake2"):
+        ia.add_indexes(lake, "k:lookup", sidecar=folder)
+        assert ia.dataset(lake, sidecar=folder).count_rows() == 1

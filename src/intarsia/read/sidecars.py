@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError
+from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
@@ -73,6 +74,19 @@ class Sidecars:
         """Raise ``PathError`` where the folder is local, and not there."""
         if self._folder and self._is_local and not os.path.isdir(self._folder):
             raise PathError(f"{self._folder}: there is no such folder of sidecars")
+
+    def check_apart(self, folder: str, filesystem: pafs.FileSystem) -> None:
+        """Raise ``PathError`` where readers of a data set's folder would take sidecars for data."""
+        if self._folder is None or not self.filesystem.equals(filesystem):
+            return
+        base = folder.rstrip("/")
+        parts = self._folder.removeprefix(base).split("/")
+        is_below = f"{self._folder}/".startswith(f"{base}/")
+        if is_below and not any(part.startswith(HIDDEN) for part in parts):
+            raise PathError(
+                f"{self._folder}: sidecars there would be read as data of {folder}: its name has "
+                "to begin with _, or it has to be elsewhere"
+            )
 
     def folder_of(self, path: str) -> str:
         """The folder that the sidecar of the file at ``path`` is in."""
