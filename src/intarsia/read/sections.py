@@ -156,10 +156,12 @@ class Sections:
                 raise PathError(f"what its sidecar holds cannot be told: {self._unread}")
 
     def beside_now(self) -> Holder | None:
-        """As ``beside``, opened again: another writer may have changed it."""
-        self.__dict__.pop("beside", None)
-        with quiet():
-            return self.beside
+        """As ``beside``, opened again where another writer changed it. Raises ``PathError``."""
+        if self.beside is not None and not self._file.sidecar_is_current:
+            del self.beside
+            with quiet():
+                self.check_beside()
+        return self.beside
 
     @functools.cached_property
     def holders(self) -> Mapping[IndexEntry, Holder]:

@@ -202,6 +202,10 @@ class Beside:
         """As ``paths``, when it was opened."""
         return self._found or []
 
+    def forget(self) -> None:
+        """Have ``paths`` be told by a new listing."""
+        self._places.forget(self._source.path)
+
     def check_listed(self) -> None:
         """Raise ``PathError`` where it could not be told whether there is one."""
         self._places.check_listed(self._source.path)

@@ -82,14 +82,18 @@ def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
 
 def carry_sidecar(old: OpenedFile, new: OpenedFile, places: Sidecars) -> None:
     """Have the sidecar of ``old``, if it has one by now, serve what that became: the same rows."""
-    held = old.sections.beside_now()
+    held = old.sections.beside
     if held is None:
         return
     assert old.beside is not None
     known = held.directory
     try:
-        _replace(new, old.beside.found, held, known.indexes, (), known.file_id, places)
+        held = old.sections.beside_now()
+        if held is not None:
+            known = held.directory
+            _replace(new, old.beside.found, held, known.indexes, (), known.file_id, places)
     except SidecarReplaced:
+        old.beside.forget()
         carry_sidecar(old, new, places)
     except PathError as error:
         names = ", ".join(entry.name for entry in known.indexes)
