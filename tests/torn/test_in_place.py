@@ -149,9 +149,10 @@ def test_who_may_not_keep_the_owner_gives_no_one_more_rights(
 
     def stat_(path, *args, **options):
         found = os_stat(path, *args, **options)
-        is_new = str(path).endswith(".intarsia-tmp") and not keeps_group
-        group = own.st_gid + is_new
-        return os.stat_result([*found[:5], group, *found[6:10]], found.__reduce__()[1][1])
+        if not str(path).endswith(".intarsia-tmp"):
+            return found
+        owner = own.st_uid + 1, own.st_gid + (not keeps_group)
+        return os.stat_result([*found[:4], *owner, *found[6:10]], found.__reduce__()[1][1])
 
     monkeypatch.setattr(os, "chown", refuse)
     monkeypatch.setattr(os, "stat", stat_)

@@ -138,7 +138,7 @@ def _own_as(path: Path, target: Path, *, is_told: bool) -> None:
         now = os.stat(path)
         if now.st_gid != found.st_gid:  # another group has no more rights than all others
             mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
-        if is_told:
+        if is_told and (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
             _tell(
                 f"{target}: its owner cannot be kept: it was {found.st_uid}:{found.st_gid}, and is "
                 f"{now.st_uid}:{now.st_gid}"
