@@ -31,7 +31,9 @@ from intarsia.predicate.scope import (
     wheres,
 )
 
-_LEAST_NODES = 1000
+_SPARE_COLUMNS = 100
+"""By so many more mentions of columns may what is asked of a common table expression be longer
+than the query."""
 
 
 def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, ...]]:
@@ -39,7 +41,7 @@ def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, .
     pushdown = _Pushdown(scopes)
     for select in tree.find_all(exp.Select):
         pushdown.visit(select)
-    pushdown.finish(_LEAST_NODES + _size(tree))
+    pushdown.finish(_SPARE_COLUMNS + _size(tree))
     return {key: tuple(found) for key, found in pushdown.found.items()}
 
 
@@ -101,11 +103,11 @@ class _Pushdown:
         for condition in member_keys(self._scopes, select, sources):
             self._push(select, sources, condition)
 
-    def finish(self, most_nodes: int) -> None:
+    def finish(self, most_columns: int) -> None:
         """Push into common table expressions that several refer to what any of these wants.
 
         From the last to the first: they refer to earlier ones. What each wants of the one before
-        doubles at each step, and is let go of where it has more nodes than ``most_nodes``.
+        doubles at each step, and is let go of where it mentions more than ``most_columns``.
         """
         for name, common in reversed(self._scopes.common_tables.items()):
             wanted = self._waiting.get(name, {})
@@ -113,7 +115,7 @@ class _Pushdown:
             if wanted and len(wanted) == common.uses and names is not None:
                 each = [joined(exp.And, conditions) for conditions in wanted.values()]
                 distinct = list(dict.fromkeys(each))
-                if sum(map(_size, distinct)) > most_nodes:
+                if sum(map(_size, distinct)) > most_columns:
                     continue
                 self._into(common.body, joined(exp.Or, distinct), names)
 
@@ -244,8 +246,8 @@ def _is_one_type(one: pa.DataType | None, other: pa.DataType | None) -> bool:
 
 
 def _size(tree: exp.Expr) -> int:
-    """How many nodes it has."""
-    return sum(1 for _ in tree.walk())
+    """How often it mentions columns."""
+    return sum(1 for _ in tree.find_all(exp.Column))
 
 
 def _instead(column: exp.Column, _: exp.Column) -> exp.Column:

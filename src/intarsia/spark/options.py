@@ -46,7 +46,7 @@ def path_of(options: Options) -> str | list[str]:
         found: list[str] = json.loads(options["paths"])
         return found
     if not options.get("path"):
-        raise PathError("no path was given, which tables of a catalog never do: temp views do")
+        raise PathError("no path was given: tables of a catalog give none, temp views do")
     return options["path"]
 
 
