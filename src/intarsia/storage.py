@@ -217,6 +217,11 @@ def _check_name(text: str) -> None:
         raise PathError(f"{text!a}: no file can be called so")
 
 
+def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    """One path or several, as several."""
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
 def is_uri(path: PathLike) -> bool:
     """Does ``resolve`` take ``path`` for a URI, where no file system is given?"""
     text = os.fspath(path)
@@ -236,7 +241,7 @@ def list_files(
     their paths; of the folders that were listed and hold none as well. ``seen`` is told all files
     that were listed, by their paths. Raises ``PathError`` where there is none.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = several(paths)
     if not given:
         raise PathError("no path was given")
     files: list[str] = []

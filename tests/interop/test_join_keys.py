@@ -230,6 +230,18 @@ def test_conditions_that_double_are_planned_soon(logs):
     assert few == "(((n > 1) and ((n > 2) or (n < 2))) or ((n < 1) and ((n > 2) or (n < 2))))"
 
 
+def test_long_lists_are_not_what_doubles(logs):
+    one, other = (", ".join(map(str, range(start, start + 600))) for start in (0, 900))
+    query = f"""
+        WITH a AS (SELECT n FROM logs),
+        b AS (SELECT * FROM a WHERE n > 3 UNION ALL SELECT * FROM a WHERE n < 3)
+        SELECT * FROM b WHERE n IN ({one}) UNION ALL SELECT * FROM b WHERE n IN ({other})
+    """
+    found = filters(query, logs=logs)["logs"]
+    assert found.count("is_in") == 4
+    assert "n > 3" in found
+
+
 def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
     query = "WITH c AS (SELECT n FROM logs) SELECT count(*) FROM logs WHERE row < 3"
     assert ia.sql(query, logs=logs).to_pydict() == {"count_star()": [3]}

@@ -96,7 +96,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(fragments)
         for fragment in fragments:
             check_is_whole(fragment)
-        super().__init__(fragments, schema, format, filesystem, root_partition)
+        self._begin(fragments, schema, format, filesystem, root_partition)
+
+    def _begin(self, fragments: Sequence[pads.Fragment], schema: pa.Schema, *others: Any) -> None:
+        """As ``__init__``, of fragments that are known to be of whole files."""
+        super().__init__(fragments, schema, *others)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
         self._cache = FileCache.of(self.filesystem, self.format)
         self._footers = Footers()
@@ -114,8 +118,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Dataset:
         """The same files and filter as ``base``, and its schema, unless another is given."""
         schema = base.schema if schema is None else schema
-        parts = list(base._get_fragments(None)), schema, base.format, base.filesystem
-        made = cls(*parts, base.partition_expression)
+        fragments = list(base._get_fragments(None))
+        others = base.format, base.filesystem, base.partition_expression
+        if isinstance(base, Dataset):  # whose fragments were looked at
+            made = cls.__new__(cls)
+            made._begin(fragments, schema, *others)
+        else:
+            made = cls(fragments, schema, *others)
         made._scan_options = dict(base._scan_options)
         made._partitioning = base.partitioning
         if isinstance(base, Dataset):

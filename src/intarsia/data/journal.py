@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
-from intarsia.storage import FileSource, PathLike, list_files, resolve
+from intarsia.storage import FileSource, PathLike, list_files, resolve, several
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"
@@ -114,7 +114,7 @@ def visible(
     ``seen`` is told all files that were listed in folders, those included, by their paths.
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    given = several(path)
     if not given:
         raise PathError("no path was given")
     resolved = [resolve(one, filesystem) for one in given]

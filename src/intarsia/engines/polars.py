@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,18 +38,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         message = "Polars is not installed: install the extra, intarsia[polars]"
         raise MissingDependencyError(message) from error
 
-    if isinstance(source, Dataset):
-        if options:
-            raise TypeError(f"a data set that is open takes no options: {', '.join(options)}")
-        data = source
-    else:
-        data = dataset(source, **options)
-    known = as_in_polars(data.schema)
-    if asks_of_other_types(data, known):
-        problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
-        raise UnsupportedError(f"{problem}: filter the LazyFrame")
-    if known != data.schema:
-        data = Dataset.wrap(data, known)
+    data = _opened(source, options)
 
     def framed(batch: pa.RecordBatch) -> polars.DataFrame:
         frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))
@@ -87,6 +76,21 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
 
     schema = framed(empty_batch(data.schema)).schema
     return register_io_source(read, schema=schema, is_pure=True)
+
+
+def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]) -> Dataset:
+    """The data set, in types that Polars takes. Raises as ``scan`` does."""
+    if not isinstance(source, Dataset):
+        data = dataset(source, **options)
+    elif options:
+        raise TypeError(f"a data set that is open takes no options: {', '.join(options)}")
+    else:
+        data = source
+    known = as_in_polars(data.schema)
+    if asks_of_other_types(data, known):
+        problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
+        raise UnsupportedError(f"{problem}: filter the LazyFrame")
+    return data if known == data.schema else Dataset.wrap(data, known)
 
 
 def _from_the_start(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -48,7 +48,8 @@ class Bloom:
 
     ``on`` is a column path. A filter is sized for the chunk's distinct values, or for ``ndv`` of
     them, and a share ``fpp`` of false positives, 0.01 by default; a filter takes a power of two of
-    bytes, 32 to 128 MiB. Raises ``IndexSpecError`` for values outside.
+    bytes, 32 to 128 MiB. Decimals of more than 38 digits get none, as DuckDB takes them for doubles
+    and looks for these. Raises ``IndexSpecError`` for values outside.
     """
 
     kind: ClassVar[str] = "bloom"

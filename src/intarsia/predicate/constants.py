@@ -60,7 +60,7 @@ def _is_plain_moment(kind: pa.DataType | None) -> bool:
 def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     """A text literal, read as ``kind``: '2013-06-01' beside a timestamp is a timestamp.
 
-    Beside bytes, ``\\xFF`` is one of them, as in DuckDB.
+    Beside bytes, ``\\xFF`` is one of them, as in DuckDB; other characters are their UTF-8.
     """
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -77,8 +77,10 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-    return any(is_one(kind) for is_one in (*known, pa.types.is_fixed_size_binary))
+    types = pa.types
+    of_any_length = types.is_binary(kind) or types.is_large_binary(kind)
+    others = types.is_binary_view(kind) or types.is_fixed_size_binary(kind)
+    return bool(of_any_length or others)
 
 
 def _bytes(text: str) -> bytes:

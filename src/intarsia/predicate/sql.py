@@ -16,9 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.constants import (
-    whole_around,
-)
+from intarsia.predicate.constants import whole_around
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words
 from intarsia.predicate.literals import is_constant
