@@ -61,7 +61,7 @@ def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSu
 
 def _of_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
     assert order.stored is not None
-    numbers = _numbers(order, values)
+    numbers = numbers_of(order, values)
     lows: list[bytes | None] = [None] * len(counts)
     highs: list[bytes | None] = [None] * len(counts)
     nan_counts = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
@@ -84,7 +84,7 @@ def _of_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> Page
     return PageSummaries(lows, highs, nan_counts)
 
 
-def _numbers(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
+def numbers_of(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
     """The values as numbers that compare by ``order``."""
     assert order.stored is not None
     if pa.types.is_fixed_size_binary(values.type):

@@ -23,6 +23,7 @@ from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.pages import PageChecks
 from intarsia.verify.places import overlapping
 from intarsia.verify.sections import check_sections
+from intarsia.verify.sorting import StatedOrder
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""
@@ -95,10 +96,13 @@ def findings_of(file: OpenedFile) -> Iterator[Finding]:
         yield of_exception(problem, Where(file.name))
     twice = overlapping(file)
     yield from twice.values()
+    rows = StatedOrder(file)
     for group in range(len(file.metadata.row_groups)):
+        rows.begin(group)
         for leaf in range(len(file.schema.leaves)):
             if (group, leaf) not in twice:
-                yield from _of_chunk(file, group, leaf)
+                yield from _of_chunk(file, group, leaf, rows)
+        yield from rows.findings()
     if not twice:
         yield from check_sections(file)
     elif file.sections.entries:
@@ -148,7 +152,7 @@ def _of_checksums(file: OpenedFile) -> Iterator[Finding]:
             yield error(where, f"{kind.replace('_', ' ')}: it does not match its checksum")
 
 
-def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:
+def _of_chunk(file: OpenedFile, group: int, leaf: int, rows: StatedOrder) -> Iterator[Finding]:
     column = file.schema.leaves[leaf]
     try:
         chunk = Chunk(file, group, leaf)
@@ -166,3 +170,4 @@ def _of_chunk(file: OpenedFile, group: int, leaf: int) -> Iterator[Finding]:
     yield from checks.findings
     if checks.facts is not None:
         yield from check_claims(checks.facts)
+        rows.add(checks.facts)
