@@ -131,6 +131,23 @@ def test_dynamic_overwrite_is_what_spark_does(spark, tmp_path):
     assert found == expected
 
 
+def test_the_session_says_whether_overwrites_are_dynamic(spark, tmp_path, setting):
+    def written(rows, **options):
+        ias.write(by_part(spark, 0, 9), tmp_path, partition_by="part", mode="overwrite")
+        ias.write(rows, tmp_path, partition_by="part", mode="overwrite", **options)
+        return ids(spark, tmp_path)
+
+    one = by_part(spark, 100, 103).where("part = 1")
+    assert written(one) == [100]
+    setting("spark.sql.sources.partitionOverwriteMode", "DYNAMIC")
+    one_and_others = [0, 2, 3, 5, 6, 8, 100]
+    assert written(one) == one_and_others
+    assert written(one, partition_overwrite="static") == [100]
+    ias.write(spark.range(2), tmp_path / "flat")
+    ias.write(spark.range(2, 4), tmp_path / "flat", mode="overwrite")
+    assert ids(spark, tmp_path / "flat") == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -236,6 +236,27 @@ def test_a_batch_that_fails_is_run_again(spark, paths, tmp_path):
     assert not [name for name in os.listdir(paths[1]) if name.startswith("_temporary")]
 
 
+@pytest.mark.parametrize("mode", ["append", "complete"])
+def test_a_batch_without_rows_leaves_its_schema(mode, spark, paths):
+    def shape(frame):
+        found = frame.where("id < 0")
+        return found if mode == "append" else found.groupBy("p").count()
+
+    publish(spark, paths[0], 0, 10)
+    run(spark, *paths, mode=mode, shape=shape)
+    found = ias.read(spark, paths[1])
+    assert found.columns == (["id", "p", "t"] if mode == "append" else ["p", "count"])
+    assert found.count() == 0
+    names = sorted(os.listdir(paths[1]))
+    publish(spark, paths[0], 10, 20)
+    run(spark, *paths, mode=mode, shape=shape)
+    if mode == "append":  # once is enough
+        assert [name for name in names if name.endswith(".parquet")] == [
+            name for name in sorted(os.listdir(paths[1])) if name.endswith(".parquet")
+        ]
+    assert ias.read(spark, paths[1]).count() == 0
+
+
 def test_complete_mode_replaces_what_is_there(spark, paths):
     def shape(frame):
         return frame.groupBy("p").count()

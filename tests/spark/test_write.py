@@ -296,6 +296,17 @@ def test_a_folder_of_decimals_is_called_as_by_spark(value, spark, tmp_path):
     assert ours == theirs
 
 
+def test_folders_of_times_are_called_as_by_spark(spark, tmp_path):
+    values = ("TIME '12:30:00'", "TIME '12:30:00.5'", "TIME '00:00:00.000010'")
+    frame = spark.sql(" UNION ALL ".join(f"SELECT 1 AS id, {value} AS p" for value in values))
+    frame.write.partitionBy("p").parquet(str(tmp_path / "spark"))
+    ias.write(frame, tmp_path / "intarsia", partition_by="p")
+    theirs, ours = (
+        {path.name for path in (tmp_path / name).glob("p=*")} for name in ("spark", "intarsia")
+    )
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("zone", ["+02:00", "-03:30", "GMT+05:00"])
 def test_a_zone_may_be_an_offset(zone, spark, tmp_path):
     before = spark.conf.get("spark.sql.session.timeZone")
@@ -317,6 +328,26 @@ def test_moments_of_no_year_of_pythons_do_not_name_folders(kind, spark, tmp_path
     with pytest.raises(ia.UnsupportedError, match=r"12345-01-01.* does not name a folder"):
         ias.write(frame, tmp_path / "lake", partition_by=["t"])
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("name", ["__intarsia_folder", "__Intarsia_Folder"])
+def test_the_name_of_the_column_that_optimize_adds_is_taken(name, spark, tmp_path):
+    frame = spark.createDataFrame([(1, "../outside")], ["id", name])
+    for options in ({}, {"partition_by": name}):
+        with pytest.raises(ia.PredicateError, match="cannot be written: the name is taken"):
+            ias.write(frame, tmp_path / "lake", **options)
+    assert list(tmp_path.iterdir()) == []
+    pq.write_table(pa.table({"id": [1], name: ["../outside"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [1], name: ["../outside"]}), tmp_path / "b.parquet")
+    with pytest.raises(ia.UnsupportedError, match="the name of the column is taken"):
+        ias.optimize(spark, tmp_path)
+
+
+def test_an_array_of_no_type_is_told_of(spark, tmp_path):
+    for value in ("array()", "map()"):
+        with pytest.raises(ia.UnsupportedError, match="column a: Spark gives Python no values"):
+            ias.write(spark.sql(f"SELECT {value} AS a, 1 AS n"), tmp_path / "lake")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_columns_of_any_name_are_written(spark, tmp_path):

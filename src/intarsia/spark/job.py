@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
 from intarsia.predicate.nested import nullable
 from intarsia.spark.curve import check_curve
+from intarsia.spark.footers import collations_of
 from intarsia.spark.foreign import check_own
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
@@ -65,6 +67,8 @@ class Job:
     partition_by: tuple[str, ...]
     sorted_by: tuple[str, ...]
     """Columns by which the rows of a file are sorted."""
+    stated_order: tuple[str, ...]
+    """The first of them, as far as other readers sort alike: what footers say of the order."""
     rows_per_page: int
     target_bytes: int | None
     time_zone: str
@@ -80,8 +84,17 @@ class Job:
     """Does a job that fails leave what it has written so far in its folder?"""
 
 
-def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zone: str) -> Job:
-    """The job of writing rows of ``schema``.
+def job_of(
+    place: Place,
+    name: str,
+    schema: StructType,
+    layout: Layout,
+    time_zone: str,
+    *,
+    carries_folder: bool = False,
+) -> Job:
+    """The job of writing rows of ``schema``, which has a column ``FOLDER`` if it
+    ``carries_folder``.
 
     Raises ``IndexSpecError`` or ``PredicateError`` for columns that are not there or cannot be
     used so, ``ValueError`` for numbers out of range.
@@ -97,10 +110,12 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
         )
     folders, clusters = names_of(layout.partition_by), names_of(layout.cluster_by)
     within = names_of(layout.sort_within)
+    if FOLDER in map(str.lower, schema.names) and not carries_folder:
+        raise PredicateError(f"column {FOLDER!r} cannot be written: the name is taken")
     _check_columns(schema.names, folders, clusters, within)
-    columns = arrow_schema(schema)
+    columns, collated = arrow_schema(schema), collations_of(schema.jsonValue())
     for column in folders:
-        _check_key(columns.field(column))
+        _check_key(columns.field(column), collated.get(column))
     files = [nullable(one) for one in columns if one.name not in folders]
     if not files:
         raise PredicateError("every column is in partition_by; nothing is left to write")
@@ -113,13 +128,15 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
             named = spec_name(index)
             raise IndexSpecError(f"{place.root}: no index {named}: folders fix its column already")
     check_fit(pa.schema(files), kinds, place.root)
+    order = within or (() if layout.curve else clusters)
     return Job(
         place=place,
         name=name,
         schema=pa.schema(files),
         indexes=tuple(kinds),
         partition_by=folders,
-        sorted_by=within or (() if layout.curve else clusters),
+        sorted_by=order,
+        stated_order=stated_order(order, pa.schema(files), collated),
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size),
         time_zone=time_zone,
@@ -127,6 +144,22 @@ def job_of(place: Place, name: str, schema: StructType, layout: Layout, time_zon
         checkpoint_row_groups=every,
         keep_unfinished=layout.keep_unfinished,
     )
+
+
+def stated_order(
+    columns: Sequence[str], schema: pa.Schema, collated: Container[str] = ()
+) -> tuple[str, ...]:
+    """Those of the ``columns`` by which rows are sorted that footers may state.
+
+    NaN and what is nested have no order that others know, and collations are Spark's alone.
+    """
+
+    def is_known(name: str) -> bool:
+        kind = schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
+
+    return tuple(takewhile(is_known, columns))
 
 
 def check_count(name: str, count: object) -> None:
@@ -152,13 +185,16 @@ def _check_columns(
             raise PredicateError(f"column {column!r} is named twice in sort_within or folders")
 
 
-def _check_key(column: pa.Field) -> None:
+def _check_key(column: pa.Field, collation: str | None) -> None:
     """Raise ``PredicateError`` for a column whose values cannot be names of folders."""
     if column.name.startswith(HIDDEN) and column.name != FOLDER:
         raise PredicateError(
             f"column {column.name!r} cannot be in partition_by: folders that begin with "
             f"{column.name[0]!r} are passed over by readers"
         )
+    if collation is not None:
+        problem = f"texts that are equal by its collation {collation} have folders of other names"
+        raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")
     if not column.name or pa.types.is_nested(column.type) or pa.types.is_duration(column.type):
         problem = f"it is {column.type}" if column.name else "folders need a name"
         raise PredicateError(f"column {column.name!r} cannot be in partition_by: {problem}")

@@ -25,7 +25,7 @@ from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.failure import as_told
-from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of
+from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of, stated_order
 from intarsia.spark.names import map_in_arrow
 from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
@@ -248,13 +248,15 @@ def _check(place: Place, job: str, folder: Folder) -> None:
 
 
 def _job(place: Place, name: str, form: Form, layout: Layout) -> Job:
+    order = () if layout.curve else tuple(layout.cluster_by)
     return Job(
         place=place,
         name=name,
         schema=form.schema,
         indexes=form.indexes,
         partition_by=(FOLDER,),
-        sorted_by=() if layout.curve else tuple(layout.cluster_by),
+        sorted_by=order,
+        stated_order=stated_order(order, form.schema),
         rows_per_page=layout.rows_per_page,
         target_bytes=bytes_of(layout.target_file_size) if layout.cluster_by else None,
         time_zone="UTC",
@@ -266,7 +268,7 @@ def _job(place: Place, name: str, form: Form, layout: Layout) -> Job:
 def _checked(place: Place, form: Form, layout: Layout, zone: str) -> Any:
     """The columns that travel through Spark. Raises as ``write`` does for what cannot be sorted."""
     carried = carried_schema(form.schema, place.root)
-    job_of(place, "", spark_schema(carried), layout, zone)
+    job_of(place, "", spark_schema(carried), layout, zone, carries_folder=True)
     return carried
 
 

@@ -46,7 +46,10 @@ def path_of(options: Options) -> str | list[str]:
         found: list[str] = json.loads(options["paths"])
         return found
     if not options.get("path"):
-        raise PathError("no path was given: tables of a catalog give none, temp views do")
+        raise PathError(
+            "no path was given: tables of a catalog give none (what saveAsTable wrote is read by "
+            "its path), temp views do"
+        )
     return options["path"]
 
 

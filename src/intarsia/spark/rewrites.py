@@ -37,6 +37,7 @@ from intarsia.read.sidecars import Sidecars
 from intarsia.spark.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
+from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import leaves
 from intarsia.storage import FileSource
 from intarsia.write.embed import standard_of
@@ -305,6 +306,8 @@ def _form(files: Sequence[_FileForm], where: str, indexes: Sequence[IndexSpec] |
     schema = schema.with_metadata(entries or None)
     if len({name.lower() for name in schema.names}) < len(schema):
         raise UnsupportedError("two columns have one name, but for the case", Where(where))
+    if FOLDER in map(str.lower, schema.names):
+        raise UnsupportedError("the name of the column is taken", Where(where, column=FOLDER))
     codecs: Counter[int] = Counter()
     for file in files:
         codecs.update(file.codecs)

@@ -69,13 +69,13 @@ class Rows:
                 rows, size = rows + table.num_rows, size + table.nbytes
 
 
-def in_order(
+def runs_in_order(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], num_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """The same rows, sorted by ``columns`` in runs of ``num_bytes`` of Arrow memory; NULL first."""
+) -> Iterator[list[pa.RecordBatch]]:
+    """The same rows in runs of ``num_bytes`` of Arrow memory, each sorted by ``columns``."""
     rows = Rows(pa.Table.from_batches([batch]) for batch in batches)
     while (run := rows.take(2**62, num_bytes)) is not None:
-        yield from run.take(order_of(run, columns)).combine_chunks().to_batches()
+        yield run.take(order_of(run, columns)).combine_chunks().to_batches()
 
 
 def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
@@ -89,24 +89,31 @@ def order_of(table: pa.Table, columns: Sequence[str]) -> pa.Array:
 def by_folder(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
 ) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Runs of rows that belong in one folder, and the folder's name."""
+    """Runs of rows that agree in ``columns``, and the name of the folder that they belong in.
+
+    Runs of other values that have the same name, as NULL and empty text do, are runs of their own.
+    """
     runs = _runs(batches, columns, time_zone)
     current = next(runs, None)
     while current is not None:
-        folder = current[0]
+        key = current[0]
 
         def tables() -> Iterator[pa.Table]:
             nonlocal current
-            while current is not None and current[0] == folder:  # noqa: B023 # used at once
+            while current is not None and current[0] == key:  # noqa: B023 # used at once
                 yield current[1]
                 current = next(runs, None)
 
-        yield folder, tables()
+        yield key[0], tables()
+
+
+Key = tuple[str, tuple[int | bool, ...]]
+"""A folder's name, and what tells values apart that it stands for."""
 
 
 def _runs(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
-) -> Iterator[tuple[str, pa.Table]]:
+) -> Iterator[tuple[Key, pa.Table]]:
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -117,7 +124,14 @@ def _runs(
         edges = np.array([0, *sorted(ends)])
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part = pa.Table.from_batches([batch.slice(start, stop - start)])
-            yield folder_name(part, columns, time_zone), part
+            values = tuple(_beneath(part.column(name)[0]) for name in columns)
+            yield (folder_name(part, columns, time_zone), values), part
+
+
+def _beneath(value: pa.Scalar) -> int | bool:
+    """What a folder's name does not tell: if there is a value; of a clock set back, the moment."""
+    is_moment = value.is_valid and pa.types.is_timestamp(value.type)
+    return int(value.value) if is_moment else bool(value.is_valid)
 
 
 def folder_name(rows: pa.Table, columns: Sequence[str], time_zone: str) -> str:
@@ -136,6 +150,8 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
         return _java_text(value.type.to_pandas_dtype()(value.as_py()))
     if pa.types.is_decimal(value.type):
         return format(value.as_py(), "f")
+    if pa.types.is_time(value.type):
+        return _shown(value.cast(pa.time64("us")).as_py())
     if not pa.types.is_timestamp(value.type):
         text = str(value.cast(pa.string()).as_py())
         is_far = pa.types.is_date(value.type) and len(text) > len("9999-12-31") and text[0] != "-"
@@ -147,8 +163,12 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
     except (OverflowError, ValueError) as error:
         told = value.cast(pa.string())
         raise UnsupportedError(f"{told} does not name a folder: {error}") from error
-    shown: str = moment.replace(tzinfo=None).isoformat(sep=" ")
-    return shown.rstrip("0") if moment.microsecond else shown
+    return _shown(moment.replace(tzinfo=None))
+
+
+def _shown(moment: datetime.datetime | datetime.time) -> str:
+    text = str(moment)
+    return text.rstrip("0") if moment.microsecond else text
 
 
 def _zone(name: str) -> datetime.tzinfo:

@@ -26,7 +26,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
-from intarsia.spark.commit import TEMPORARY, publish, publish_batch, settle
+from intarsia.spark.commit import TEMPORARY, has_data, publish, publish_batch, settle
 from intarsia.spark.existing import check_existing
 from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
@@ -245,6 +245,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         for batch in {message.batch for message in written if message.batch}:
             job = self._job_of(batch)
             files = [file for message in written for file in message.files]
+            if not files and (self.overwrites or not has_data(job.place)):
+                files = empty_file(job)
             folders = replaced_folders(files, self.overwrites, self.only_touched)
             publish_batch(job.place, job.name, [file.path for file in files], folders, batch)
 

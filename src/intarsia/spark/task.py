@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.job import Job
-from intarsia.spark.rows import Rows, by_folder, in_order
+from intarsia.spark.rows import Rows, by_folder, runs_in_order
 from intarsia.spark.types import leaves
 from intarsia.write.writer import open_writer
 
@@ -47,11 +47,13 @@ def write_task(batches: Iterator[pa.RecordBatch], job: Job, label: str = "") -> 
     number = context.partitionId() if context else 0
     stem = f"part-{label}{number:05}"
     order = (*job.partition_by, *job.sorted_by)
-    if job.sorts and order:
-        batches = in_order(batches, order, SORTED_BYTES)
+    # A file ends with its run: what a footer says of the order is taken for that of the file.
+    sorts = job.sorts and order
+    runs = runs_in_order(batches, order, SORTED_BYTES) if sorts else [batches]
     return [
         file
-        for folder, tables in by_folder(batches, job.partition_by, job.time_zone)
+        for run in runs
+        for folder, tables in by_folder(iter(run), job.partition_by, job.time_zone)
         for file in _write_folder(job, folder, stem, Rows(tables))
     ]
 
@@ -118,13 +120,10 @@ def bytes_a_row(job: Job, rows: pa.Table) -> float:
 
 
 def _sorting_columns(job: Job) -> list[pq.SortingColumn]:
-    """What the footer says of the order: NULL comes first, and NaN has no order others know."""
+    """What the footer says of the order: NULL comes first."""
     found = []
-    for name in job.sorted_by:
+    for name in job.stated_order:
         at = job.schema.get_field_index(name)
-        kind = job.schema.field(at).type
-        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
-            break
         leaf = sum(len(leaves(field.type)) for field in list(job.schema)[:at])
         found.append(pq.SortingColumn(leaf, nulls_first=True))
     return found

@@ -41,7 +41,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark exchanges data of ``schema``; timestamps in UTC.
 
-    Raises ``UnsupportedError`` for a type that Spark cannot exchange, as intervals of months.
+    Raises ``UnsupportedError`` for a type that Spark cannot exchange, as intervals of months,
+    or what is void and never NULL.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -51,7 +52,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for field in schema:
         try:
             fields += to_arrow_schema(StructType([field]), timezone="UTC")
-        except PySparkException as error:
+        except (PySparkException, ValueError) as error:  # the latter for the void of array()
             kind = field.dataType.simpleString()
             message = f"Spark gives Python no values of type {kind}: {error}"
             raise UnsupportedError(message, Where(column=field.name)) from error

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MANIFEST = "path string, rows bigint, bytes bigint"
 _MODES = ("error", "errorifexists", "ignore", "append", "overwrite")
 _OVERWRITES = ("static", "dynamic")
+_OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
 
 
 def write(
@@ -55,7 +56,7 @@ def write(
     rows_per_page: int = PAGE_ROWS,
     compression: str = "zstd",
     mode: str = "error",
-    partition_overwrite: str = "static",
+    partition_overwrite: str | None = None,
     checkpoint_row_groups: int | None = None,
     keep_unfinished: bool = False,
     filesystem: Any = None,
@@ -76,7 +77,9 @@ def write(
 
     ``mode`` is ``error`` (there must be no data yet), ``ignore`` (nothing is done where there is
     some), ``append`` or ``overwrite``: of all data files, or with ``partition_overwrite="dynamic"``
-    of those in folders that get new rows. Old files are removed when the new ones are published.
+    of those in folders that get new rows; without it, where there are ``partition_by``, the session
+    says which (``spark.sql.sources.partitionOverwriteMode``, ``static`` unless it was set). Old
+    files are removed when the new ones are published.
     ``filesystem`` is one of ``pyarrow.fs`` or fsspec that can be pickled.
 
     ``checkpoint_row_groups`` is that of ``intarsia.ParquetWriter``, for each file; local folders
@@ -91,6 +94,10 @@ def write(
     """
     require_pyspark()
     _check_mode(mode, partition_overwrite, partition_by)
+    is_dynamic = mode == "overwrite" and bool(partition_by)
+    if is_dynamic:
+        asked = partition_overwrite or df.sparkSession.conf.get(_OVERWRITE, "static")
+        is_dynamic = str(asked).lower() == "dynamic"
     layout = Layout(
         indexes,
         partition_by,
@@ -115,7 +122,7 @@ def write(
             f"{place.root}: there is data already; mode='append' adds to it, "
             "mode='overwrite' replaces it"
         )
-    if mode == "append" or partition_overwrite == "dynamic":
+    if mode == "append" or is_dynamic:
         check_existing(job)
     settle(place)
     made = make_job_folder(job)
@@ -123,7 +130,7 @@ def write(
         with as_told():
             tasks = map_in_arrow(arranged(df, layout, job), file_writer(job), MANIFEST)
             files = told_of(tasks) or empty_file(job)
-        folders = replaced_folders(files, mode == "overwrite", partition_overwrite == "dynamic")
+        folders = replaced_folders(files, mode == "overwrite", is_dynamic)
         publish(place, job.name, [file.path for file in files], overwrites=folders)
     except BaseException as error:
         clear_job(job, made, error)
@@ -132,10 +139,10 @@ def write(
     return files
 
 
-def _check_mode(mode: str, partition_overwrite: str, partition_by: Sequence[str]) -> None:
+def _check_mode(mode: str, partition_overwrite: str | None, partition_by: Sequence[str]) -> None:
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    if partition_overwrite not in _OVERWRITES:
+    if partition_overwrite not in (None, *_OVERWRITES):
         known = ", ".join(_OVERWRITES)
         raise ValueError(f"partition_overwrite must be one of {known}, not {partition_overwrite!r}")
     if partition_overwrite == "dynamic" and not (mode == "overwrite" and partition_by):

@@ -43,8 +43,8 @@ def verify(
     """Check every Parquet file under ``path``: a file, folder, glob or URI.
 
     Reads everything: header, footer, every page's header and checksum, and compares offset indexes
-    with the pages, column indexes, statistics and bloom filters with the decoded values, embedded
-    indexes with the values they index, those in sidecars too, beside the files or in the folder
+    with the pages, column indexes, statistics, bloom filters and the stated order of rows with the
+    decoded values, embedded indexes with the values they index, those in sidecars too, beside the files or in the folder
     ``sidecar``, and the catalog of a folder with all of these. Gives the findings in the order of
     the file; none where all is well; then which files lack an index that others have, and what the
     catalog has wrong. A file that is not Parquet, or cannot be opened, is a finding; ``PathError``
