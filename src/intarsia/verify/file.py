@@ -44,12 +44,12 @@ def verify(
 
     Reads everything: header, footer, every page's header and checksum, and compares offset indexes
     with the pages, column indexes, statistics, bloom filters and the stated order of rows with the
-    decoded values, embedded indexes with the values they index, those in sidecars too, beside the files or in the folder
-    ``sidecar``, and the catalog of a folder with all of these. Gives the findings in the order of
-    the file; none where all is well; then which files lack an index that others have, and what the
-    catalog has wrong. A file that is not Parquet, or cannot be opened, is a finding; ``PathError``
-    is raised where there is no file. ``progress`` is called with a path, and how many files are
-    done, of how many.
+    decoded values, embedded indexes with the values they index, those in sidecars too, beside the
+    files or in the folder ``sidecar``, and the catalog of a folder with all of these. Gives the
+    findings in the order of the file; none where all is well; then which files lack an index that
+    others have, and what the catalog has wrong. A file that is not Parquet, or cannot be opened, is
+    a finding; ``PathError`` is raised where there is no file. ``progress`` is called with a path,
+    and how many files are done, of how many.
     """
     found, files = list_files(path, filesystem)
     places = places_of(found, sidecar)
