@@ -239,6 +239,8 @@ def test_sidecars_leave_files_as_they_are(spark, lake, tmp_path):
     assert contents(lake) == before
     with pytest.raises(ia.IndexSpecError, match="only the file itself can hold it"):
         ias.add_indexes(spark, lake, ["page_index"], sidecar=True)
+    with pytest.raises(ia.PathError, match="sidecars there would be read as data"):
+        ias.add_indexes(spark, lake, ASKED, sidecar=lake / "indexes")
 
 
 # --- done again ---------------------------------------------------------------------------------

@@ -156,3 +156,35 @@ def test_adding_the_index_again_mends_it(lake):
     source = ia.dataset(lake)
     assert source.to_table(filter=key(2 * ROWS + 5)).column("n").to_pylist() == [2 * ROWS + 5]
     assert ia.verify(lake) == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path, apart):
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    sidecar = str(tmp_path / "beside") if apart else True
+    for part in range(2):
+        pq.write_table(table_of(part), folder / f"{part}.parquet")
+    ia.add_indexes(folder, ["n:lookup"])
+    ia.add_indexes(folder, ["k:lookup", "n:minmax"], sidecar=sidecar)
+    pq.write_table(table_of(2), folder / "1.parquet")
+    options = {"sidecar": sidecar} if apart else {}
+
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
+    assert found.column("n").to_pylist() == [2 * ROWS + 5]
+    (said,) = [str(one.message) for one in caught]
+    assert "2 files looked into, 1 hold indexes of what they were" in said
+    call = f"intarsia.add_indexes(path, ['k:lookup', 'n:minmax'], sidecar={sidecar!r}, replace"
+    assert call in said
+    assert "intarsia.add_indexes(path, ['n:lookup'], replace=False)" in said
+
+    ia.drop_indexes(folder / "1.parquet", ["k:lookup"], sidecar=sidecar)
+    assert len(list(tmp_path.rglob("*.intarsia"))) == 1
+    with pytest.warns(ia.IntarsiaWarning, match="1 lack k:lookup"):
+        ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
+    ia.add_indexes(folder, ["n:lookup"], replace=False)
+    ia.add_indexes(folder, ["k:lookup", "n:minmax"], sidecar=sidecar, replace=False)
+    found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
+    assert found.column("n").to_pylist() == [2 * ROWS + 5]
+    assert ia.verify(folder, sidecar=sidecar if apart else None) == []

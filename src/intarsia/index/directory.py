@@ -33,7 +33,16 @@ FOOTER_KEY = OWN_KEY
 
 
 class StaleError(FormatError):
-    """Indexes that are whole, and belong to what the file was before something rewrote it."""
+    """Indexes that are whole, and belong to what the file was before something rewrote it.
+
+    ``entries`` are theirs, as far as they can be told.
+    """
+
+    def __init__(
+        self, message: str, where: Where | None = None, entries: tuple[IndexEntry, ...] = ()
+    ) -> None:
+        super().__init__(message, where)
+        self.entries = entries
 
 
 _VERSION = 1
@@ -202,7 +211,8 @@ def read_directory(
         message = f"{error.message}; the file was rewritten since"
         raise StaleError(message, error.where) from error
     if directory.binding != (binding_of(metadata) if binding is None else binding()):
-        raise StaleError("the directory belongs to another file; this one was rewritten since")
+        message = "the directory belongs to another file; this one was rewritten since"
+        raise StaleError(message, entries=directory.indexes)
     return directory
 
 

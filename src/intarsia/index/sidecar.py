@@ -11,6 +11,7 @@ and says in ``of`` which file it belongs to: of what size, version and footer.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -20,6 +21,7 @@ from typing import Any
 from intarsia.errors import FormatError
 from intarsia.index.directory import (
     Directory,
+    IndexEntry,
     StaleError,
     directory_at,
     encode_directory,
@@ -86,7 +88,10 @@ class Sidecar:
         )
         problem = self.owner.problem(owner)
         if problem:
-            raise StaleError(problem)
+            entries: tuple[IndexEntry, ...] = ()
+            with contextlib.suppress(FormatError):
+                entries = directory_at(pointer, self.source).indexes
+            raise StaleError(problem, entries=entries)
         self.directory = directory_at(pointer, self.source)
 
     def _pointer(self, size: int) -> dict[str, Any]:

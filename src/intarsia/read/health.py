@@ -5,7 +5,7 @@ and which of their pages are damaged.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
@@ -16,14 +16,18 @@ if TYPE_CHECKING:  # they are told here
     from intarsia.read.damage import CorruptData
 
 
+Home = str | bool
+"""Where an index is, as ``sidecar=`` says it: in the file itself, False, or beside it."""
+
+
 class Health:
     """Which indexes files have, of those whose indexes were looked for so far."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, frozenset[str]] = {}
-        self._known: dict[str, IndexEntry] = {}
-        self._stale: dict[str, bool] = {}
+        self._known: dict[str, tuple[IndexEntry, Home]] = {}
+        self._stale: dict[str, Mapping[Home, Collection[IndexEntry]]] = {}
         self._told = False
         self._corrupt: dict[str, dict[CorruptData, None]] = {}
 
@@ -43,12 +47,17 @@ class Health:
         with self._lock:
             return [one for path in sorted(self._corrupt) for one in self._corrupt[path]]
 
-    def note(self, path: str, entries: Collection[IndexEntry], problem: str | None) -> None:
-        """A file has these indexes; ``problem`` says why others are stale, if any are."""
+    def note(
+        self,
+        path: str,
+        held: Mapping[IndexEntry, Home],
+        stale: Mapping[Home, Collection[IndexEntry]],
+    ) -> None:
+        """A file has these indexes, and others that are ``stale``, as far as it is known which."""
         with self._lock:
-            self._names[path] = frozenset(entry.name for entry in entries)
-            self._known |= {entry.name: entry for entry in entries}
-            self._stale[path] = problem is not None
+            self._names[path] = frozenset(entry.name for entry in held)
+            self._known |= {entry.name: (entry, home) for entry, home in held.items()}
+            self._stale[path] = stale
 
     def tell(self) -> None:
         """Warn, once, where some files have lost what others have, or what they had is stale."""
@@ -59,22 +68,33 @@ class Health:
             warn(message, stacklevel=4)
 
     def _message(self) -> str | None:
-        stale = [path for path, is_stale in self._stale.items() if is_stale]
+        stale = {path: held for path, held in self._stale.items() if held}
         missing = missing_in(self._names, stale)
         told = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
         if stale:
             what = f"{len(stale):,} hold indexes of what they were before a rewrite"
-            told = {what: stale, **told}
+            told = {what: [*stale], **told}
         if not told:
             return None
         first = min(path for paths in told.values() for path in paths)
-        lost = [self._known[name] for name in sorted(self._known if stale else missing)]
-        again = repr([text_of(entry.kind, entry.on, entry.params) for entry in lost])
+        lost = [self._known[name] for name in missing_in(self._names)]
+        lost += [(entry, home) for held in stale.values() for home in held for entry in held[home]]
         return (
             f"of {len(self._names):,} files looked into, {', and '.join(told)}, as {first}: "
-            f"they are read without; intarsia.add_indexes(path, {again if lost else 'indexes'}, "
-            "replace=False) makes what is not there"
+            f"they are read without; {' and '.join(_calls(lost))} makes what is not there"
         )
+
+
+def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:
+    """What adds these indexes again, where they were."""
+    by_home: dict[Home, set[str]] = {}
+    for entry, home in lost:
+        by_home.setdefault(home, set()).add(text_of(entry.kind, entry.on, entry.params))
+    again = {home: repr(sorted(texts)) for home, texts in by_home.items()} or {False: "indexes"}
+    return [
+        f"intarsia.add_indexes(path, {texts}, {f'sidecar={home!r}, ' if home else ''}replace=False)"
+        for home, texts in again.items()
+    ]
 
 
 def missing_in(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -391,10 +391,17 @@ class OpenedFile:
         """The file's sidecar. Raises as ``Beside.opened`` does."""
         return None if self.beside is None else self.beside.opened(self.footer)
 
-    def note_indexes(self, entries: Collection[IndexEntry], problem: str | None) -> None:
-        """Tell the data set, if the file is one of its, which indexes it has."""
+    def note_indexes(
+        self, held: Mapping[IndexEntry, bool], stale: Mapping[bool, Collection[IndexEntry]]
+    ) -> None:
+        """Tell the data set, if the file is one of its, which indexes it has, and which are stale:
+        in itself, False, and beside it, True.
+        """
         if self._health is not None:
-            self._health.note(self.name, entries, problem)
+            home = self.beside.home if self.beside else False
+            homes = {entry: is_beside and home for entry, is_beside in held.items()}
+            gone = {is_beside and home: entries for is_beside, entries in stale.items()}
+            self._health.note(self.name, homes, gone)
 
     def warn(self, message: str, *, counted: bool = False) -> None:
         """Report that something is not to be trusted; a warning, and kept for ``explain``.

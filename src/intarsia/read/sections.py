@@ -99,8 +99,8 @@ class Sections:
         self._file: OpenedFile = weakref.proxy(file)
         self._embedded: dict[IndexEntry, Embedded | None] = {}
         self._opened: dict[IndexEntry, AnySection | None] = {}
-        self.stale: dict[bool, str] = {}
-        """Why indexes are none of this file's: of those embedded, False, and beside it, True."""
+        self.stale: dict[bool, tuple[IndexEntry, ...]] = {}
+        """Indexes that are none of this file's: of those embedded, False, and beside it, True."""
         self._unread: PathError | None = None
         self._failed_at: float | None = None
 
@@ -113,7 +113,7 @@ class Sections:
                 file.metadata, file.source, file.footer_offset, lambda: file.binding
             )
         except StaleError as error:
-            self.stale[False] = str(error)
+            self.stale[False] = error.entries
             self._file.warn(f"embedded indexes are ignored: {error}", counted=True)
         except FormatError as error:
             self._file.warn(f"embedded indexes are ignored: {error}")
@@ -126,7 +126,7 @@ class Sections:
             found = self._file.open_sidecar()
             return None if found is None else Holder(found.source, found.directory, True)
         except StaleError as error:
-            self.stale[True] = str(error)
+            self.stale[True] = error.entries
             self._file.warn(f"its sidecar is ignored: {error}", counted=True)
         except (FormatError, PathError) as error:
             self._unread = error if isinstance(error, PathError) else None
@@ -174,7 +174,8 @@ class Sections:
             names = {e.name for e in found if known_version(e.kind) == e.kind_version}
             entries = [e for e in self.beside.directory.indexes if e.name not in names]
             found.update(dict.fromkeys(entries, self.beside))
-        self._file.note_indexes(found, next(iter(self.stale.values()), None))
+        held = {entry: holder.is_sidecar for entry, holder in found.items()}
+        self._file.note_indexes(held, self.stale)
         return found
 
     @property

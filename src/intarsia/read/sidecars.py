@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve
+from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{8}\.intarsia", re.DOTALL)
 _LONGEST = 200
@@ -75,8 +75,13 @@ class Sidecars:
         if self._folder and self._is_local and not os.path.isdir(self._folder):
             raise PathError(f"{self._folder}: there is no such folder of sidecars")
 
-    def check_apart(self, folder: str, filesystem: pafs.FileSystem) -> None:
-        """Raise ``PathError`` where readers of a data set's folder would take sidecars for data."""
+    def check_apart(self, paths: PathLike | Sequence[PathLike], filesystem: Any) -> None:
+        """Raise ``PathError`` where readers of the ``paths`` would take sidecars for data."""
+        if self._folder is not None:
+            for path in several(paths):
+                self._check_apart(*resolve(path, filesystem))
+
+    def _check_apart(self, filesystem: pafs.FileSystem, folder: str) -> None:
         if self._folder is None or not self.filesystem.equals(filesystem):
             return
         base = folder.rstrip("/")
@@ -196,6 +201,11 @@ class Beside:
     def paths(self) -> list[str]:
         """Where it is, and where older ones are that were left; the newest comes last."""
         return self._places.paths(self._source.path)
+
+    @property
+    def home(self) -> str | bool:
+        """What says as ``sidecar=`` where it is: the folder of all, or True."""
+        return self._places.folder or True
 
     @property
     def found(self) -> list[str]:

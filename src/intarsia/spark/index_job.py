@@ -128,6 +128,8 @@ def add_indexes(
         only_embedded(kinds)
     limit = bytes_of(split_bytes, "split_bytes")
     files, wanted = _wanted(path, filesystem, kinds, sidecar, anew=replace)
+    if wanted.places is not None:
+        wanted.places.check_apart(path, filesystem)
     workers = _parallelism(spark, parallelism)
     folder = _folder(path, wanted.filesystem)
     sizes = file_sizes(wanted.filesystem, folder, files)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from intarsia.errors import IndexSpecError
+from intarsia.errors import IndexSpecError, quiet
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
 from intarsia.index.standard import PageIndex
@@ -46,7 +46,8 @@ def drop_indexes(
     asked = asked_of(indexes)
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
-    held = {file: held_names(open_file(file, found, sidecar=places), places) for file in files}
+    with quiet():  # what is stale can be dropped as well
+        held = {file: held_names(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
     first = open_file(files[0], found)
     names = [name_of(index, everywhere, first) for index in asked]
@@ -65,7 +66,8 @@ def drop_indexes(
             version = version_of(file, found)
             if places is None:
                 warn_of_names(file, found)
-            drop_from(open_file(file, found, sidecar=places), names, found, version, places)
+            with quiet():
+                drop_from(open_file(file, found, sidecar=places), names, found, version, places)
         reports.append(report_of(open_file(file, found, sidecar=places)))
     if progress:
         progress(files[-1], len(files), len(files))
@@ -112,11 +114,12 @@ def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecar
 
 
 def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
-    """The names of all indexes that were added to a file, or to its sidecar."""
+    """The names of all indexes that were added to a file, or to its sidecar, be it stale."""
     if places is not None:
         file.sections.check_beside()
         beside = file.sections.beside
-        return {entry.name for entry in beside.directory.indexes} if beside else set()
+        entries = beside.directory.indexes if beside else file.sections.stale.get(True, ())
+        return {entry.name for entry in entries}
     if file.directory is None:
         return set()
     names = {entry.name for entry in file.directory.indexes}

@@ -32,7 +32,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
 from intarsia.source import WindowSource
-from intarsia.storage import PathLike, list_files, resolve, several
+from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import carry_sidecar, check_can_carry, only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import Composed, compose
@@ -141,8 +141,7 @@ def add_indexes(
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     if places is not None:
         only_embedded(indexes)
-        for one in several(path):
-            places.check_apart(resolve(one, filesystem)[1], found)
+        places.check_apart(path, filesystem)
     steps, unfit = [], {}
     for file in files:
         opened = open_file(file, found)
