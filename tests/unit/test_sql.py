@@ -363,7 +363,6 @@ i % 2 = 1
 coalesce(ts, '2020-01-01 00:00:00.0000001') = '2020-01-01'
 coalesce(i, i8) = 3
 coalesce(i, 0.5) = 3
-coalesce(i + 1, 0) = 3
 coalesce(dec, 1.105) = 3
 s || 'x' = 'axbx'
 i IS DISTINCT FROM s
@@ -533,6 +532,62 @@ def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kin
         expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}').to_arrow_table()["i"]
         found = table.filter(parse_where(condition, table.schema))["i"]
         assert found.to_pylist() == expected.to_pylist(), condition
+
+
+NUMBERS = pa.table(
+    {
+        "i": pa.array([3, 1, 2, None, 5, 7], pa.int32()),
+        "l": pa.array([3, 1, 2, None, 2**40, -7]),
+        "d": pa.array([0.3, 0.1, 0.2, None, 5, 7]),
+        "f": pa.array([0.3, 0.1, -1.5, None, 0.5, 16_777_216], pa.float32()),
+        "p": pa.array([decimal.Decimal("0.3"), *map(decimal.Decimal, (1, 2, 3, 4, 5))]),
+        "s": ["a", "ab", "abc", None, "", "x"],
+    }
+)
+FRACTIONS = [
+    *(f"f {op} {number}" for op in ("=", "<", ">=", "<>") for number in ("0.1", "1e-1", "3e-1")),
+    "f IN (1e-1, 0.3, 5e-1)",
+    "f NOT IN (1e-1, 0.3)",
+    "f BETWEEN 1e-1 AND 0.5",
+    "f BETWEEN 5e-2 AND 0.3",
+    "f BETWEEN 0.05 AND 0.3",
+    "f BETWEEN i AND 5e-1",
+    "f = 16777217",
+    "f = 16777217.0",
+    "d = 9007199254740993",
+    "f < 123456789012345678901234567890",
+    "f * 1 = 0.1",
+    "f * 1 = 1e-1",
+    "f * 2 = 0.2",
+    "f * 1.0 >= 0.1",
+    "f + f = 0.6",
+    "f + i = 3.3",
+    "0.1 + f = 0.2",
+    "f + 1e-1 = 0.2",
+    "i * 0.1 = 0.3",
+    "0.1 * i > 0.3",
+    "l * 0.1 <= 0.3",
+    "i * 0.1 * 0.1 = 0.03",
+    "(i + 1) * 0.1 = 0.3",
+    "i - 0.7 = 0.3",
+    "i - -0.7 = 3.7",
+    "i * 1e-1 = 0.3",
+    "i + 1 > 3.5",
+    "coalesce(i + 1, 0) = 3",
+    "length(s) * 0.1 > 0.2",
+    "abs(i) * 0.1 = 0.3",
+    "d * 3 = 0.9",
+    "d + 0.1 = 0.2",
+    "p * 0.1 = 0.03",
+    "p + 1 = 1.3",
+]
+
+
+@pytest.mark.parametrize("condition", FRACTIONS)
+def test_fractions_are_the_numbers_that_duckdb_takes_them_for(condition):
+    expected = duckdb.sql(f"SELECT i FROM NUMBERS WHERE {condition}").to_arrow_table()["i"]
+    found = evaluate(parse_where(condition, NUMBERS.schema), NUMBERS)["i"]
+    assert found.to_pylist() == expected.to_pylist()
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])

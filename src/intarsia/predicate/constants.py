@@ -13,8 +13,8 @@ import pyarrow as pa
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import has_zone
 
-_EXACT = 2.0**53
-"""Up to here, doubles tell all integers apart."""
+_EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
+"""Up to here, doubles and floats of 32 bits tell all integers apart."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
 _BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
@@ -114,7 +114,7 @@ def _exact_or_same(found: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
 
 def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     """A numeric literal: a decimal beside decimals, else an integer where written so, else a
-    double.
+    double; beside floats, of their type, as far as it has no exponent, which makes it a double.
     """
     if kind is not None and not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -123,17 +123,36 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     try:
         if kind is not None and pa.types.is_decimal(kind):
             return pa.scalar(decimal.Decimal(text))
-        if text.lstrip("-").isdigit():
+        if text.lstrip("-").isdigit() and not _is_rounded(int(text), kind):
             return _integer(int(text), kind)
         wide = pa.scalar(float(text))
         if kind is not None and pa.types.is_integer(kind) and _is_whole(wide.as_py()):
             return _integer(int(wide.as_py()), kind)  # which no value is too large for
-        if kind is None or not pa.types.is_floating(kind):
+        if kind is None or not pa.types.is_floating(kind) or "e" in text.lower():
             return wide
         found = pa.scalar(float(text), kind)
         return wide if math.isinf(found.as_py()) else found  # it is larger than all of them
     except (ValueError, OverflowError, pa.ArrowInvalid, decimal.InvalidOperation) as error:
         raise PredicateError(f"the number {text} is out of range") from error
+
+
+def fraction(text: str) -> pa.Scalar | None:
+    """A numeric literal as the decimal that it is in arithmetic; None where it has no fraction, an
+    exponent, or more digits than decimals have.
+    """
+    if "." not in text or "e" in text.lower():
+        return None
+    try:
+        return pa.scalar(decimal.Decimal(text))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _is_rounded(value: int, kind: pa.DataType | None) -> bool:
+    """Is an integer beyond those that floats of type ``kind`` tell apart?"""
+    if kind is None or not pa.types.is_floating(kind):
+        return False
+    return abs(value) > (_EXACT if kind.bit_width == 64 else _EXACT_SINGLE)
 
 
 def _is_whole(value: float) -> bool:

@@ -17,14 +17,14 @@ _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Typed:
-    """What ``compute`` of pyarrow gives for two values; its type is told where it is a decimal.
+    """What ``compute`` of pyarrow gives for two values, and its type where both are numbers.
 
     Results of more than 38 digits are decimals of 256 bits. Raises ``PredicateError`` where they
     may have more than 76.
     """
-    typed = [kind for _, kind in (one, other) if kind is not None and _is_exact(kind)]
-    if len(typed) < 2 or not any(map(pa.types.is_decimal, typed)):
-        return compute(one[0], other[0]), None
+    typed = [kind for _, kind in (one, other) if kind is not None]
+    if not (any(map(pa.types.is_decimal, typed)) and len([*filter(_is_exact, typed)]) == 2):
+        return compute(one[0], other[0]), _plain_result(compute, typed)
     kinds = [_as_decimal(kind) for kind in typed]
     try:
         try:
@@ -39,6 +39,18 @@ def computed(compute: Callable[[Any, Any], Any], one: Typed, other: Typed) -> Ty
         for (value, own), kind in zip((one, other), kinds, strict=True)
     )
     return compute(*values), result
+
+
+def _plain_result(
+    compute: Callable[[Any, Any], Any], kinds: list[pa.DataType]
+) -> pa.DataType | None:
+    """What pyarrow gives for values of these types; None where one is not known, or no number."""
+    if len(kinds) < 2 or not all(_is_exact(kind) or pa.types.is_floating(kind) for kind in kinds):
+        return None
+    try:
+        return _result(compute, kinds)
+    except pa.ArrowException:
+        return None
 
 
 def _is_exact(kind: pa.DataType) -> bool:

@@ -58,12 +58,15 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
-def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.Expression:
+def parse_where(
+    text: str, schema: pa.Schema, now: Now | None = utc_now, *, knows_fractions: bool = True
+) -> pc.Expression:
     """The Expression of a SQL condition over ``schema``'s fields.
 
     What it computes of constants alone is worked out first, as DuckDB does in UTC: ``now() -
     INTERVAL '1 hour'``, ``date_trunc('month', current_date)``, ``7 * 86400``. Without ``now``, the
-    current moment is not known.
+    current moment is not known; without ``knows_fractions``, ``i * 0.1`` is not a decimal but a
+    double, as indexes on such terms have it.
 
     Raises ``PredicateError`` for text that is no condition, an unknown field, a literal that does
     not fit the field it is compared with, or SQL beyond comparisons, BETWEEN, IN, LIKE, ILIKE, IS
@@ -89,7 +92,7 @@ def parse_where(text: str, schema: pa.Schema, now: Now | None = utc_now) -> pc.E
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
         )
     try:
-        return Translator(schema).condition(folded(tree, now))
+        return Translator(schema, knows_fractions=knows_fractions).condition(folded(tree, now))
     except PredicateError:
         raise
     except RecursionError as error:
@@ -155,12 +158,20 @@ class Translator(Values):
         left: exp.Expr,
         right: exp.Expr,
     ) -> pc.Expression:
-        op = _COMPARE[comparison]
         is_turned = is_constant(left) and not is_constant(right)
         if not is_turned and not is_constant(right):
-            return op(self._value(left), self._value(right))
+            return _COMPARE[comparison](self._value(left), self._value(right))
         node, constant = (right, left) if is_turned else (left, right)
-        value, scalar = self._value(node), self._beside(node, constant)
+        return self._compare_with(comparison, node, self._beside(node, constant), is_turned)
+
+    def _compare_with(
+        self,
+        comparison: type[exp.Expr],
+        node: exp.Expr,
+        scalar: pa.Scalar,
+        is_turned: bool = False,
+    ) -> pc.Expression:
+        value, op = self._value(node), _COMPARE[comparison]
         around = whole_around(scalar, self._type_of(node))
         if around is not None:
             return _with_fraction(_TURNED[comparison] if is_turned else comparison, value, *around)
@@ -173,9 +184,13 @@ class Translator(Values):
     def _between(self, node: exp.Between) -> pc.Expression:
         if node.args.get("symmetric"):
             raise PredicateError(f"{text_of(node)!r}: SYMMETRIC is not understood")
-        low, high = node.args["low"], node.args["high"]
-        above = self._compare(exp.GTE, node.this, low)
-        return above & self._compare(exp.LTE, node.this, high)
+        subject, bounds = node.this, (node.args["low"], node.args["high"])
+        if is_constant(subject) or not all(map(is_constant, bounds)):
+            above = self._compare(exp.GTE, subject, bounds[0])
+            return above & self._compare(exp.LTE, subject, bounds[1])
+        low, high = self._all_beside(subject, bounds)
+        above = self._compare_with(exp.GTE, subject, low)
+        return above & self._compare_with(exp.LTE, subject, high)
 
     def _in(self, node: exp.In) -> pc.Expression:
         members = node.expressions
@@ -184,7 +199,7 @@ class Translator(Values):
                 f"{text_of(node)!r}: only IN with a list of constants is understood"
             )
         kind = self._type_of(node.this)
-        scalars = [self._beside(node.this, member) for member in members]
+        scalars = self._all_beside(node.this, members)
         known = [scalar for scalar in scalars if scalar.is_valid]
         subject = self._value(node.this)
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,13 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.casts import cast_type
-from intarsia.predicate.constants import cast_scalar, exactly, number_scalar, text_scalar
+from intarsia.predicate.constants import (
+    cast_scalar,
+    exactly,
+    fraction,
+    number_scalar,
+    text_scalar,
+)
 from intarsia.predicate.decimals import Typed, computed
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
@@ -33,8 +39,9 @@ _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
 class Values:
     """Translates the values in a condition; knows the schema its fields come from."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, *, knows_fractions: bool = True) -> None:
+        """Without ``knows_fractions`` what arithmetic takes is a double where it is no integer."""
+        self._schema, self._knows_fractions = schema, knows_fractions
         self._known: dict[int, tuple[exp.Expr, Typed]] = {}
         """What arithmetic gives, by nodes, which are kept so that no other has the same number."""
 
@@ -67,22 +74,29 @@ class Values:
         raise PredicateError(f"{text_of(node)!r} is not a value this understands")
 
     def _computed(self, node: exp.Expr) -> Typed:
-        """What arithmetic gives. A constant beside a decimal is one, too."""
+        """What arithmetic gives."""
         if id(node) not in self._known:
-            sides = [node.args["this"], node.args["expression"]]
-            kinds = [None if is_constant(side) else self._type_of(side) for side in sides]
-            values = []
-            for number, side in enumerate(sides):
-                beside = kinds[1 - number]
-                if is_constant(side) and beside is not None and pa.types.is_decimal(beside):
-                    scalar = self._beside(sides[1 - number], side)
-                    values.append(pc.scalar(scalar))
-                    kinds[number] = scalar.type
-                else:
-                    values.append(self._value(side))
-            one, other = zip(values, kinds, strict=True)
+            left, right = node.args["this"], node.args["expression"]
+            one, other = self._operand(left, right), self._operand(right, left)
             self._known[id(node)] = node, computed(_ARITHMETIC[type(node)], one, other)
         return self._known[id(node)][1]
+
+    def _operand(self, node: exp.Expr, other: exp.Expr) -> Typed:
+        """One side of arithmetic. A constant is a decimal beside decimals, and where it has a
+        fraction beside integers; beside floats of 32 bits it is one of them.
+        """
+        if not is_constant(node):
+            return self._value(node), self._type_of(node)
+        kind = None if is_constant(other) else self._type_of(other)
+        scalar = self._scalar(node, None)
+        if kind is not None and self._knows_fractions:
+            if pa.types.is_integer(kind) and isinstance(node.unnest(), exp.Literal | exp.Neg):
+                scalar = fraction(text_of(node.unnest())) or scalar
+            elif pa.types.is_floating(kind) and pa.types.is_floating(scalar.type):
+                scalar = self._beside(other, node)
+        if kind is not None and pa.types.is_decimal(kind):
+            scalar = self._beside(other, node)
+        return pc.scalar(scalar), scalar.type
 
     def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
         """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
@@ -102,6 +116,16 @@ class Values:
             return self._scalar(constant, kind)
         except PredicateError as error:
             raise PredicateError(f"{text_of(subject)}: {error}") from error
+
+    def _all_beside(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
+        """Constants that ``subject`` is compared with together: doubles, where one of them is."""
+        scalars = [self._beside(subject, constant) for constant in constants]
+        kind = self._type_of(subject)
+        if kind is None or not pa.types.is_floating(kind) or kind == pa.float64():
+            return scalars
+        if all(scalar.type != pa.float64() for scalar in scalars):
+            return scalars
+        return [self._scalar(constant, pa.float64()) for constant in constants]
 
     def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
@@ -137,6 +161,8 @@ class Values:
                 return cast_type(target)
             case exp.Lower() | exp.Upper():
                 return pa.string()
+            case exp.Length():
+                return pa.int32()
         part = part_of(node)
         return None if part is None else part.type(self._type_of(part.subject))
 

@@ -119,7 +119,8 @@ def term_of(node: Node) -> Term | None:
 
 def parse_term(text: str, schema: pa.Schema) -> Term:
     """The term of SQL text over ``schema``'s fields. Raises ``PredicateError`` for any other."""
-    node = read_expression(parse_where(f"({text}) IS NULL", schema, now=None))
+    condition = parse_where(f"({text}) IS NULL", schema, now=None, knows_fractions=False)
+    node = read_expression(condition)
     if isinstance(node, Call) and node.function == "is_null":
         term = term_of(node.arguments[0])
         if term is not None:
