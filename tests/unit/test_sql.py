@@ -632,3 +632,19 @@ def test_a_text_that_is_no_bytes_is_refused(text, kind):
 def test_nan_is_asked_for_by_its_function(condition):
     with pytest.raises(PredicateError, match="f: NaN is asked for by isnan"):
         parse_where(condition, pa.schema({"f": pa.float64()}))
+
+
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("when = 1", 'a column is called when: write "when" for it'),
+        ("k = 'from' AND WHEN > 3", 'a column is called when: write "when" for it'),
+        ('k = "abc"', r"column 'abc' is not there \(a text has single quotes: 'abc'\)"),
+    ],
+)
+def test_what_is_to_be_quoted_otherwise_is_said(condition, hint):
+    schema = pa.schema({"when": pa.int64(), "from": pa.string(), "k": pa.string()})
+    with pytest.raises(PredicateError, match=hint) as caught:
+        parse_where(condition, schema)
+    assert "called from" not in str(caught.value)
+    assert str(parse_where("\"when\" = 1 AND k = 'abc'", schema))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.constants import whole_around
@@ -79,7 +80,8 @@ def parse_where(
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except ODD as error:
         reason = [*str(error).splitlines(), ""][0].split(" into <class")[0]
-        raise PredicateError(f"cannot parse the condition {text!r}: {reason}") from error
+        hint = _named_as_words(text, schema)
+        raise PredicateError(f"cannot parse the condition {text!r}: {reason}{hint}") from error
     except RecursionError as error:
         raise PredicateError(_TOO_DEEP) from error
     odd = odd_span(text, "duckdb")
@@ -99,6 +101,14 @@ def parse_where(
         raise PredicateError(_TOO_DEEP) from error
     except ODD as error:
         raise PredicateError(f"cannot understand the condition {text!r}") from error
+
+
+def _named_as_words(text: str, schema: pa.Schema) -> str:
+    """A hint at columns that are called as SQL's own words, where ``text`` has them unquoted."""
+    words = {word.lower() for word in re.findall(r"\w+", _QUOTED.sub("", text))}
+    keywords = {*DuckDB.Tokenizer.KEYWORDS}
+    found = [n for n in schema.names if n.lower() in words and n.upper() in keywords]
+    return "".join(f'; a column is called {name}: write "{name}" for it' for name in found)
 
 
 class Translator(Values):

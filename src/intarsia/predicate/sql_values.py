@@ -179,6 +179,8 @@ class Values:
             if len(found) != 1:
                 known = [f.name for f in found or children]
                 problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
+                if not found and len(names) == 1 and node.this.args.get("quoted"):
+                    problem += f" (a text has single quotes: '{name}')"
                 if not found:
                     problem += instead(name, known) if known else f": {'.'.join(path)} is {kind}"
                 raise PredicateError(f"column {'.'.join(names)!r} {problem}")
