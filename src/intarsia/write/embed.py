@@ -285,7 +285,10 @@ def check_changeable(file: OpenedFile) -> None:
 
 def warn_of_names(path: str, filesystem: Any) -> None:
     """Warn of a local file that has other names (hard links): these keep the file as it was."""
-    names = os.stat(path).st_nlink if isinstance(filesystem, pafs.LocalFileSystem) else 1
+    names = 1
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        with contextlib.suppress(OSError):  # what opens it tells of it
+            names = os.stat(path).st_nlink
     if names > 1:
         message = f"{path}: of its {names} names (hard links) only this one"
         warn(f"{message} changes: what is left keeps what it was", stacklevel=3)
