@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -218,8 +218,12 @@ def _check_name(text: str) -> None:
 
 
 def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """One path or several, as several."""
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    """One path or several, as several. Raises ``TypeError`` for anything else."""
+    if isinstance(paths, str | os.PathLike):
+        return [paths]
+    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
+        raise TypeError(f"a path or several of them are needed, not {type(paths).__name__}")
+    return list(paths)
 
 
 def is_uri(path: PathLike) -> bool:

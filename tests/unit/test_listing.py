@@ -153,3 +153,14 @@ def test_a_glob_means_each_file_once(pattern, expected, place):
     found = ia.dataset(f"{folder}/{pattern}", filesystem=filesystem).to_table(["v"])["v"]
     numbers = [[*FILES, *HIDDEN].index(name) for name in expected]
     assert found.to_pylist() == numbers
+
+
+@pytest.mark.parametrize("given", [5, b"lake", None])
+def test_what_is_no_path_is_a_type_error(given):
+    with pytest.raises(TypeError, match=f"a path or several .* not {type(given).__name__}"):
+        ia.dataset(given)
+
+
+def test_an_open_file_is_no_path(tmp_path):
+    with (tmp_path / "a").open("wb") as file, pytest.raises(TypeError, match="BufferedWriter"):
+        ia.ParquetFile(file)

@@ -309,6 +309,9 @@ def _open(
 ) -> tuple[OpenedFile, Callable[[], None]]:
     """The file, and what closes it."""
     if not isinstance(where, str | os.PathLike):
+        if not hasattr(where, "size"):
+            kind = type(where).__name__
+            raise TypeError(f"a file is opened by its path, its URI or as a Source, not as {kind}")
         return OpenedFile(where, "<source>", options=options), lambda: None
     source = FileSource(*resolve(where, filesystem))
     opened = open_source(source, options, places=places_of(source.filesystem, sidecar))
