@@ -138,13 +138,13 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
 
 def fraction(text: str) -> pa.Scalar | None:
     """A numeric literal as the decimal that it is in arithmetic; None where it has no fraction, an
-    exponent, or more digits than decimals have.
+    exponent, or more digits than decimals have, and for what is no number.
     """
     if "." not in text or "e" in text.lower():
         return None
     try:
         return pa.scalar(decimal.Decimal(text))
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, decimal.InvalidOperation):
         return None
 
 

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.arithmetic import as_floats
 from intarsia.predicate.constants import whole_around
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words
@@ -170,7 +171,8 @@ class Translator(Values):
     ) -> pc.Expression:
         is_turned = is_constant(left) and not is_constant(right)
         if not is_turned and not is_constant(right):
-            return _COMPARE[comparison](self._value(left), self._value(right))
+            sides = ((self._value(side), self._type_of(side)) for side in (left, right))
+            return _COMPARE[comparison](*as_floats(*sides))
         node, constant = (right, left) if is_turned else (left, right)
         return self._compare_with(comparison, node, self._beside(node, constant), is_turned)
 

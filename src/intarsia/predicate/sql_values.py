@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
+from intarsia.predicate.arithmetic import Typed, computed, is_exact
 from intarsia.predicate.casts import cast_type
 from intarsia.predicate.constants import (
     cast_scalar,
@@ -19,7 +20,6 @@ from intarsia.predicate.constants import (
     number_scalar,
     text_scalar,
 )
-from intarsia.predicate.decimals import Typed, computed
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
@@ -86,17 +86,24 @@ class Values:
         fraction beside integers; beside floats of 32 bits it is one of them.
         """
         if not is_constant(node):
-            return self._value(node), self._type_of(node)
+            kind = self._type_of(node)
+            is_typed = kind is not None and (self._knows_fractions or is_exact(kind))
+            return self._value(node), kind if is_typed else None
         kind = None if is_constant(other) else self._type_of(other)
         scalar = self._scalar(node, None)
-        if kind is not None and self._knows_fractions:
-            if pa.types.is_integer(kind) and isinstance(node.unnest(), exp.Literal | exp.Neg):
-                scalar = fraction(text_of(node.unnest())) or scalar
-            elif pa.types.is_floating(kind) and pa.types.is_floating(scalar.type):
-                scalar = self._beside(other, node)
+        is_number = isinstance(node.unnest(), exp.Literal | exp.Neg)
+        text = text_of(node.unnest()) if is_number and self._knows_fractions else ""
         if kind is not None and pa.types.is_decimal(kind):
-            scalar = self._beside(other, node)
-        return pc.scalar(scalar), scalar.type
+            scalar = scalar if "e" in text.lower() else self._beside(other, node)
+        elif kind is not None and text:
+            if pa.types.is_integer(kind):
+                scalar = fraction(text) or scalar
+            elif pa.types.is_floating(kind):
+                scalar = self._beside(other, node)
+                if pa.types.is_integer(scalar.type):  # of those that floats hold
+                    return pc.scalar(scalar), kind
+        is_typed = self._knows_fractions or is_exact(scalar.type)
+        return pc.scalar(scalar), scalar.type if is_typed else None
 
     def _of_type(self, node: exp.Expr, kind: pa.DataType | None) -> pc.Expression:
         """A value that has to be of that type: pyarrow takes one unit's moments for another's."""
@@ -121,11 +128,11 @@ class Values:
         """Constants that ``subject`` is compared with together: doubles, where one of them is."""
         scalars = [self._beside(subject, constant) for constant in constants]
         kind = self._type_of(subject)
-        if kind is None or not pa.types.is_floating(kind) or kind == pa.float64():
+        is_short = kind is not None and pa.types.is_floating(kind) and kind != pa.float64()
+        if not is_short or all(scalar.type != pa.float64() for scalar in scalars):
             return scalars
-        if all(scalar.type != pa.float64() for scalar in scalars):
-            return scalars
-        return [self._scalar(constant, pa.float64()) for constant in constants]
+        wide = [self._scalar(constant, pa.float64()) for constant in constants]
+        return [one.cast(pa.float64()) if one.is_valid else one for one in wide]
 
     def _scalar(self, node: exp.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """A constant as a scalar, of type ``kind`` where it would otherwise be mere text."""
@@ -179,10 +186,10 @@ class Values:
             if len(found) != 1:
                 known = [f.name for f in found or children]
                 problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
-                if not found and len(names) == 1 and node.this.args.get("quoted"):
-                    problem += f" (a text has single quotes: '{name}')"
                 if not found:
                     problem += instead(name, known) if known else f": {'.'.join(path)} is {kind}"
+                if not found and len(names) == 1 and node.this.args.get("quoted"):
+                    problem += f" (a text would have single quotes: '{name}')"
                 raise PredicateError(f"column {'.'.join(names)!r} {problem}")
             path.append(found[0].name)
             kind = found[0].type
