@@ -2,7 +2,8 @@
 
 Statistics of old or careless writers are weeded out here, so that what is left can be believed:
 
-- the deprecated ``min``/``max`` count only for numbers of signed order, or where both are equal;
+- the deprecated ``min``/``max`` count only for booleans and numbers of signed order, or where both
+  are equal;
 - ``min_value``/``max_value`` count only where the file declares the column's order;
 - a count that is missing is unknown, not 0; a page of NULLs only whose count is none, or negative,
   is unknown too.
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.format.metadata import ColumnMetaData, ColumnOrder, Statistics
-from intarsia.format.order import Keys, ValueOrder
+from intarsia.format.order import Domain, Keys, ValueOrder
 from intarsia.format.page_index import ColumnIndex
 
 Int64Array = NDArray[np.int64]
@@ -66,7 +67,7 @@ def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declare
     lows, highs = [], []
     statistics = [chunk.statistics or Statistics() for chunk in chunks]
     for stats in statistics:
-        low, high = _believed(stats, order, declared)
+        low, high = believed(stats, order, declared=declared)
         lows.append(low)
         highs.append(high)
     null_counts = np.array([_count(s.null_count) for s in statistics], dtype=np.int64)
@@ -157,16 +158,17 @@ def _bounds(
     return Bounds(order, low, high, bounded, all_null, null_counts, nan_counts)
 
 
-def _believed(
-    stats: Statistics, order: ValueOrder, declared: bool
+def believed(
+    stats: Statistics, order: ValueOrder, *, declared: bool = False
 ) -> tuple[bytes | None, bytes | None]:
+    """Bounds of a chunk that hold, its order being ``declared`` or not; None where none do."""
     if stats.min_value is not None and stats.max_value is not None:
         return (stats.min_value, stats.max_value) if declared else (None, None)
     # Deprecated bounds of byte arrays are not used at all: some writers compared bytes as signed,
     # and some gave one value for both.
     if order.stored is None or stats.min is None or stats.max is None:
         return None, None
-    signed = order.stored.kind != "u"
+    signed = order.stored.kind != "u" or order.domain is Domain.BOOLEAN
     return (stats.min, stats.max) if signed or stats.min == stats.max else (None, None)
 
 

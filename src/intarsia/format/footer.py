@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.format.bounds import believed
 from intarsia.format.compact import list_elements, list_span, replace_fields, spans
+from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
 from intarsia.format.shape import Shape, decode_footer
 from intarsia.format.thrift import amended, decode, encode
@@ -155,13 +157,23 @@ def with_column_orders(raw: bytes) -> bytes:
     """The footer ``raw`` with each column's order declared as its type's, where none is declared.
 
     Left as it is where statistics exist whose order was never declared: they would gain a meaning
-    that nobody vouches for.
+    that nobody vouches for. Deprecated bounds that are believed without an order are stated under
+    both names: readers that find an order look for the new ones only.
     """
     metadata, _ = decode(FileMetaData, raw)
     if metadata.column_orders is not None or _has_unordered_bounds(metadata):
         return raw
-    leaves = sum(element.type is not None for element in metadata.schema)
-    return encode(amended(metadata, column_orders=[ColumnOrder(TYPE_ORDER=Empty())] * leaves))
+    leaves = [element for element in metadata.schema if element.type is not None]
+    declared = [ColumnOrder(TYPE_ORDER=Empty())] * len(leaves)
+    known = {}
+    for number, group in enumerate(metadata.row_groups):
+        for column, (chunk, element) in enumerate(zip(group.columns, leaves, strict=True)):
+            stats = chunk.meta_data.statistics if chunk.meta_data else None
+            low, high = (None, None) if stats is None else believed(stats, order_of(element))
+            if low is not None:
+                bounds = {"min_value": low, "max_value": high}
+                known[number, column] = {"meta_data": {"statistics": bounds}}
+    return with_chunks(encode(amended(metadata, column_orders=declared)), known)
 
 
 def _has_unordered_bounds(metadata: FileMetaData) -> bool:

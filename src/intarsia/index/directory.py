@@ -24,7 +24,7 @@ from typing import Any
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.footer import with_key_values
-from intarsia.format.metadata import FileMetaData
+from intarsia.format.metadata import FileMetaData, Statistics
 from intarsia.format.shape import OWN_KEY
 from intarsia.index.kind import index_name
 from intarsia.source import ByteRange, Source
@@ -131,6 +131,9 @@ class Directory:
 def binding_of(metadata: FileMetaData) -> str:
     """A hash over row counts, and every chunk's place, size, encodings and statistics: 32 hex
     digits.
+
+    Deprecated bounds alone count as if they were stated under both names, as they are to be where
+    the file declares orders.
     """
     digest = hashlib.blake2b(digest_size=16)
     for group in metadata.row_groups:
@@ -148,11 +151,17 @@ def binding_of(metadata: FileMetaData) -> str:
                 chunk.total_uncompressed_size,
                 chunk.num_values,
                 chunk.encodings,
-                stats and (stats.min, stats.max, stats.min_value, stats.max_value),
+                stats and (stats.min, stats.max, *_bounds_of(stats)),
                 stats and (stats.null_count, stats.distinct_count),
             )
             digest.update(repr(facts).encode())
     return digest.hexdigest()
+
+
+def _bounds_of(stats: Statistics) -> tuple[bytes | None, bytes | None]:
+    if stats.min_value is None and stats.max_value is None:
+        return stats.min, stats.max
+    return stats.min_value, stats.max_value
 
 
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
