@@ -126,7 +126,7 @@ class Builder(Protocol):
     def file_id(self) -> str | None:
         """What its sections call a file that has no name yet; None where any will do."""
 
-    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         """As ``build_standard`` does."""
 
     def sections(
@@ -145,7 +145,7 @@ class FromPages:
 
     file_id = None
 
-    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         return build_standard(file, index)
 
     def sections(

@@ -2,13 +2,15 @@
 
 ::
 
-    PAR1 footer₀ │ row group │ row group │ page indexes │ footer₁ │ row group │ … │ footer │
+    PAR1 footer₀ │ row group │ row group │ page indexes │ footer₁ │ row group │ … │ all │ footer │
                  └ none yet  └────────── N of them ──────────────┘ └ next checkpoint
 
 Each footer is complete and cumulative: it lists every row group before it, so that the file cut
 behind any of them is a Parquet file. The first one lists none; it keeps the schema from the first
-bytes on. Readers look at the last one only. pyarrow encodes each row group as a file of its own;
-its pages are moved here with their offsets, page indexes and bloom filters.
+bytes on. Readers look at the last one only, for which all page indexes are written once more, side
+by side: DataFusion fetches them as one range, with all that lies between. pyarrow encodes each row
+group as a file of its own; its pages are moved here with their offsets, page indexes and bloom
+filters.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -67,7 +70,7 @@ class CheckpointWriter:
         self._footer = read_footer(BufferSource(self._encoded(without_rows(schema), 0))).raw
         self._groups: list[bytes] = []
         self._waiting: list[_Waiting] = []
-        self._rows = self._at = 0
+        self._rows = self._at = self._checkpoints = 0
         self._is_new = True
         self._append(MAGIC)
         self._checkpoint()
@@ -94,9 +97,12 @@ class CheckpointWriter:
         self._is_new = True
 
     def close(self) -> None:
-        """Write the last footer, where something was written since the last one."""
-        if self._waiting or self._is_new:
-            self._checkpoint()
+        """Write the last footer, where something was written since the last one, or page indexes
+        are to be put together.
+        """
+        is_scattered = self._checkpoints + bool(self._waiting) > 1
+        if self._waiting or self._is_new or is_scattered:
+            self._checkpoint(is_last=is_scattered)
 
     def _encoded(self, table: pa.Table, row_group_size: int) -> memoryview:
         """A file of one row group; of none for a ``row_group_size`` of 0."""
@@ -117,19 +123,24 @@ class CheckpointWriter:
         if len(self._waiting) >= self._every:
             self._checkpoint()
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, is_last: bool = False) -> None:
         """Write the indexes that wait and a footer of all row groups so far, and sync them."""
-        for waiting in self._waiting:
-            columns = [self._moved(chunk, waiting) for chunk in waiting.group.columns]
+        moved = [
+            [self._moved(c, waiting) for c in waiting.group.columns] for waiting in self._waiting
+        ]
+        if is_last:
+            self._put_together()
+        for waiting, columns in zip(self._waiting, moved, strict=True):
             ordinal = len(self._groups)
             first = waiting.group.file_offset
             group = amended(
                 waiting.group,
-                columns=columns,
+                columns=[self._indexed(chunk, waiting) for chunk in columns],
                 file_offset=None if first is None else first + waiting.shift,
                 ordinal=ordinal if ordinal < _ORDINALS else None,
             )
             self._groups.append(encode(group))
+        self._checkpoints += bool(self._waiting)
         self._waiting.clear()
         self._append(framed(footer_of(self._footer, self._rows, self._groups)))
         self._out.flush()
@@ -137,28 +148,58 @@ class CheckpointWriter:
         self._is_new = False
 
     def _moved(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
-        """The chunk at its new place, its indexes written."""
-        data, shift, file = _data(chunk), waiting.shift, waiting.file
+        """The chunk at its new place, its bloom filter written."""
+        data, shift = _data(chunk), waiting.shift
         inner: dict[str, Any] = {
             name: offset + shift
             for name in ("data_page_offset", "dictionary_page_offset", "index_page_offset")
             if (offset := getattr(data, name))
         }
+        inner |= self._placed("bloom_filter", data, waiting.file)
         changes: dict[str, Any] = {"meta_data": inner}
         if chunk.file_offset:
             changes["file_offset"] = chunk.file_offset + shift
-        parts: tuple[tuple[str, Any, dict[str, Any], Callable[[memoryview], bytes]], ...] = (
-            ("bloom_filter", data, inner, bytes),
-            ("column_index", chunk, changes, bytes),
-            ("offset_index", chunk, changes, lambda raw: _moved_index(raw, shift)),
-        )
-        for name, holder, into, made in parts:
-            offset, length = (getattr(holder, f"{name}_{part}") for part in ("offset", "length"))
-            if offset is not None and length is not None:
-                body = made(file[offset : offset + length])
-                into |= {f"{name}_offset": self._at, f"{name}_length": len(body)}
-                self._append(body)
         return amended(chunk, **changes)
+
+    def _indexed(self, chunk: ColumnChunk, waiting: _Waiting) -> ColumnChunk:
+        """The chunk with its page indexes written."""
+        changes = self._placed("column_index", chunk, waiting.file)
+        shifted = partial(_moved_index, shift=waiting.shift)
+        changes |= self._placed("offset_index", chunk, waiting.file, shifted)
+        return amended(chunk, **changes)
+
+    def _placed(
+        self,
+        name: str,
+        holder: Any,
+        file: memoryview,
+        made: Callable[[memoryview], bytes] = bytes,
+    ) -> dict[str, Any]:
+        """Write what ``holder`` says is in ``file``, if it does; the fields that say where."""
+        offset, length = _place(holder, name)
+        if offset is None or length is None:
+            return {}
+        body = made(file[offset : offset + length])
+        fields = {f"{name}_offset": self._at, f"{name}_length": len(body)}
+        self._append(body)
+        return fields
+
+    def _put_together(self) -> None:
+        """Write the page indexes of all row groups before once more, side by side."""
+        with open(self._out.name, "rb") as written:
+            for number, raw in enumerate(self._groups):
+                group, _ = decode(RowGroup, raw)
+                columns = []
+                for chunk in group.columns:
+                    changes = {}
+                    for name in ("column_index", "offset_index"):
+                        offset, length = _place(chunk, name)
+                        if offset is not None and length is not None:
+                            written.seek(offset)
+                            changes[f"{name}_offset"] = self._at
+                            self._append(written.read(length))
+                    columns.append(amended(chunk, **changes))
+                self._groups[number] = encode(amended(group, columns=columns))
 
     def _append(self, data: bytes | memoryview) -> None:
         self._out.write(data)
@@ -175,6 +216,10 @@ def footer_of(
     kept = [span for span in spans(template)[0] if span.number not in drop]
     new = [Span(3, _I64, zigzag(num_rows)), list_span(4, list(row_groups))]
     return replace_fields(kept, new)
+
+
+def _place(holder: Any, name: str) -> tuple[int | None, int | None]:
+    return getattr(holder, f"{name}_offset"), getattr(holder, f"{name}_length")
 
 
 def _data(chunk: ColumnChunk) -> Any:

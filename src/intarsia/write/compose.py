@@ -5,8 +5,10 @@
     as written   PAR1 … row groups … footer
     add          └───────── kept ─────────┘ | new sections | directory | footer'
     add more     └──────────────────── kept ────────────────────────────┘ | … | directory | footer'
-    replace one  └─ as it was written ────┘ | sections that stay, new ones | directory | footer'
+    replace one  └─ as it was written ────┘ | page indexes | bloom filters | sections | …
     drop all     └─ as it was written ────┘
+
+Page indexes stay together: DataFusion fetches them as one range, with all that lies between.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from intarsia.read.page_indexes import ChunkId
 from intarsia.source import ByteRange, Source, WindowSource
 from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.write.spill import Workspace
+from intarsia.write.standard import ChunkPart
 
 Part = bytes | memoryview | ByteRange
 """New bytes, or where they are in the old file."""
@@ -60,21 +63,6 @@ class Composed:
     def is_all_of(self, file: OpenedFile) -> bool:
         """Is it the old file, as it is?"""
         return self.kept == file.source.size and not self.parts
-
-
-@dataclass(frozen=True, slots=True)
-class AddedPart:
-    """A page index or bloom filter of a chunk that was not there when the file was written."""
-
-    index: str
-    chunk: ChunkId
-    name: str
-    place: ByteRange
-
-    def fields(self, offset: int) -> dict[str, Any]:
-        """The changes to the ``ColumnChunk`` when it is placed at ``offset``."""
-        fields = {f"{self.name}_offset": offset, f"{self.name}_length": self.place[1]}
-        return {"meta_data": fields} if self.name == "bloom_filter" else fields
 
 
 def base_of(file: OpenedFile) -> Footer:
@@ -94,8 +82,8 @@ def base_of(file: OpenedFile) -> Footer:
     return base
 
 
-def added_parts(file: OpenedFile, base: Footer) -> list[AddedPart]:
-    """The format's own indexes that were added to a file."""
+def added_parts(file: OpenedFile, base: Footer) -> list[tuple[str, ChunkPart[ByteRange]]]:
+    """The format's own indexes that were added to a file, each with its name."""
     found = []
     for leaf in file.schema.leaves:
         for group, old in enumerate(base.metadata.row_groups):
@@ -103,9 +91,9 @@ def added_parts(file: OpenedFile, base: Footer) -> list[AddedPart]:
             for name in ("column_index", "offset_index", "bloom_filter"):
                 place = _place(now, name)
                 if place is not None and place != _place(before, name):
-                    is_bloom = name == "bloom_filter"
-                    index = index_name(leaf.name, Bloom.kind) if is_bloom else PageIndex.kind
-                    found.append(AddedPart(index, (group, leaf.index), name, place))
+                    part = ChunkPart((group, leaf.index), place, name)
+                    bloom = index_name(leaf.name, Bloom.kind)
+                    found.append((bloom if part.is_bloom else PageIndex.kind, part))
     return found
 
 
@@ -134,28 +122,28 @@ def compose(
     old = file.directory
     gone = {*drop, *names_of(file, add)} - ({PageIndex.kind} - {*drop})
     entries = [entry for entry in (old.indexes if old else ()) if entry.name not in gone]
-    added: list[AddedPart] = []
+    made = _standard(file, add, builder)
+    added: list[ChunkPart[ByteRange]] = []
     footer, kept = file.footer, file.source.size
+    is_scattered = bool(page_index_places(file.metadata)) and not all(p.is_bloom for p in made)
     if old is not None and (
-        drop or len(entries) < len(old.indexes) or any(isinstance(i, Bloom) for i in add)
+        drop
+        or is_scattered
+        or len(entries) < len(old.indexes)
+        or any(isinstance(i, Bloom) for i in add)
     ):
         base = base_of(file)
         there = added_parts(file, base)
-        added = [part for part in there if part.index not in gone]
-        if len(entries) < len(old.indexes) or len(added) < len(there):
+        added = [part for index, part in there if index not in gone]
+        if is_scattered or len(entries) < len(old.indexes) or len(added) < len(there):
             footer, kept = base.raw, old.base_length
     out = _Parts(kept)
-    if kept < file.source.size:
+    is_anew = kept < file.source.size
+    for part in sorted([*(added if is_anew else ()), *made], key=lambda part: part.is_bloom):
+        out.change(part.chunk, part.fields(out.put(part.data)))
+    if is_anew:
         entries = [replace(e, offset=out.put((e.offset, e.length))) for e in entries]
-        for part in added:
-            out.change(part.chunk, part.fields(out.put(part.place)))
     file_id = old.file_id if old else builder.file_id or new_file_id()
-    for index in add:
-        if isinstance(index, Standard):
-            for made in builder.standard(file, index):
-                out.change(made.chunk, made.fields(out.put(made.data)))
-                if made.name == "offset_index":  # granules are to be the pages that it tells of
-                    file.page_indexes.learn(made.chunk, made.data)
     embedded = [index for index in add if not isinstance(index, Standard)]
     for built in builder.sections(file, embedded, file_id, work, told):
         entry = built.entry(out.end)
@@ -170,6 +158,19 @@ def compose(
         file_id, binding_of(file.metadata), old.base_length if old else kept, tuple(entries)
     )
     return out.closed(footer, directory, file.source)
+
+
+def _standard(
+    file: OpenedFile, indexes: Sequence[IndexSpec], builder: Builder
+) -> list[ChunkPart[bytes]]:
+    """The format's own of ``indexes``, made; pages are those that they tell of from now on."""
+    made = []
+    for index in indexes:
+        for part in builder.standard(file, index) if isinstance(index, Standard) else ():
+            made.append(part)
+            if part.name == "offset_index":  # granules are to be the pages that it tells of
+                file.page_indexes.learn(part.chunk, part.data)
+    return made
 
 
 class _Parts:

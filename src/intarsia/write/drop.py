@@ -123,7 +123,7 @@ def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     if file.directory is None:
         return set()
     names = {entry.name for entry in file.directory.indexes}
-    return names | {part.index for part in added_parts(file, base_of(file))}
+    return names | {index for index, _ in added_parts(file, base_of(file))}
 
 
 def name_of(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:

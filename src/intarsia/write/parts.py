@@ -129,7 +129,7 @@ class FromParts:
     reopen: Reopen
     file_id: str | None = None
 
-    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         """Page indexes and bloom filters, as they were made."""
         for part in range(self.count):
             with self._opened(part, index) as found:
@@ -198,7 +198,7 @@ class FromSections:
     file_id: str | None
     fetch: Fetch
 
-    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart]:
+    def standard(self, file: OpenedFile, index: Standard) -> Iterable[ChunkPart[bytes]]:
         """As ``FromParts`` does."""
         return self.parts.standard(file, index)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,24 +38,35 @@ from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
+from intarsia.source import ByteRange
 
 _MOST_DIGITS = 38
 """Of decimals that engines take for such."""
 
 
+Data = TypeVar("Data", bytes, ByteRange)
+"""New bytes, or where they are in the old file."""
+
+
 @dataclass(frozen=True, slots=True)
-class ChunkPart:
+class ChunkPart(Generic[Data]):
     """Bytes to be placed in a file, and the fields of its chunk's metadata that point at them."""
 
     chunk: ChunkId
-    data: bytes
+    data: Data
     name: str
     """``column_index``, ``offset_index`` or ``bloom_filter``: fields are named after it."""
 
+    @property
+    def is_bloom(self) -> bool:
+        """Is it a bloom filter?"""
+        return self.name == "bloom_filter"
+
     def fields(self, offset: int) -> Mapping[str, Any]:
         """The changes to the ``ColumnChunk`` when ``data`` is placed at ``offset``."""
-        place = {f"{self.name}_offset": offset, f"{self.name}_length": len(self.data)}
-        return {"meta_data": place} if self.name == "bloom_filter" else place
+        length = len(self.data) if isinstance(self.data, bytes) else self.data[1]
+        place = {f"{self.name}_offset": offset, f"{self.name}_length": length}
+        return {"meta_data": place} if self.is_bloom else place
 
 
 def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
@@ -94,7 +105,7 @@ def _misread_by_others(leaf: Leaf) -> str | None:
 
 def build_standard(
     file: OpenedFile, index: Standard, groups: range | None = None
-) -> Iterator[ChunkPart]:
+) -> Iterator[ChunkPart[bytes]]:
     """What ``index`` adds to ``file``, chunk by chunk. A chunk keeps the page index it has.
 
     ``groups`` are the row groups in question, by default all.
@@ -122,7 +133,7 @@ def groups_of(file: OpenedFile) -> range:
 # --- page index ---------------------------------------------------------------------------------
 
 
-def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[ChunkPart]:
+def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[ChunkPart[bytes]]:
     id_ = (chunk.row_group, chunk.leaf.index)
     has_offsets = chunk.file.page_indexes.offsets(*id_) is not None
     bounds = bounds and chunk.file.page_indexes.columns(*id_) is None
