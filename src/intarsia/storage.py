@@ -5,6 +5,7 @@ Everything above asks for a ``FileSource``, everything below is given one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,10 @@ REMOTE_GAP_BYTES = 1024 * 1024
 """Bytes that cost about as much to read as one more request: latency × bandwidth."""
 LOCAL_TAIL_BYTES = 16 * 1024
 REMOTE_TAIL_BYTES = 256 * 1024
+
+
+class NoDataError(PathError):
+    """There is no data file at a path."""
 
 
 class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while that is possible
@@ -242,8 +247,9 @@ def list_files(
 
     Names that start with ``_`` or ``.`` are left out, as Spark and pyarrow do, unless named
     themselves. ``sidecars`` is told what the listing of a folder showed of folders of sidecars, by
-    their paths; of the folders that were listed and hold none as well. ``seen`` is told all files
-    that were listed, by their paths. Raises ``PathError`` where there is none.
+    their paths; of the folders that were listed and hold none as well. ``seen`` is told all that
+    was listed, by its path: folders are as they were just before they were listed themselves.
+    Raises ``NoDataError`` where there is none, ``PathError`` where that cannot be told.
     """
     given = several(paths)
     if not given:
@@ -279,18 +285,18 @@ def _expand(
         files = _files_under(filesystem, path, sidecars, seen)
         if files:
             return files
-        raise PathError(f"{path}: there is no data file in this folder")
+        raise NoDataError(f"{path}: there is no data file in this folder")
     if is_glob(path):
         matches = matching(filesystem, path)
         files = _in_matches(filesystem, matches, sidecars, seen)
         if files:
             return files
-        raise PathError(
+        raise NoDataError(
             f"{path}: there is no such file or folder: nothing matches"
             if not matches
             else f"{path}: there is no data file in the folders that match"
         )
-    raise PathError(f"{path}: there is no such file or folder")
+    raise NoDataError(f"{path}: there is no such file or folder")
 
 
 def _in_matches(
@@ -310,13 +316,31 @@ def _in_matches(
     return list(files)
 
 
+def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]:
+    """All that is below a folder. Folders below that go away meanwhile, as those of jobs do, are
+    passed over. Raises ``OSError`` where it cannot be listed.
+    """
+    try:
+        everything = pafs.FileSelector(folder, recursive=True)
+        return list(filesystem.get_file_info(everything))
+    except FileNotFoundError:  # it, or one below
+        found = list(filesystem.get_file_info(pafs.FileSelector(folder)))
+    pending = [info.path for info in found if info.type == pafs.FileType.Directory]
+    while pending:
+        with contextlib.suppress(FileNotFoundError):
+            infos = filesystem.get_file_info(pafs.FileSelector(pending.pop()))
+            found += infos
+            pending += [info.path for info in infos if info.type == pafs.FileType.Directory]
+    return found
+
+
 def _files_under(
     filesystem: pafs.FileSystem,
     folder: str,
     sidecars: dict[str, list[pafs.FileInfo]] | None,
     seen: dict[str, pafs.FileInfo] | None = None,
 ) -> list[str]:
-    infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
+    infos = infos_under(filesystem, folder)
     base = folder.rstrip("/") + "/"
     by_path = {info.path: info for info in infos if info.type == pafs.FileType.File}
     shown: dict[str, bool] = {}
@@ -329,7 +353,7 @@ def _files_under(
         if shown[parent] and not name.startswith(HIDDEN):
             found.append(path)
     if seen is not None:
-        seen.update(by_path)
+        seen.update((info.path, info) for info in infos)
     if sidecars is not None:
         for path in found:
             sidecars.setdefault(f"{path.rpartition('/')[0]}/{SIDECAR_FOLDER}", [])

@@ -26,10 +26,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia import storage
 from intarsia.data import journal
 from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
 from intarsia.handle import version_of
+from intarsia.spark import place
 from intarsia.spark.commit import (
+    has_data,
     journals,
     keep_job,
     publish,
@@ -483,8 +486,10 @@ def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
 def test_what_was_half_written_of_a_commit_is_removed(tmp_path):
     put(tmp_path, {"a.parquet": 1, "day=1/b.parquet": 2})
     left = ["._commit-j.json.0123abcd", "._SUCCESS.0123abcd", "day=1/._commit-k.json.0123abcd"]
+    left += ["day=2/._SUCCESS.0123abcd", "day=3/._stream-q.json.0123abcd"]
     others = ["._stream-q.json", "._notes.0123abcd", "._commit-j.json.crc"]
     for name in (*left, *others):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{")
     assert sorted(recover(tmp_path)) == sorted(left)
     assert all((tmp_path / name).exists() for name in others)
@@ -574,6 +579,138 @@ def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
 
     monkeypatch.setattr(journal, "list_files", listed)
     assert values(tmp_path) == [3, 4, 5]
+
+
+def test_folders_that_go_away_while_they_are_listed_hide_nothing(tmp_path, monkeypatch):
+    """An overwrite would keep what it could not list, and readers fail."""
+    put(tmp_path, OLD)
+    put(tmp_path / "_temporary-job", {"new.parquet": 3})
+    gone = tmp_path / "_temporary-other" / "day=1"
+
+    def selector(path, recursive=False, real=pafs.FileSelector):
+        if recursive and gone.parent.is_dir():
+            raise FileNotFoundError(f"[Errno 2] Cannot list directory '{gone}'")
+        if str(path) == str(gone):
+            gone.rmdir()
+            gone.parent.rmdir()
+        return real(str(path), recursive=recursive)
+
+    monkeypatch.setattr(storage, "pafs", SimpleNamespace(**vars(pafs) | {"FileSelector": selector}))
+    gone.mkdir(parents=True)
+    assert values(tmp_path) == [1, 2]
+    assert not gone.exists()
+    gone.mkdir(parents=True)
+    publish(Place.of(tmp_path), "job", ["new.parquet"], overwrites=[""])
+    assert not gone.exists()
+    assert values(tmp_path) == [3]
+
+
+def test_what_cannot_be_listed_is_not_taken_for_nothing(tmp_path, monkeypatch):
+    put(tmp_path, OLD)
+    put(tmp_path / "_temporary-job", {"new.parquet": 3})
+
+    def list_files(*arguments):
+        raise ia.PathError("cannot be looked at")
+
+    monkeypatch.setattr(place, "list_files", list_files)
+    with pytest.raises(ia.PathError, match="cannot be looked at"):
+        publish(Place.of(tmp_path), "job", ["new.parquet"], overwrites=[""])
+    with pytest.raises(ia.PathError, match="cannot be looked at"):
+        has_data(Place.of(tmp_path))
+    assert values(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monkeypatch, is_ended):
+    """The folder that it is in was listed before it began, and those below were not."""
+    lake, new = tmp_path / "logs", {f"p={n}/new.parquet": n for n in range(3)}
+    old = {f"p={n}/old.parquet": n for n in range(3)}
+    put(lake, old)
+    put(lake / "_temporary-job", new)
+    looks = []
+
+    def listed(path, *arguments, list_files=journal.list_files, seen):
+        on, before = list_files(path, *arguments, seen=seen)
+        if str(path) == str(tmp_path) and not looks:
+            looks.append(path)
+            place = Place.of(lake)
+            if is_ended:
+                publish(place, "job", list(new), list(old))
+            else:
+                with contextlib.suppress(Died):
+                    publish(DyingPlace(place, 7), "job", list(new), list(old))
+            later = {}
+            _, after = list_files(path, *arguments, seen=later)
+            seen.update((name, info) for name, info in later.items() if "p=0" not in name)
+            for name in [name for name in seen if "/_" in name]:
+                del seen[name]
+            seen[str(lake)] = pafs.FileInfo(str(lake), pafs.FileType.Directory, mtime_ns=1)
+            return on, [f for f in before if "p=0" in f] + [f for f in after if "p=0" not in f]
+        return on, before
+
+    monkeypatch.setattr(journal, "list_files", listed)
+    _, files = visible(tmp_path)
+    assert sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files) == [
+        0,
+        1,
+        2,
+    ]
+    assert len({Path(file).name for file in files}) == 1
+
+
+def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, monkeypatch):
+    put(tmp_path, {"old.parquet": 0})
+    (tmp_path / "_SUCCESS").touch()
+    put(tmp_path / "_temporary-job", {"a.parquet": 1, "b.parquet": 2})
+    half, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(LocalPlace):
+        def move(self, name, to):
+            super().move(name, to)
+            if to == "a.parquet":
+                half.set()
+                go_on.wait()
+
+    def append():
+        publish(Slow(pafs.LocalFileSystem(), str(tmp_path)), "job", ["a.parquet", "b.parquet"])
+        done.set()
+
+    def list_files(*arguments, real=journal.list_files, **options):
+        if (
+            not half.is_set()
+        ):  # it begins after the first look, and is halfway when files are listed
+            threading.Thread(target=append).start()
+            half.wait()
+        return real(*arguments, **options)
+
+    reader = threading.current_thread()
+
+    def opened(*arguments, real=journal._journal):
+        if threading.current_thread() is reader and not done.is_set():
+            go_on.set()
+            done.wait()
+        return real(*arguments)
+
+    monkeypatch.setattr(journal, "list_files", list_files)
+    monkeypatch.setattr(journal, "_journal", opened)
+    assert values(tmp_path) in ([0], [0, 1, 2])
+
+
+def test_a_commit_that_is_undone_is_noticed_by_who_listed_its_files(tmp_path):
+    put(tmp_path, OLD)
+    put(tmp_path / "_temporary-job", NEW)
+    (tmp_path / "_SUCCESS").touch()
+    before = journal._state(pafs.LocalFileSystem(), str(tmp_path))
+
+    class Failing(LocalPlace):
+        def move(self, name, to):
+            if to == "day=2/c.parquet":
+                raise OSError("no room")
+            super().move(name, to)
+
+    with pytest.raises(ia.PathError, match="no room"):
+        publish(Failing(pafs.LocalFileSystem(), str(tmp_path)), "job", list(NEW))
+    assert journal._state(pafs.LocalFileSystem(), str(tmp_path)) != before
 
 
 def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ from intarsia.read.options import ReadOptions
 from intarsia.read.planner import Constants
 from intarsia.read.request import Request
 from intarsia.source import BufferSource, EndSource, Source
-from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, is_uri, resolve
+from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]
@@ -56,7 +56,7 @@ def list_folder(
 ) -> tuple[dict[str, Identity], dict[str, int]]:
     """All files below a folder, by their paths below it: what they are known by, and when changed.
 
-    ``infos`` is a listing that there is already, of files alone. Times are in nanoseconds, 0 where
+    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where
     none is told. Raises ``OSError`` where the folder cannot be listed.
     """
     base = f"{root}/"
@@ -66,9 +66,9 @@ def list_folder(
         times = {path.removeprefix(base): _time_in(s) for path, (_, s) in stamps.items()}
         return marks, times
     if infos is None:
-        infos = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
-        infos = [info for info in infos if info.is_file]
-    found = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in infos}
+        infos = infos_under(filesystem, root)
+    files = [info for info in infos if info.is_file]
+    found = {info.path.removeprefix(base): (info.size, info.mtime_ns) for info in files}
     return found, {path: changed or 0 for path, (_, changed) in found.items()}
 
 

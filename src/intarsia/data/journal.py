@@ -10,8 +10,10 @@ Only read here; ``spark.commit`` writes them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
@@ -21,12 +23,15 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
-from intarsia.storage import FileSource, PathLike, list_files, resolve, several
+from intarsia.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"
 PUBLISHING, PUBLISHED = "publishing", "published"
 _LOOKS = 20
+_TICK_NS = 1_000_000_000
+"""What clocks of file systems may be coarser by."""
+_LOCAL = pafs.LocalFileSystem()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def visible(
 ) -> tuple[pafs.FileSystem, list[str]]:
     """As ``list_files``, without the files that commits under way say do not count.
 
-    ``seen`` is told all files that were listed in folders, those included, by their paths.
+    ``seen`` is told all that was listed in folders, those files included, by their paths.
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = several(path)
@@ -177,6 +182,20 @@ def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
     }
 
 
+def _begun_since(seen: Iterable[pafs.FileInfo]) -> set[str]:
+    """Local folders that have changed since they were listed, and in which there is a commit."""
+    found = set()
+    for info in seen:
+        if info.type != pafs.FileType.Directory or info.mtime_ns is None:
+            continue
+        with contextlib.suppress(OSError):
+            now = os.stat(info.path).st_mtime_ns
+            is_touched = now != info.mtime_ns or time.time_ns() - now < _TICK_NS
+            if is_touched and _names(_LOCAL, info.path) != ([], 0):
+                found.add(info.path)
+    return found
+
+
 def _counting(
     folders: dict[str, pafs.FileSystem],
     listing: Callable[[], list[str]],
@@ -185,8 +204,9 @@ def _counting(
     """The files of a listing between whose beginning and end no commit went on, that count.
 
     ``folders`` are those whose journals are looked at, and those of commits that the listing, as
-    ``seen`` tells, came upon; on local disks also those of files that a glob found, whose folders
-    were not listed. Raises ``PathError`` where no file counts.
+    ``seen`` tells, came upon; on local disks also those in which one began since they were listed,
+    and those of files that a glob found, whose folders were not listed. Raises ``NoDataError``
+    where no file counts.
     """
     on = next(iter(folders.values()))
     is_local = isinstance(on, pafs.LocalFileSystem)
@@ -195,6 +215,7 @@ def _counting(
         more = _marked(on, seen)
         if is_local:
             more |= {file.rpartition("/")[0] for file in files if file not in seen}
+            more |= _begun_since(seen.values())
         known = {folder.strip("/") for folder in folders}  # storage spells them in its own way
         more = {folder for folder in more if folder.strip("/") not in known}
         if not more:
@@ -210,7 +231,9 @@ def _counting(
         return files
     counting = [file for file in files if file.lstrip("/") not in hidden]
     if files and not counting:
-        raise PathError(f"{files[0]}: it does not count while a commit is under way, nor do others")
+        raise NoDataError(
+            f"{files[0]}: it does not count while a commit is under way, nor do others"
+        )
     return counting
 
 
@@ -238,13 +261,21 @@ def _settled(
 
 
 def _state(filesystem: pafs.FileSystem, root: str) -> tuple[list[Journal], int]:
-    """What every commit changes: the journals, and the time of the last success (ns)."""
-    try:
-        names, success = _names(filesystem, root)
-    except OSError:  # not a folder
-        return [], 0
-    found = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
-    return [journal for journal in found if journal is not None], success
+    """What every commit changes: the journals, and the time of the last success (ns).
+
+    Where a journal is gone by the time it is read, its commit has ended, and the whole is looked at
+    anew. Raises ``PathError`` where that goes on.
+    """
+    for _ in range(_LOOKS):
+        try:
+            names, success = _names(filesystem, root)
+        except OSError:  # not a folder
+            return [], 0
+        found = [_journal(filesystem, f"{root}/{name}") for name in sorted(names)]
+        there = [journal for journal in found if journal is not None]
+        if len(there) == len(found):
+            return there, success
+    raise PathError(f"{root}: commits end faster than they can be looked at")
 
 
 def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:

@@ -226,6 +226,9 @@ def _undo(place: Place, journal: Journal) -> None:
                 place.move(file, f"{folder}/{file}")
         else:
             place.remove(file)
+    with contextlib.suppress(OSError):  # who listed files meanwhile is to see that something was
+        if place.read_text(SUCCESS) is not None:
+            place.write_text(SUCCESS, "")
     place.remove(journal.name)
 
 
@@ -347,9 +350,13 @@ def _interrupted(place: Place) -> list[str]:
     for info in place.filesystem.get_file_info(selector):
         parts = info.path.removeprefix(f"{place.root}/").split("/")
         hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
-        if hidden is not None and parts[hidden].startswith((JOURNAL, f".{JOURNAL}", TEMPORARY)):
+        if hidden is not None and _is_left(parts[hidden]):
             found.add("/".join([place.root, *parts[:hidden]]))
     return sorted(found)
+
+
+def _is_left(name: str) -> bool:
+    return name.startswith((JOURNAL, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
 
 
 def _holds_rows(place: Place, folder: str) -> bool:

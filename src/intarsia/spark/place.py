@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.storage import PathLike, list_files, resolve
+from intarsia.storage import NoDataError, PathLike, list_files, resolve
 from intarsia.write.replace import locked
 
 _TRIES = 100
@@ -55,10 +55,10 @@ class Place:
         return self.filesystem.get_file_info(self.root).type
 
     def data_files(self, folder: str = "") -> list[str]:
-        """All files that readers see in ``folder``."""
+        """All files that readers see in ``folder``. Raises ``PathError`` where it is not told."""
         try:
             _, files = list_files(self.path(folder), self.filesystem)
-        except PathError:
+        except NoDataError:
             return []
         return [file.removeprefix(f"{self.root}/") for file in files]
 

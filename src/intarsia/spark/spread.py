@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow.fs as pafs
 
+from intarsia.storage import infos_under
+
 TASK_BYTES = 64 * 1024 * 1024
 """About how many bytes of files a task is given; a task costs some 15 ms whatever it does."""
 FILE_BYTES = 1024 * 1024
@@ -39,6 +41,6 @@ def file_sizes(filesystem: pafs.FileSystem, folder: str | None, files: Sequence[
     if folder is None:
         infos = filesystem.get_file_info(list(files))
     else:
-        infos = filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
+        infos = infos_under(filesystem, folder)
     known = {info.path: info.size or 0 for info in infos}
     return [known.get(file, 0) for file in files]

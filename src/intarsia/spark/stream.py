@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -36,6 +35,7 @@ from intarsia.spark.read import FILES, opened
 from intarsia.spark.stated import held_to, stated_schema
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.variants import as_output, check_whole, holds_variant
+from intarsia.storage import NoDataError, infos_under
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -148,10 +148,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         root = self._place.root
         try:
             _, files = visible(root, self._place.filesystem)
-        except PathError:  # nothing has been published yet
+        except NoDataError:  # nothing has been published yet
             return {}
-        selector = pafs.FileSelector(root, recursive=True)
-        infos = {info.path: info for info in self._place.filesystem.get_file_info(selector)}
+        infos = {info.path: info for info in infos_under(self._place.filesystem, root)}
         known = [infos[file] for file in files if file in infos]
         return {
             info.path.removeprefix(f"{root}/"): [int(info.size), (info.mtime_ns or 0) // 1_000_000]
