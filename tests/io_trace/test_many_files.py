@@ -21,7 +21,7 @@ from intarsia import storage
 from intarsia.data import survey, together
 from intarsia.data.cache import FileCache
 from intarsia.errors import Where
-from intarsia.read import rows
+from intarsia.read import count, rows
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Sections
 
@@ -574,3 +574,16 @@ def test_use_threads_false_means_one_thread(tmp_path, folder):
     alone, together = map(int, done.stdout.split())
     assert alone == 0
     assert together > 0
+
+
+def test_rows_of_folders_are_counted_by_their_footers_alone(folder, monkeypatch):
+    data, half = ia.dataset(folder), FILES // 2 * ROWS
+
+    def plans(*arguments, **options):
+        raise AssertionError("the folder tells of all rows")
+
+    monkeypatch.setattr(count, "plan_rows", plans)
+    part = pc.field("part")
+    for filter_ in (part >= 2, part.isin([0, 3]), part < 2, (part == 1) | (part == 2)):
+        assert data.count_rows(filter=filter_) == half
+    assert data.count_rows(filter=part > 3) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,18 +26,23 @@ def constant_might_match(test: Test, value: pa.Scalar) -> bool:
     try:
         match test.op:
             case Op.NONE:
-                return test.nans and pa.types.is_floating(value.type)
+                return test.nans and _is_nan(value)
             case Op.ANY:
                 return True
             case Op.IN | Op.NOT_IN:
                 if not _same_kind(value.type, test.values.type):
                     return True  # membership casts its set, comparison both sides: not the same
                 found = bool(pc.any(pc.equal(test.values, value)).as_py())
-                return found == (test.op is Op.IN) or test.nans
+                return found == (test.op is Op.IN) or (test.nans and _is_nan(value))
             case _:
-                return _compare(test.op, value, test.values[0]) or test.nans
+                return _compare(test.op, value, test.values[0]) or (test.nans and _is_nan(value))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return True
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    plain = value.as_py()
+    return isinstance(plain, float) and math.isnan(plain)
 
 
 def _same_kind(one: pa.DataType, other: pa.DataType) -> bool:

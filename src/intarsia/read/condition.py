@@ -61,7 +61,8 @@ class Condition:
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
     """Of ``found``, which holds ``rows``, what passes, and which rows that is."""
     if condition.comparison is not None:
-        return _where(holds(condition.comparison, found), found, rows)
+        mask = holds(condition.comparison, found)
+        return _where(mask, found), rows.at(pc.indices_nonzero(mask).to_numpy())
     wanted = condition.contained or condition.needed
     if wanted is not None:
         places = rows_containing(found.column(wanted.column), wanted)
@@ -76,12 +77,31 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     return passed.drop_columns([numbers]), kept
 
 
-def _where(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
-    hits = pc.indices_nonzero(mask)
-    if len(hits) == found.num_rows:
-        return found, rows
-    passed = _taken(found, hits) if len(hits) < found.num_rows * _FEW else found.filter(mask)
-    return passed, rows.at(hits.to_numpy())
+def passed(condition: Condition, found: pa.Table) -> pa.Table:
+    """What of ``found`` passes."""
+    if condition.comparison is not None:
+        return _where(holds(condition.comparison, found), found)
+    return passing(condition, found, RowRanges.all(found.num_rows))[0]
+
+
+def num_passing(condition: Condition, found: pa.Table) -> int:
+    """How many rows of ``found`` pass."""
+    if condition.comparison is not None:
+        return int(pc.sum(holds(condition.comparison, found)).as_py() or 0)
+    if condition.contained is not None:
+        places = rows_containing(found.column(condition.contained.column), condition.contained)
+        if places is not None:
+            return len(places)
+    return int(evaluate(condition.expression, found).num_rows)
+
+
+def _where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:
+    count = int(pc.sum(mask).as_py() or 0)
+    if count == found.num_rows:
+        return found
+    if count < found.num_rows * _FEW:
+        return _taken(found, pc.indices_nonzero(mask))
+    return found.filter(mask)
 
 
 def _taken(found: pa.Table, places: pa.Array) -> pa.Table:

@@ -10,7 +10,7 @@ from intarsia.parallel import in_order
 from intarsia.predicate.tree import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.planner import Constants, plan_rows
+from intarsia.read.planner import Constants, folder_might_match, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, files_ahead, is_settled, scan
 from intarsia.storage import FileReplaced
@@ -25,7 +25,18 @@ def count_rows(
     """
     ahead = files_ahead(is_far) if use_threads else 0
     counts = (partial(_count, part, request, use_threads) for part in parts)
-    return sum(in_order(counts, ahead, is_far=is_far, is_little=is_settled))
+
+    def is_little(task: partial[int]) -> bool:
+        return is_settled(task) or _are_all(task.args[0], request)
+
+    return sum(in_order(counts, ahead, is_far=is_far, is_little=is_little))
+
+
+def _are_all(part: Part, request: Request) -> bool:
+    """Do all rows of a part match, whatever they are, by what its folder fixes?"""
+    if request.filter is None or not part.constants:
+        return False
+    return not folder_might_match(request.filter.escapes, part.constants)
 
 
 def _count(part: Part, request: Request, use_threads: bool) -> int:
@@ -47,6 +58,8 @@ def _counted(part: Part, request: Request, file: OpenedFile, use_threads: bool) 
     if file.options.skips_corrupt:  # what can be read is counted, as reading would give it
         rest = replace(part, get=partial(lease_of, file))
         return sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
+    if _are_all(part, request):
+        return file.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part.constants, request)
@@ -61,6 +74,8 @@ def _proven(file: OpenedFile, constants: Constants, request: Request) -> tuple[i
     escapes = Maybe() if request.filter is None else request.filter.escapes
     proven, rows = 0, RowRanges.all(file.num_rows)
     for by_footer in (True, False):
+        if not rows:
+            break
         plan = partial(plan_rows, file, constants=constants, schema=request.schema)
         possible = plan(request.pruning, within=rows, by_footer=by_footer).rows
         rows = plan(escapes, within=possible, by_footer=by_footer).rows

@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns
-from intarsia.read.condition import passing
+from intarsia.read.condition import num_passing, passed, passing
 from intarsia.read.conjuncts import STAGED_ROWS, Stage, stages
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
@@ -21,6 +21,9 @@ from intarsia.source import AheadSource, RereadSource, Source
 
 _SMALL_FILE = 64 * 1024
 """Of a file of so many bytes, reading some columns first saves less than it takes."""
+_MANY = 0.25
+"""Where a larger share of rows than this passes, few pages are passed over, and reading columns at
+the rows that are left takes longer than reading them whole."""
 
 
 class UnitReader:
@@ -37,7 +40,9 @@ class UnitReader:
         self._are_pointed_at = are_likely
         # Where damage is looked for, what is not read is not lost.
         is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
-        self._at_once = (is_small or are_likely) and _may_be_read_at_once(request)
+        self._may_be_at_once = _may_be_read_at_once(request)
+        self._at_once = (is_small or are_likely) and self._may_be_at_once
+        self._are_many = False  # of the rows that the last unit looked at
         self._have = request.filter.pruned if request.filter else {}
         # Of a column that is asked for, the filter may need other leaves.
         self._reads_again = any(
@@ -53,14 +58,20 @@ class UnitReader:
         have = self._have
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held = pa.table([])
-        for stage in self._stages(rows, source):
+        found_stages = self._stages(rows, source)
+        for stage in found_stages:
             if not held.num_columns:
                 rows = self._sieved(stage, rows, source)
             if rows:
                 known = set(held.column_names)
                 new = [name for name in stage.columns if name not in known]
                 found = self._read(new, rows, have, columns_from)
-                held, rows = self._passing(stage, found, held, rows)
+                found = _beside(found, held)
+                if stage is found_stages[-1]:
+                    done = self._done(stage, found)
+                    if done is not None:
+                        return done
+                held, rows = self._passing(stage, found, rows)
             if not rows:
                 return without_rows(request.output)
         if not request.columns:
@@ -75,13 +86,16 @@ class UnitReader:
         """The filter's conditions, with the columns that are read for them.
 
         Where most pages will be needed, or there is little to read, and it costs no request of its
-        own, that is all columns: a second round takes longer than what it saves.
+        own, that is all columns: a second round takes longer than what it saves. So it does where
+        many rows of the unit before have passed.
         """
         request, file = self._request, self.file
         if request.filter is None:
             return []
         columns, first = request.all_columns, request.filter_columns
         expected = expect_columns(file, columns, first, rows, source, request.pruned)
+        if self._are_many:
+            return [Stage(request.filter.condition, tuple(columns))]
         found = stages(file, request, rows)
         if self._at_once and rows.num_rows < STAGED_ROWS and (expected or not file.request_bytes):
             return [stage._replace(columns=columns) for stage in found]
@@ -105,17 +119,43 @@ class UnitReader:
         with file.profile.during(Activity.DECODING):
             return read_columns(file, schema, columns, self._constants, rows, pruned, source)
 
-    def _passing(
-        self, stage: Stage, found: pa.Table, held: pa.Table, rows: RowRanges
-    ) -> tuple[pa.Table, RowRanges]:
-        """What passes a stage, of the columns ``found`` for it and those ``held`` already."""
-        for name in held.column_names:
-            found = found.append_column(name, held.column(name))
+    def _done(self, stage: Stage, found: pa.Table) -> pa.Table | None:
+        """What passes the last stage, where ``found`` has all that is asked for; else None."""
+        request, have = self._request, self._have
+        is_there = {n for n in found.column_names if have.get(n) == request.pruned.get(n)}
+        if not is_there.issuperset(request.columns):
+            return None
         profile = self.file.profile
         with profile.during(Activity.FILTERING):
+            if request.columns:
+                kept = passed(stage.condition, found)
+                count = kept.num_rows
+            else:
+                count = num_passing(stage.condition, found)
+        self._told(stage, found.num_rows, count)
+        if not request.columns:
+            return without_columns(count)
+        arrays = [kept.column(name) for name in request.columns]
+        return pa.Table.from_arrays(arrays, schema=request.output)
+
+    def _passing(
+        self, stage: Stage, found: pa.Table, rows: RowRanges
+    ) -> tuple[pa.Table, RowRanges]:
+        """What passes a stage, and which of ``rows`` that is."""
+        with self.file.profile.during(Activity.FILTERING):
             kept, left = passing(stage.condition, found, rows)
-        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
+        self._told(stage, found.num_rows, kept.num_rows)
         return kept, left
+
+    def _told(self, stage: Stage, looked_at: int, kept: int) -> None:
+        self.file.profile.filtered(stage.condition.expression, looked_at, kept)
+        self._are_many = self._may_be_at_once and kept > looked_at * _MANY
+
+
+def _beside(found: pa.Table, held: pa.Table) -> pa.Table:
+    for name in held.column_names:
+        found = found.append_column(name, held.column(name))
+    return found
 
 
 def _may_be_read_at_once(request: Request) -> bool:
