@@ -1,8 +1,9 @@
 """pyarrow's writer, with counts of NULL and bounds that hold.
 
 Arrow's leaves NULL structs out of the counts of NULL of dictionaries below them, in chunks and in
-pages, and other readers go by those. Texts it counts, and it makes the same pages of them: so they
-are written as texts, and the Arrow schema that is stored says what they were.
+pages, and other readers go by those. Texts it counts, and it makes the same pages of them: so those
+within structs, lists and maps are written as texts, and the Arrow schema that is stored says what
+they were.
 
 It also takes NULL for one more value of a dictionary: where all of its values but one are used,
 bounds are those of the whole dictionary, and said to be exact. DuckDB answers by them. The value
@@ -62,19 +63,27 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
 def _without_unused(table: pa.Table) -> pa.Table:
     """``table`` without what is the only value of a dictionary not used, beside NULLs."""
     for number, column in enumerate(table.columns):
-        if pa.types.is_dictionary(column.type) and column.null_count:
-            chunks = [_with_used(chunk) for chunk in column.chunks]
-            found = pa.chunked_array(chunks, column.type)
-            table = table.set_column(number, table.schema.field(number), found)
+        if not (pa.types.is_dictionary(column.type) and column.null_count):
+            continue
+        if all(_used_of(chunk) is None for chunk in column.chunks):
+            continue
+        # With one dictionary for all: where they differ, Arrow writes values from then on.
+        one = column.unify_dictionaries().combine_chunks()
+        used = _used_of(one)
+        found = pa.chunked_array([one if used is None else _with_used(one, used)], column.type)
+        table = table.set_column(number, table.schema.field(number), found)
     return table
 
 
-def _with_used(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+def _used_of(chunk: pa.DictionaryArray) -> pa.Array | None:
+    """The indices of the values in use, where that is all but one and NULLs take its place."""
     if not chunk.null_count:
-        return chunk
+        return None
     used = chunk.indices.unique().drop_null().sort()
-    if len(used) != len(chunk.dictionary) - 1:
-        return chunk
+    return used if len(used) == len(chunk.dictionary) - 1 else None
+
+
+def _with_used(chunk: pa.DictionaryArray, used: pa.Array) -> pa.DictionaryArray:
     known = chunk.dictionary.take(used)
     indices = pc.index_in(chunk.indices, value_set=used).cast(chunk.type.index_type)
     return pa.DictionaryArray.from_arrays(indices, known, ordered=chunk.type.ordered)
@@ -83,7 +92,7 @@ def _with_used(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
 def _counted(kind: pa.DataType, *, is_within: bool) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _TEXTS.get(kind.value_type, kind) if is_within else kind
-    is_within = is_within or pa.types.is_struct(kind)
+    is_within = is_within or pa.types.is_nested(kind)
     return with_children(
         kind, lambda field: field.with_type(_counted(field.type, is_within=is_within))
     )
