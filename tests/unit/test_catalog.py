@@ -447,6 +447,25 @@ def test_dropping(lake):
         ia.build_catalog(lake / "part=0" / "000.parquet")
 
 
+@pytest.mark.parametrize("name", ["catalog-0a-files-1.table", "catalog.json"])
+def test_what_a_killed_build_was_writing_goes_after_a_day(lake, name):
+    folder = lake / "_intarsia"
+    ia.build_catalog(lake)
+    left, others = folder / f".{name}.0123abcd.intarsia-tmp", folder / ".a.0123abcd.intarsia-tmp"
+    for path in (left, others):
+        path.write_bytes(b"")
+    ia.build_catalog(lake, refresh=True)
+    assert left.exists(), "who writes it may be at work"
+    os.utime(left, (1_600_000_000, 1_600_000_000))
+    os.utime(others, (1_600_000_000, 1_600_000_000))
+    ia.build_catalog(lake)
+    assert (left.exists(), others.exists()) == (False, True)
+    left.write_bytes(b"")
+    others.unlink()
+    ia.drop_catalog(lake)
+    assert not folder.exists()
+
+
 def test_explain_says_what_the_catalog_left_out(lake, opened):
     ia.build_catalog(lake)
     opened.clear()

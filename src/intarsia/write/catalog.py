@@ -245,7 +245,10 @@ def publish(
     in_use, tables = set(pointer.names), target.tables()
     former = set() if old is None else set(old.names) - in_use
     now = time.time_ns()
-    orphans = {n for n, i in tables.items() if now - (i.mtime_ns or now) > _ORPHANED_AFTER}
+    orphans, unfinished = (
+        {name for name, info in files.items() if now - (info.mtime_ns or now) > _ORPHANED_AFTER}
+        for files in (tables, target.unfinished())
+    )
     retired = tuple(sorted((former | orphans) & tables.keys() - in_use))
     first = _first(target, pointer, known.files)
     pointer = Pointer(generation, tuple(segments), retired, first)
@@ -256,6 +259,7 @@ def publish(
     target.put(pointer_path("").rpartition("/")[2], data)
     if old is not None:  # nobody has read by these since the pointer before
         target.remove(set(old.retired) - in_use - former)
+    target.remove(unfinished)
     with contextlib.suppress(OSError):
         target.remove_of(generation, in_use)
     num_files = sum(len(numbers) for _, numbers in known.alive) + read
@@ -313,7 +317,7 @@ def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
             removed = 1
     except OSError as error:
         raise PathError(f"{at}: cannot be removed: {error}") from error
-    names = target.tables()
+    names = [*target.tables(), *target.unfinished()]
     target.remove(names)
     if isinstance(target.filesystem, pafs.LocalFileSystem):
         with contextlib.suppress(OSError):  # sidecars are in it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -16,8 +17,9 @@ from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
 from intarsia.handle import check_may_write
 from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
-from intarsia.write.replace import make_folder, replacing
+from intarsia.write.replace import TEMPORARY_SUFFIX, make_folder, replacing
 
+_UNFINISHED = re.compile(rf"\.catalog.*\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -80,9 +82,16 @@ class Target:
 
     def tables(self) -> dict[str, pafs.FileInfo]:
         """All files in the folder that might be tables of a catalog, whether in use or not."""
+        return {name: info for name, info in self._files().items() if is_table_name(name)}
+
+    def unfinished(self) -> dict[str, pafs.FileInfo]:
+        """Files of a catalog that are being written, or that a killed process has left."""
+        return {name: info for name, info in self._files().items() if _UNFINISHED.fullmatch(name)}
+
+    def _files(self) -> dict[str, pafs.FileInfo]:
         selector = pafs.FileSelector(self.folder, allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)
-        return {i.base_name: i for i in infos if i.is_file and is_table_name(i.base_name)}
+        return {info.base_name: info for info in infos if info.is_file}
 
 
 def telling_storage(function: Callable[P, T]) -> Callable[P, T]:
