@@ -60,12 +60,13 @@ def write_table(
     """Write ``table`` as one Parquet file with page indexes and the ``indexes`` asked for.
 
     ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
-    indexes, checksums and at most 8,192 rows, zstd compresses them, and dictionaries end at 128 KiB,
-    as each page that is read needs its own: where columns of some thousand long texts are to be
-    small rather than quick to point at, ``dictionary_pagesize_limit=1024 * 1024``. The file appears at once,
-    whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its temporary name until
-    then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that cannot be built,
-    ``PathError`` where the file cannot be written, as anywhere but in a local folder, and
+    indexes, checksums and at most 8,192 rows, zstd compresses them, and dictionaries end at 128
+    KiB, as each page that is read needs its own: where columns of some thousand long texts are to
+    be small rather than quick to point at, ``dictionary_pagesize_limit=1024 * 1024``. The file
+    appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
+    temporary name until then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that
+    cannot be built, ``PathError`` where the file cannot be written, as anywhere but in a local
+    folder, and
     ``ValueError`` for rows without columns, which no file can hold.
     """
     _check_columns(table)
