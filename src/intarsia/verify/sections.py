@@ -23,6 +23,9 @@ from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.build import Due, cell_tables, gather
 from intarsia.write.spill import Workspace
 
+_ENTRIES = 1024 * 1024
+"""Of a section, that are looked for at a time."""
+
 
 def check_sections(file: OpenedFile) -> Iterator[Finding]:
     """The directory, its binding to the file, and every section it lists."""
@@ -80,29 +83,49 @@ def _check_section(
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, starts)], work)
         tables = list(gathered.blocks())
-    due = pa.concat_tables(tables).combine_chunks()
     if isinstance(section, SummarySection):
+        due = pa.concat_tables(tables).combine_chunks()
         wrong = _differing(section.summaries(np.arange(section.num_pages)), due)
         if wrong:
             yield error(where, f"index {entry.name}: {wrong:,} of {len(due):,} summaries are wrong")
         return
     if isinstance(section, IDX1Section):
-        yield from _check_list(section, due["key"], entry, where)
+        yield from _check_list(section, pa.concat_tables(tables)["key"], entry, where)
         return
     if section.exact:
-        wanted, held = _entries(section, due)
+        wanted, held = _entries(section, pa.concat_tables(tables).combine_chunks())
     else:
         if section.blocks:
             tables = list(cell_tables(tables, section.blocks))
-        wanted = distinct(np.concatenate([entries_of(table) for table in tables]))
+        parts = [entries_of(table) for table in tables]
+        tables.clear()  # before more is held
+        wanted = distinct(np.concatenate(parts))
+        parts.clear()
         held = section.stored_entries()
-    missing = len(np.setdiff1d(wanted, held, assume_unique=True))
+    wanted, held = _sorted(wanted), _sorted(held)
+    missing = _num_beside(wanted, held)
     if missing:
         message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"
         yield error(where, message)
-    beyond = len(np.setdiff1d(held, wanted, assume_unique=True))
+    beyond = _num_beside(held, wanted)
     if beyond:
         yield warning(where, f"index {entry.name}: {beyond:,} entries that no value asks for")
+
+
+def _sorted(values: UInt64Array) -> UInt64Array:
+    return values if (values[1:] >= values[:-1]).all() else np.sort(values)
+
+
+def _num_beside(one: UInt64Array, other: UInt64Array) -> int:
+    """How many of ``one`` are not in ``other``; both are sorted."""
+    found = 0
+    for start in range(0, len(one), _ENTRIES):
+        part = one[start : start + _ENTRIES]
+        places = np.searchsorted(other, part)
+        there = places < len(other)
+        there[there] = other[places[there]] == part[there]
+        found += int(np.count_nonzero(~there))
+    return found
 
 
 def _check_stray(file: OpenedFile, where: Where) -> Iterator[Finding]:

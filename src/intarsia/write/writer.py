@@ -66,8 +66,7 @@ def write_table(
     appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
     temporary name until then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that
     cannot be built, ``PathError`` where the file cannot be written, as anywhere but in a local
-    folder, and
-    ``ValueError`` for rows without columns, which no file can hold.
+    folder, and ``ValueError`` for rows without columns, which no file can hold.
     """
     _check_columns(table)
     row_group_size = options.pop("row_group_size", None)
