@@ -15,6 +15,7 @@ import intarsia as ia
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import read_rows
+from intarsia.read.walked import walk_through
 from intarsia.source import BufferSource
 
 EPOCH = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -218,6 +219,22 @@ def test_extensions_of_many_leaves_are_whole_again(data):
     assume(is_sound(whole))
     rows = data.draw(rows_of(whole.metadata.num_rows))
     values_equal(ia.ParquetFile(BufferSource(stored)).read(rows=rows), at_rows(whole.read(), rows))
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")  # pyarrow's indexes of split rows
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_pages_that_headers_alone_tell_of_hold_the_same_rows(data):
+    stored = data.draw(files())
+    whole = pq.ParquetFile(pa.BufferReader(stored))
+    assume(is_sound(whole))
+    file = OpenedFile(BufferSource(stored), "a file")
+    for group in range(len(file.metadata.row_groups)):
+        walk_through(file, group, range(len(file.schema.leaves)))
+    rows = data.draw(rows_of(file.num_rows))
+    arrays = read_rows(file, file.schema.roots, rows)
+    found = pa.Table.from_arrays(arrays, [root.name for root in file.schema.roots])
+    values_equal(found, at_rows(whole.read(), rows))
 
 
 def test_children_of_one_name_are_told_apart():

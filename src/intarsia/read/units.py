@@ -11,12 +11,16 @@ from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
+from intarsia.read.walked import walk_through
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
 """A unit's rows, and their bytes decoded, at most; row groups without page indexes are read
 whole."""
 _FEW_GROUPS = 8
+_LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
+_PART = 8
+"""One row in so many, at most, is worth looking for its pages where no index tells of them."""
 FIRST_ROWS = 16 * 1024
 """Rows of the first unit where few rows are wanted; each unit after it may be twice as long."""
 
@@ -24,9 +28,16 @@ FIRST_ROWS = 16 * 1024
 def units_of(
     file: OpenedFile, rows: RowRanges, columns: Sequence[str], *, small_first: bool = False
 ) -> Iterator[RowRanges]:
-    """``rows`` in portions, in order; ``columns`` are those that will be read."""
+    """``rows`` in portions, in order; ``columns`` are those that will be read.
+
+    With ``small_first`` the first ones are small. Then, and where ``rows`` are few of their row
+    group, headers tell where pages are that no index tells of.
+    """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
+    for group in groups:
+        if _is_large(file, group, leaves) and (small_first or _is_part(file, rows, group)):
+            walk_through(file, group, leaves)
     if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
         row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
         if rows.num_rows * row_bytes <= UNIT_BYTES:
@@ -48,6 +59,19 @@ def units_of(
             size += part_size
     if pending:
         yield RowRanges.union(pending)
+
+
+def _is_part(file: OpenedFile, rows: RowRanges, group: int) -> bool:
+    """Are ``rows`` a small part of a row group?"""
+    start, stop = file.row_group_starts[group : group + 2].tolist()
+    return bool(rows.clip(start, stop).num_rows * _PART <= stop - start)
+
+
+def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
+    """Does it take so long to decode all of a row group that parts of it are worth looking for?"""
+    if file.num_rows_in(group) >= _LARGE_ROWS:
+        return True
+    return sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves) >= _LARGE_BYTES
 
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
