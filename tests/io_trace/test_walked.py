@@ -54,7 +54,7 @@ def test_a_point_query_reads_headers_and_the_pages_of_its_rows(path):
     assert source.bytes - opened < 0.3 * source.size, "headers are read with what is behind them"
     before = source.bytes
     assert file.read(filter=pc.field("id") == 300_000).equals(TABLE.slice(300_000, 1))
-    assert source.bytes - before < 0.04 * source.size, "the pages are known by now"
+    assert source.bytes - before < 0.06 * source.size, "the pages are known by now"
 
 
 def test_a_head_reads_headers_and_the_first_pages(path):

@@ -99,6 +99,11 @@ def test_the_benchmark_of_texts_measures_all_it_says(tmp_path):
     assert "| word `wombat` | 20,000 | 10 of 10 |" in text
 
 
+def test_the_benchmark_of_files_without_page_indexes_agrees(tmp_path):
+    text = printed("unindexed.py", "--rows", 20_000, "--runs", 1, "--data", tmp_path)
+    assert len(text.splitlines()) == 2 + 8
+
+
 def test_the_benchmark_of_first_rows_agrees_on_all_queries(tmp_path):
     text = printed("first_rows.py", "--rows", ROWS, "--runs", 1, "--data", tmp_path)
     assert len(text.splitlines()) == 2 + 10

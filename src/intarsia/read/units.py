@@ -35,10 +35,9 @@ def units_of(
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
-    for group in groups:
-        if _is_large(file, group, leaves) and (small_first or _is_part(file, rows, group)):
-            walk_through(file, group, leaves)
     if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
+        for group in groups:
+            _find_pages(file, group, leaves, rows)
         row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
         if rows.num_rows * row_bytes <= UNIT_BYTES:
             yield rows
@@ -47,6 +46,7 @@ def units_of(
     pending: list[RowRanges] = []
     count, size = 0, 0.0
     for group in groups:
+        _find_pages(file, group, leaves, rows, always=small_first)
         row_bytes = _row_bytes(file, group, leaves)
         for part, held in _parts_of(file, rows, group, leaves, min(limit, UNIT_BYTES / row_bytes)):
             part_size = held * row_bytes
@@ -59,6 +59,16 @@ def units_of(
             size += part_size
     if pending:
         yield RowRanges.union(pending)
+
+
+def _find_pages(
+    file: OpenedFile, group: int, leaves: Sequence[int], rows: RowRanges, *, always: bool = False
+) -> None:
+    """Look for the pages of a large row group that no index tells of, where ``rows`` are few of
+    its own.
+    """
+    if _is_large(file, group, leaves) and (always or _is_part(file, rows, group)):
+        walk_through(file, group, leaves)
 
 
 def _is_part(file: OpenedFile, rows: RowRanges, group: int) -> bool:
