@@ -42,6 +42,8 @@ class PageIndexes:
         self._offsets: dict[ChunkId, OffsetIndex | None] = {}
         self._columns: dict[ChunkId, ColumnIndex | None] = {}
         self._bounds: dict[ChunkId, Bounds] = {}
+        self.walked: set[ChunkId] = set()
+        """Chunks of which headers were asked where pages are, be it in vain."""
         self.num_bytes = 0
         """As they were stored, of all that were fetched."""
         self.distrusted = 0

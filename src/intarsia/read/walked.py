@@ -25,12 +25,14 @@ def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
     """
     if file.request_bytes or file.options.looks_for_damage:
         return
+    known = file.page_indexes
     for leaf in leaves:
         has_none = file.column_chunk(group, leaf).offset_index_offset is None
-        if has_none and file.page_indexes.offsets(group, leaf) is None:
+        if has_none and (group, leaf) not in known.walked:
+            known.walked.add((group, leaf))
             found = _index_of(file, group, leaf)
             if found is not None:
-                file.page_indexes.take(group, leaf, found)
+                known.take(group, leaf, found)
 
 
 def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
