@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.format.footer import framed
+from intarsia.format.metadata import PageHeader
+from intarsia.format.thrift import amended, encode
 from intarsia.read import walked
 from intarsia.source import BufferSource, ByteRange
 
@@ -74,12 +77,57 @@ def test_a_scan_of_all_rows_walks_through_nothing(path, monkeypatch):
 
 def test_what_headers_do_not_tell_is_read_whole(path, monkeypatch):
     monkeypatch.setattr(walked, "_MOST_PAGES", 3)
+    monkeypatch.setattr(walked, "_TRIED", 1)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))
-    data = bytearray(path.read_bytes())
-    chunk = pq.read_metadata(path).row_group(0).column(1)
-    at = chunk.data_page_offset + chunk.total_compressed_size // 2
-    data[at : at + 40_000] = b"\xff" * 40_000  # a header somewhere among the pages of x
-    monkeypatch.undo()
-    file = ia.ParquetFile(BufferSource(bytes(data)))
-    assert file.read(["id", "s"], filter=pc.field("id") == 9).num_rows == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*what headers tell of its pages is ignored")
+@pytest.mark.parametrize("at", [0.001, 0.5])
+def test_damage_is_an_error_that_comes(tmp_path, at):
+    """A struct is read by other pages of its fields than headers tell of, again and again."""
+    struct = pa.StructArray.from_arrays([TABLE["id"].chunk(0), TABLE["t"].chunk(0)], ["x", "s"])
+    table, path = pa.table({"id": TABLE["id"], "st": struct}), tmp_path / "a.parquet"
+    options = {"data_page_size": 64 * 1024, "compression": "snappy", "use_dictionary": False}
+    pq.write_table(table, path, **options)
+    ia.add_indexes(path, ["id:lookup"])
+    chunk = pq.read_metadata(path).row_group(0).column(2)
+    data, begin = bytearray(path.read_bytes()), chunk.data_page_offset + 200
+    begin += int(at * chunk.total_compressed_size)
+    data[begin : begin + 2000] = b"\xff" * 2000
+    path.write_bytes(data)
+    row = 5 if at < 0.1 else ROWS // 2
+    for ask, expected in (
+        (lambda: ia.ParquetFile(path).read(filter=pc.field("id") == row), table.slice(row, 1)),
+        (lambda: ia.dataset(path).take([row]), table.slice(row, 1)),
+        (lambda: ia.dataset(path).head(5), table.slice(0, 5)),
+    ):
+        try:
+            found = ask()
+        except ia.FormatError as error:
+            told = str(error)
+            assert "st.s" in told or "column st" in told, told
+        else:
+            assert found.equals(expected)
+
+
+def test_a_page_that_nobody_knows_is_no_reason_to_go_round_in_circles(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"id": pa.array(np.arange(ROWS) % 1000)})
+    pq.write_table(table, path, data_page_size=64 * 1024, compression="none")
+    data, metadata = path.read_bytes(), ia.ParquetFile(path).metadata
+    (chunk,) = metadata.row_groups[0].columns
+    inner = chunk.meta_data
+    header = PageHeader(type=1, uncompressed_page_size=9, compressed_page_size=9)
+    more = encode(header) + bytes(9)
+    at = inner.data_page_offset
+    sizes = ("total_compressed_size", "total_uncompressed_size")
+    changes = {name: getattr(inner, name) + len(more) for name in sizes}
+    columns = [amended(chunk, meta_data=changes)]
+    groups = [amended(metadata.row_groups[0], columns=columns)]
+    end = inner.dictionary_page_offset + inner.total_compressed_size
+    raw = framed(encode(amended(metadata, row_groups=groups)))
+    path.write_bytes(data[:at] + more + data[at:end] + raw)
+    assert pq.read_table(path).equals(table)
+    assert ia.dataset(path).take([7, 8]).equals(table.slice(7, 2))
+    assert ia.dataset(path).head(5).equals(table.slice(0, 5))

@@ -39,7 +39,8 @@ def computed(inner):
     return st.builds(lambda ab, op: f"({ab[0]} {op} {ab[1]})", sides, st.sampled_from("+-*"))
 
 
-VALUES = st.recursive(COLUMNS, computed, max_leaves=3)
+CASTS = st.sampled_from(["CAST(p AS DOUBLE)", "CAST(i AS DOUBLE)", "CAST(u AS BIGINT)"])
+VALUES = st.recursive(st.one_of(COLUMNS, CASTS), computed, max_leaves=3)
 OPERATORS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 CONDITIONS = st.one_of(
     st.builds("{} {} {}".format, VALUES, OPERATORS, NUMBERS),

@@ -71,7 +71,8 @@ class PlannedRead:
 class ColumnPlan:
     """What a plan reads of one leaf of a file: data pages, and bytes of its chunks.
 
-    ``without_page_index`` counts the chunks that are read whole because they have none.
+    ``without_page_index`` counts the chunks that have none and are read whole, as far as is known
+    before.
     """
 
     column: str

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.casts import keeps_values
 
 Typed = tuple[pc.Expression, pa.DataType | None]
 """A value, and its type where that is known."""
@@ -48,14 +49,23 @@ def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
     target = _float_of([one[1], other[1]])
     if target is None:
         return one[0], other[0]
-    return _as_float(one, target), _as_float(other, target)
+    left, right = (
+        value if kind is None or _is_like(kind, target) else nearest(value, kind, target)
+        for value, kind in (one, other)
+    )
+    return left, right
 
 
-def _as_float(side: Typed, target: pa.DataType) -> pc.Expression:
-    value, kind = side
-    if kind is not None and pa.types.is_decimal(kind):
-        value = value.cast(pa.string())  # of which pyarrow makes the nearest float, not so directly
-    return value if kind == target else value.cast(target, safe=False)
+def nearest(value: pc.Expression, kind: pa.DataType, target: pa.DataType) -> pc.Expression:
+    """A number as the nearest float of type ``target``."""
+    if pa.types.is_decimal(kind):
+        value = value.cast(pa.string())  # of which pyarrow makes the nearest, and not directly
+    return value.cast(target, safe=False)
+
+
+def _is_like(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Does pyarrow convert it in the same way by itself?"""
+    return kind == target or (pa.types.is_integer(kind) and keeps_values(kind, target))
 
 
 def _float_of(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:

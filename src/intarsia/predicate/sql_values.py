@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
-from intarsia.predicate.arithmetic import Typed, computed, is_exact
+from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
 from intarsia.predicate.casts import cast_type
 from intarsia.predicate.constants import (
     cast_scalar,
@@ -223,6 +223,9 @@ class Values:
         value, kind = self._value(node), self._type_of(node)
         if kind is not None and pa.types.is_date(target):
             value = in_utc(value, kind)
+        is_decimal = kind is not None and pa.types.is_decimal(kind)
+        if is_decimal and pa.types.is_floating(target) and self._knows_fractions:
+            return nearest(value, kind, target)
         return value.cast(target)
 
 

@@ -170,7 +170,9 @@ class PageIndexes:
         """Forget a page index that the pages themselves belie."""
         self._offsets[row_group, leaf] = None
         self.distrusted += 1
-        self._file.warn(f"a page index is ignored: {self._where(row_group, leaf)}: {reason}")
+        is_walked = (row_group, leaf) in self.walked
+        what = "what headers tell of its pages" if is_walked else "a page index"
+        self._file.warn(f"{what} is ignored: {self._where(row_group, leaf)}: {reason}")
 
     def forget(self, row_group: int, leaf: int) -> None:
         """Look at a chunk's page index anew, with what is known of the chunk now."""

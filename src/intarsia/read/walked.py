@@ -15,7 +15,10 @@ from intarsia.format.page_index import OffsetIndex
 from intarsia.read.opened import OpenedFile
 
 _MOST_PAGES = 1000
-"""Of a chunk: to walk through more takes about as long as to decode it."""
+_TRIED = 20
+"""Pages of a chunk, about: where the first ones hold so few values that there are more, walking
+through them would take longer than decoding it.
+"""
 
 
 def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
@@ -44,7 +47,9 @@ def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
             if page.is_data:
                 places.append((page.offset, page.size, row))
                 row += page.num_values or 0
-            if page.number >= _MOST_PAGES:
+            elif page.number or not page.is_dictionary:
+                return None  # of which readers by page know nothing
+            if len(places) == _TRIED and chunk.num_values > row * (_MOST_PAGES // _TRIED):
                 return None
     except FormatError:  # whoever decodes the chunk tells of it
         return None

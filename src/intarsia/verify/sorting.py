@@ -127,9 +127,22 @@ def _comparable(order: ValueOrder, values: pa.Array) -> pa.Array:
         if order.has_nan:
             return pa.array(numbers.astype(np.float64) + 0)  # both zeros are one value
         return pa.array(numbers.astype(order.key))
+    if order.domain is Domain.DECIMAL and pa.types.is_fixed_size_binary(values.type):
+        return _with_sign_first(values)
     if order.domain is Domain.DECIMAL:
         return pa.array([_decimal_key(value) for value in values.to_pylist()], pa.large_binary())
     return values.cast(pa.binary()).cast(pa.large_binary())
+
+
+def _with_sign_first(values: pa.Array) -> pa.Array:
+    """Big-endian numbers of one width, so that their bytes compare as they do."""
+    width, size = values.type.byte_width, len(values)
+    data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[values.offset * width :]
+    turned = data[: size * width].reshape(size, width).copy()
+    if width:
+        turned[:, 0] ^= 0x80
+    made = pa.Array.from_buffers(values.type, size, [None, pa.py_buffer(turned)])
+    return made.cast(pa.large_binary())
 
 
 def _decimal_key(value: bytes) -> bytes:
