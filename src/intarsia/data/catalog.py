@@ -56,8 +56,8 @@ def list_folder(
 ) -> tuple[dict[str, Identity], dict[str, int]]:
     """All files below a folder, by their paths below it: what they are known by, and when changed.
 
-    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where
-    none is told. Raises ``OSError`` where the folder cannot be listed.
+    ``infos`` is a listing that there is already. Times are in nanoseconds, 0 where none is told.
+    Raises ``OSError`` where the folder cannot be listed.
     """
     base = f"{root}/"
     stamps = stamps_below(filesystem, root)

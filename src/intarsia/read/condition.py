@@ -72,9 +72,9 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
                 return found, rows
     numbers = unused(_NUMBERS, found.column_names)
     numbered = found.append_column(numbers, pa.array(np.arange(found.num_rows)))
-    passed = evaluate(condition.expression, numbered)
-    kept = rows.at(passed.column(numbers).to_numpy())
-    return passed.drop_columns([numbers]), kept
+    left = evaluate(condition.expression, numbered)
+    kept = rows.at(left.column(numbers).to_numpy())
+    return left.drop_columns([numbers]), kept
 
 
 def passed(condition: Condition, found: pa.Table) -> pa.Table:
@@ -88,11 +88,7 @@ def num_passing(condition: Condition, found: pa.Table) -> int:
     """How many rows of ``found`` pass."""
     if condition.comparison is not None:
         return int(pc.sum(holds(condition.comparison, found)).as_py() or 0)
-    if condition.contained is not None:
-        places = rows_containing(found.column(condition.contained.column), condition.contained)
-        if places is not None:
-            return len(places)
-    return int(evaluate(condition.expression, found).num_rows)
+    return int(passed(condition, found).num_rows)
 
 
 def _where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:

@@ -57,9 +57,9 @@ class UnitReader:
         request, source = self._request, AheadSource(self.file.source)
         have = self._have
         columns_from: Source = RereadSource(source) if self._reads_again else source
-        held = pa.table([])
-        found_stages = self._stages(rows, source)
-        for stage in found_stages:
+        held, looked_at = pa.table([]), rows.num_rows
+        conditions = self._stages(rows, source)
+        for stage in conditions:
             if not held.num_columns:
                 rows = self._sieved(stage, rows, source)
             if rows:
@@ -67,13 +67,16 @@ class UnitReader:
                 new = [name for name in stage.columns if name not in known]
                 found = self._read(new, rows, have, columns_from)
                 found = _beside(found, held)
-                if stage is found_stages[-1]:
+                if stage is conditions[-1]:
                     done = self._done(stage, found)
                     if done is not None:
+                        self._note(done.num_rows, looked_at)
                         return done
                 held, rows = self._passing(stage, found, rows)
             if not rows:
+                self._note(0, looked_at)
                 return without_rows(request.output)
+        self._note(rows.num_rows, looked_at)
         if not request.columns:
             return without_columns(rows.num_rows)
         kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
@@ -132,7 +135,7 @@ class UnitReader:
                 count = kept.num_rows
             else:
                 count = num_passing(stage.condition, found)
-        self._told(stage, found.num_rows, count)
+        profile.filtered(stage.condition.expression, found.num_rows, count)
         if not request.columns:
             return without_columns(count)
         arrays = [kept.column(name) for name in request.columns]
@@ -142,13 +145,14 @@ class UnitReader:
         self, stage: Stage, found: pa.Table, rows: RowRanges
     ) -> tuple[pa.Table, RowRanges]:
         """What passes a stage, and which of ``rows`` that is."""
-        with self.file.profile.during(Activity.FILTERING):
+        profile = self.file.profile
+        with profile.during(Activity.FILTERING):
             kept, left = passing(stage.condition, found, rows)
-        self._told(stage, found.num_rows, kept.num_rows)
+        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
         return kept, left
 
-    def _told(self, stage: Stage, looked_at: int, kept: int) -> None:
-        self.file.profile.filtered(stage.condition.expression, looked_at, kept)
+    def _note(self, kept: int, looked_at: int) -> None:
+        """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""
         self._are_many = self._may_be_at_once and kept > looked_at * _MANY
 
 

@@ -18,6 +18,8 @@ FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 """Numbers that Java writes without an exponent."""
+_Key = tuple[str, tuple[int | bool, ...]]
+"""A folder's name, and what tells values apart that it stands for."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", re.ASCII)
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
@@ -107,13 +109,9 @@ def by_folder(
         yield key[0], tables()
 
 
-Key = tuple[str, tuple[int | bool, ...]]
-"""A folder's name, and what tells values apart that it stands for."""
-
-
 def _runs(
     batches: Iterator[pa.RecordBatch], columns: Sequence[str], time_zone: str
-) -> Iterator[tuple[Key, pa.Table]]:
+) -> Iterator[tuple[_Key, pa.Table]]:
     for batch in batches:
         if not batch.num_rows:
             continue
