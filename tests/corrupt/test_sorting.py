@@ -14,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.format.footer import framed, read_footer
+from intarsia.format.thrift import amended, encode
+from intarsia.source import BufferSource
 
 
 def found(path: Path, table: pa.Table, *order: pq.SortingColumn, rows: int = 100) -> list[str]:
@@ -97,6 +100,18 @@ def test_nothing_is_said_where_readers_do_not_agree(tmp_path):
         assert found(path, table, *map(pq.SortingColumn, columns)) == []
     inner = pa.table({"s": [{"x": 1}, {"x": 2}, {"x": 1}]})
     assert found(path, inner, pq.SortingColumn(0)) == [FAULT.format(2)]
+
+
+def test_rows_that_are_claimed_only_are_not_made_room_for(tmp_path):
+    path = tmp_path / "a.parquet"
+    schema = pa.schema([pa.field("c", pa.int64(), nullable=False)])
+    assert found(path, pa.table({"c": [1, 2]}, schema=schema), pq.SortingColumn(0)) == []
+    data = path.read_bytes()
+    footer = read_footer(BufferSource(data))
+    groups = [amended(footer.metadata.row_groups[0], num_rows=1 << 45)]
+    raw = encode(amended(footer.metadata, row_groups=groups))
+    path.write_bytes(data[: footer.offset] + framed(raw))
+    assert any("rows" in finding.message for finding in ia.verify(path))
 
 
 def test_a_column_that_is_not_there(tmp_path):

@@ -105,13 +105,13 @@ def _rows(facts: ChunkFacts) -> pa.Array | None:
     NaN has no place that readers agree on.
     """
     leaf, order, num_rows = facts.chunk.leaf, facts.order, facts.chunk.num_rows
-    if leaf.max_repetition_level or not has_bounds(order):
+    if leaf.max_repetition_level or not has_bounds(order) or int(facts.rows.sum()) != num_rows:
         return None
     is_there = np.ones(num_rows, dtype=np.bool_)
     if leaf.max_definition_level:
         levels = [page.definition for page in facts.levels if page.definition is not None]
         is_there = np.concatenate([*levels, np.empty(0, np.uint8)]) == leaf.max_definition_level
-    if len(is_there) != num_rows or (facts.values is None and is_there.any()):
+    if facts.values is None and is_there.any():
         return None
     if facts.values is None:
         return pa.nulls(num_rows)
