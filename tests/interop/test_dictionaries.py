@@ -31,6 +31,56 @@ def test_a_value_that_is_not_used_is_no_bound_of_what_lists_hold(tmp_path, value
     assert found.to_pylist() == table.to_pylist()
 
 
+def with_dictionaries(path: Path) -> set[str]:
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {column.path_in_schema for column in columns if column.has_dictionary_page}
+
+
+def test_columns_have_dictionaries_that_take_no_more_than_a_page(tmp_path):
+    path, rows = tmp_path / "a.parquet", 50_000
+    draw = np.random.default_rng(7)
+    words = pa.array([f"word-{number:040}" for number in range(6000)])
+    table = pa.table(
+        {
+            "id": range(rows),
+            "few": draw.integers(0, 9, rows),
+            "many": draw.integers(0, 30_000, rows),
+            "text": words.take(pa.array(draw.integers(0, 6000, rows))),
+            "none": pa.nulls(rows, pa.string()),
+            "a.b": [f"{row}" for row in range(rows)],
+            "short": [f"{row % 10_000}" for row in range(rows)],
+            "list": [[row] for row in range(rows)],
+            "uuid": pa.array([row.to_bytes(16) for row in range(rows)], pa.uuid()),
+            "word": words.take(pa.array(draw.integers(0, 6000, rows))).dictionary_encode(),
+        }
+    )
+    ia.write_table(table, path)
+    found = {"few", "text", "none", "short", "list.list.element", "word"}
+    assert with_dictionaries(path) | {"none"} == found
+    assert ia.dataset(path).to_table().equals(pq.read_table(path))
+    assert pq.read_table(path).to_pylist() == table.to_pylist()
+    assert ia.verify(path) == []
+    plain = tmp_path / "plain.parquet"
+    for options in ({"dictionary_pagesize_limit": 128 * 1024}, {"use_dictionary": True}):
+        ia.write_table(table, plain, **options)
+        assert "id" in with_dictionaries(plain)
+        assert path.stat().st_size < plain.stat().st_size
+    ia.write_table(table, plain, use_dictionary=False)
+    assert with_dictionaries(plain) == set()
+
+
+def test_pages_of_few_rows_have_smaller_dictionaries(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"t": [f"{row % 5000:080}" for row in range(50_000)]})
+    ia.write_table(table, path)
+    assert with_dictionaries(path) == {"t"}
+    ia.write_table(table, path, max_rows_per_page=1000)
+    assert with_dictionaries(path) == set()
+    ia.write_table(table.slice(0, 1000), path, max_rows_per_page=None)
+    assert with_dictionaries(path) == {"t"}
+
+
 def test_a_value_left_out_of_one_chunk_costs_no_other_its_dictionary(tmp_path):
     texts = pa.array([f"category-{number:05}" for number in range(2000)])
     draw = np.random.default_rng(7)

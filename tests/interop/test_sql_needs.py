@@ -132,8 +132,8 @@ def folder(logs, tmp_path_factory):
 
 
 PAGES = {
-    "SELECT * FROM t LIMIT 10": (7, 7 * 16),
-    "SELECT * FROM t LIMIT 10 OFFSET 995": (7, 7 * 16),
+    "SELECT * FROM t LIMIT 10": (7, 7 * 20),
+    "SELECT * FROM t LIMIT 10 OFFSET 995": (7, 7 * 20),
     "SELECT ts FROM t WHERE rare = 'bad' LIMIT 1": (1, 120),
     "SELECT * FROM t ORDER BY ts DESC LIMIT 10": (7, 50),
     "SELECT * FROM t ORDER BY ts LIMIT 10 OFFSET 990": (7, 50),

@@ -25,10 +25,11 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import FileSource, PathLike, resolve
-from intarsia.write.arrow import ArrowWriter
+from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import CheckpointWriter
 from intarsia.write.compose import compose
+from intarsia.write.dictionaries import dictionary_settings
 from intarsia.write.replace import replacing, sync_folder
 from intarsia.write.spill import Workspace
 
@@ -42,7 +43,7 @@ DEFAULTS: dict[str, Any] = {
     # Pages end at a batch of values: with smaller batches they hold as many rows as was asked for.
     "write_batch_size": 1024,
     # Every page read needs its chunk's dictionary as well, so a dictionary stays near a page's
-    # size.
+    # size, where nothing is known of the values.
     "dictionary_pagesize_limit": 128 * 1024,
 }
 
@@ -60,16 +61,19 @@ def write_table(
     """Write ``table`` as one Parquet file with page indexes and the ``indexes`` asked for.
 
     ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
-    indexes, checksums and at most 8,192 rows, zstd compresses them, and dictionaries end at 128
-    KiB, as each page that is read needs its own: where columns of some thousand long texts are to
-    be small rather than quick to point at, ``dictionary_pagesize_limit=1024 * 1024``. The file
-    appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
+    indexes, checksums and at most 8,192 rows, zstd compresses them, and only columns have
+    dictionaries of which one takes no more than a page: each page that is read needs its own. The
+    file appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
     temporary name until then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that
     cannot be built, ``PathError`` where the file cannot be written, as anywhere but in a local
     folder, and ``ValueError`` for rows without columns, which no file can hold.
     """
     _check_columns(table)
     row_group_size = options.pop("row_group_size", None)
+    first = table.slice(0, row_group_size or USUAL_ROW_GROUP)
+    file = empty_file(table.schema, str(where), options)
+    page_rows = options.get("max_rows_per_page") or PAGE_ROWS
+    options |= dictionary_settings(first, file, page_rows, options)
     with open_writer(
         table.schema,
         where,
