@@ -9,19 +9,23 @@ dictionaries: so columns are looked at before, in some rows of the first row gro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from intarsia.parallel import all_of
 from intarsia.read.opened import OpenedFile
 
 _LARGEST = 1024 * 1024
 """Bytes of a dictionary, which Arrow ends there; values beyond go without."""
 _SMALL = 128 * 1024
 """Bytes of one that costs little, whatever a page takes."""
-_SAMPLE = 64 * 1024
+_FEW, _MANY = 16 * 1024, 64 * 1024
+"""Values that are looked at, more where the first ones do not tell."""
+_UNLIKE = 0.75
+"""Where a larger share of a sample differs, so do most of all values."""
 _SETTINGS = (
     "use_dictionary",
     "dictionary_pagesize_limit",
@@ -39,27 +43,37 @@ def dictionary_settings(
     """
     if not table.num_rows or any(name in options for name in _SETTINGS):
         return {}
-    paying = [_pays(column, page_rows) for column in table.columns]
+    paying = all_of(partial(_pays, column, page_rows) for column in table.columns)
     paths = [".".join(leaf.path) for leaf in file.schema.leaves if paying[leaf.root]]
     return {"use_dictionary": paths or False, "dictionary_pagesize_limit": _LARGEST}
 
 
 def _pays(column: pa.ChunkedArray, page_rows: int) -> bool:
     """Does a dictionary of a column's values take less than a page, or little? When in doubt, so it
-    is assumed of what is nested, or has no distinct values that Arrow counts.
+    is assumed of what is nested, or has no distinct values that Arrow tells.
     """
-    values = column
-    if len(column) > _SAMPLE:
-        try:
-            values = column.take(np.linspace(0, len(column) - 1, _SAMPLE, dtype=np.int64))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # too long for one array, or views
-            values = column.slice(0, _SAMPLE)
-    if isinstance(values.type, pa.BaseExtensionType):
-        values = values.cast(values.type.storage_type)
-    if pa.types.is_nested(values.type) or pa.types.is_dictionary(values.type):
+    kind = column.type
+    if len(column) <= page_rows or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
         return True
     try:
-        distinct = int(pc.count_distinct(values).as_py())
+        few = _sample(column, _FEW)
+        distinct = len(few.unique())
+        if not page_rows / 2 < distinct <= _UNLIKE * len(few):
+            return distinct <= page_rows
+        values = _sample(column, _MANY)
+        distinct = len(values.unique())
     except pa.ArrowNotImplementedError:
         return True
     return distinct <= page_rows or distinct * values.nbytes <= _SMALL * len(values)
+
+
+def _sample(column: pa.ChunkedArray, rows: int) -> pa.ChunkedArray:
+    """So many of a column's values, from all over it."""
+    if len(column) > rows:
+        try:
+            column = column.take(np.linspace(0, len(column) - 1, rows, dtype=np.int64))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # too long for one array, or views
+            column = column.slice(0, rows)
+    if isinstance(column.type, pa.BaseExtensionType):
+        return column.cast(column.type.storage_type)
+    return column
