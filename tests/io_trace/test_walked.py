@@ -69,7 +69,7 @@ def test_a_head_reads_headers_and_the_first_pages(path):
 
 
 def test_a_scan_of_all_rows_walks_through_nothing(path, monkeypatch):
-    monkeypatch.setattr(walked, "walk_pages", None)
+    monkeypatch.setattr(walked, "Chunk", None)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("x") > 2).num_rows == 0
     assert file.read(["id"]).num_rows == ROWS

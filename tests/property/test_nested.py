@@ -174,6 +174,14 @@ def is_sound(whole):
         return False
 
 
+def drawn(data, *leaves):
+    """A file that pyarrow reads: its bytes, and pyarrow's reader of it."""
+    stored = data.draw(files(*leaves))
+    whole = pq.ParquetFile(pa.BufferReader(stored))
+    assume(is_sound(whole))
+    return stored, whole
+
+
 def pruned(file, leaves):
     """Roots of the file with just ``leaves``."""
     roots = ((root, [leaf for leaf in root.leaves if leaf in leaves]) for root in file.schema.roots)
@@ -195,9 +203,7 @@ def values_equal(found, expected):
 )
 @given(st.data())
 def test_any_rows_of_any_leaves_are_as_pyarrow_reads_them(data):
-    stored = data.draw(files())
-    whole = pq.ParquetFile(pa.BufferReader(stored))
-    assume(is_sound(whole))
+    stored, whole = drawn(data)
     file = OpenedFile(BufferSource(stored), "a file")
     rows = data.draw(rows_of(file.num_rows))
     values_equal(ia.ParquetFile(BufferSource(stored)).read(rows=rows), at_rows(whole.read(), rows))
@@ -214,9 +220,7 @@ def test_any_rows_of_any_leaves_are_as_pyarrow_reads_them(data):
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_extensions_of_many_leaves_are_whole_again(data):
-    stored = data.draw(files((Place(), pa.int32(), pa.string())))
-    whole = pq.ParquetFile(pa.BufferReader(stored))
-    assume(is_sound(whole))
+    stored, whole = drawn(data, (Place(), pa.int32(), pa.string()))
     rows = data.draw(rows_of(whole.metadata.num_rows))
     values_equal(ia.ParquetFile(BufferSource(stored)).read(rows=rows), at_rows(whole.read(), rows))
 
@@ -225,9 +229,7 @@ def test_extensions_of_many_leaves_are_whole_again(data):
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_pages_that_headers_alone_tell_of_hold_the_same_rows(data):
-    stored = data.draw(files())
-    whole = pq.ParquetFile(pa.BufferReader(stored))
-    assume(is_sound(whole))
+    stored, whole = drawn(data)
     file = OpenedFile(BufferSource(stored), "a file")
     for group in range(len(file.metadata.row_groups)):
         walk_through(file, group, range(len(file.schema.leaves)))

@@ -31,7 +31,6 @@ PUBLISHING, PUBLISHED = "publishing", "published"
 _LOOKS = 20
 _TICK_NS = 1_000_000_000
 """What clocks of file systems may be coarser by."""
-_LOCAL = pafs.LocalFileSystem()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +181,8 @@ def _marked(filesystem: pafs.FileSystem, seen: Iterable[str]) -> set[str]:
     }
 
 
-def _begun_since(seen: Iterable[pafs.FileInfo]) -> set[str]:
-    """Local folders that have changed since they were listed, and in which there is a commit."""
+def _begun_since(local: pafs.LocalFileSystem, seen: Iterable[pafs.FileInfo]) -> set[str]:
+    """Folders that have changed since they were listed, and in which there is a commit."""
     found = set()
     for info in seen:
         if info.type != pafs.FileType.Directory or info.mtime_ns is None:
@@ -191,7 +190,7 @@ def _begun_since(seen: Iterable[pafs.FileInfo]) -> set[str]:
         with contextlib.suppress(OSError):
             now = os.stat(info.path).st_mtime_ns
             is_touched = now != info.mtime_ns or time.time_ns() - now < _TICK_NS
-            if is_touched and _names(_LOCAL, info.path) != ([], 0):
+            if is_touched and _names(local, info.path) != ([], 0):
                 found.add(info.path)
     return found
 
@@ -215,7 +214,7 @@ def _counting(
         more = _marked(on, seen)
         if is_local:
             more |= {file.rpartition("/")[0] for file in files if file not in seen}
-            more |= _begun_since(seen.values())
+            more |= _begun_since(on, seen.values())
         known = {folder.strip("/") for folder in folders}  # storage spells them in its own way
         more = {folder for folder in more if folder.strip("/") not in known}
         if not more:

@@ -107,7 +107,7 @@ def parse_where(
 def _named_as_words(text: str, schema: pa.Schema) -> str:
     """A hint at columns that are called as SQL's own words, where ``text`` has them unquoted."""
     words = {word.lower() for word in re.findall(r"\w+", _QUOTED.sub("", text))}
-    keywords = {*DuckDB.Tokenizer.KEYWORDS}
+    keywords = DuckDB.Tokenizer.KEYWORDS
     found = [n for n in schema.names if n.lower() in words and n.upper() in keywords]
     return "".join(f'; a column is called {name}: write "{name}" for it' for name in found)
 

@@ -79,7 +79,7 @@ class UnitReader:
         self._note(rows.num_rows, looked_at)
         if not request.columns:
             return without_columns(rows.num_rows)
-        kept = {n for n in held.column_names if have.get(n) == request.pruned.get(n)}
+        kept = self._whole(held)
         rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
         other = self._read(rest, rows, request.pruned, columns_from) if rest else held
         arrays = [(other if name in rest else held).column(name) for name in request.columns]
@@ -124,22 +124,25 @@ class UnitReader:
 
     def _done(self, stage: Stage, found: pa.Table) -> pa.Table | None:
         """What passes the last stage, where ``found`` has all that is asked for; else None."""
-        request, have = self._request, self._have
-        is_there = {n for n in found.column_names if have.get(n) == request.pruned.get(n)}
-        if not is_there.issuperset(request.columns):
+        columns = self._request.columns
+        if not self._whole(found).issuperset(columns):
             return None
         profile = self.file.profile
         with profile.during(Activity.FILTERING):
-            if request.columns:
+            if columns:
                 kept = passed(stage.condition, found)
-                count = kept.num_rows
             else:
-                count = num_passing(stage.condition, found)
-        profile.filtered(stage.condition.expression, found.num_rows, count)
-        if not request.columns:
-            return without_columns(count)
-        arrays = [kept.column(name) for name in request.columns]
-        return pa.Table.from_arrays(arrays, schema=request.output)
+                kept = without_columns(num_passing(stage.condition, found))
+        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
+        if not columns:
+            return kept
+        arrays = [kept.column(name) for name in columns]
+        return pa.Table.from_arrays(arrays, schema=self._request.output)
+
+    def _whole(self, held: pa.Table) -> set[str]:
+        """The columns that a filter's table has as they are asked for, and not in part."""
+        have, wanted = self._have, self._request.pruned
+        return {name for name in held.column_names if have.get(name) == wanted.get(name)}
 
     def _passing(
         self, stage: Stage, found: pa.Table, rows: RowRanges

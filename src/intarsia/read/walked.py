@@ -1,17 +1,19 @@
-"""Offset indexes of chunks that have none, made of the headers of their pages.
+"""Offset indexes made of the pages of chunks; and where headers tell of those that have none.
 
 Where few rows are wanted, that takes far less than decoding the chunk: a header a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from intarsia.errors import FormatError
-from intarsia.format.page_header import walk_pages
+from intarsia.format.levels import PageLevels
+from intarsia.format.page_header import PageAt
 from intarsia.format.page_index import OffsetIndex
+from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 
 _MOST_PAGES = 1000
@@ -41,19 +43,52 @@ def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
 def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
     if file.schema.leaves[leaf].max_repetition_level:
         return None
-    chunk, places, row = file.chunk(group, leaf), [], 0
     try:
-        for page in walk_pages(file.source, chunk):
-            if page.is_data:
-                places.append((page.offset, page.size, row))
-                row += page.num_values or 0
-            elif page.number or not page.is_dictionary:
-                return None  # of which readers by page know nothing
-            if len(places) == _TRIED and chunk.num_values > row * (_MOST_PAGES // _TRIED):
-                return None
+        chunk = Chunk(file, group, leaf)
+        data = _data_pages(chunk)
+        return offset_index_of(chunk, data, [row_levels(chunk, page) for page in data])
     except FormatError:  # whoever decodes the chunk tells of it
         return None
-    if not places or row != file.num_rows_in(group):
+
+
+def _data_pages(chunk: Chunk) -> list[PageAt]:
+    """A chunk's data pages; none where there are too many, or others that nobody asks for."""
+    found: list[PageAt] = []
+    values = 0
+    for page in chunk.pages():
+        if page.is_data:
+            found.append(page)
+            values += page.num_values or 0
+        elif page.number or not page.is_dictionary:
+            return []
+        if len(found) == _TRIED and chunk.metadata.num_values > values * (_MOST_PAGES // _TRIED):
+            return []
+    return found
+
+
+def row_levels(chunk: Chunk, page: PageAt) -> PageLevels:
+    """Levels as far as they tell rows: those of a column that does not repeat need no reading."""
+    if chunk.leaf.max_repetition_level:
+        return chunk.levels(page)
+    return PageLevels(page.num_values or 0, None, None)
+
+
+def offset_index_of(
+    chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels]
+) -> OffsetIndex | None:
+    """The OffsetIndex of a chunk's data pages; None where a page begins within a row, or has none.
+
+    Raises ``FormatError`` where the pages do not hold the chunk's rows.
+    """
+    rows = np.array([page.num_rows() for page in levels], dtype=np.int64)
+    if int(rows.sum()) != chunk.num_rows:
+        raise FormatError(
+            f"pages hold {int(rows.sum()):,} rows, not {chunk.num_rows:,}", chunk.where
+        )
+    if not all(page.begins_a_row for page in levels) or (rows == 0).any():
         return None
-    offset, size, first_row = np.array(places, dtype=np.int64).T
-    return OffsetIndex(*map(np.ascontiguousarray, (offset, size, first_row)))
+    return OffsetIndex(
+        np.array([page.offset for page in pages], dtype=np.int64),
+        np.array([page.size for page in pages], dtype=np.int64),
+        np.cumsum(rows) - rows,
+    )

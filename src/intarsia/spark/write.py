@@ -79,8 +79,8 @@ def write(
     some), ``append`` or ``overwrite``: of all data files, or with ``partition_overwrite="dynamic"``
     of those in folders that get new rows; without it, where there are ``partition_by``, the session
     says which (``spark.sql.sources.partitionOverwriteMode``, ``static`` unless it was set). Old
-    files are removed when the new ones are published.
-    ``filesystem`` is one of ``pyarrow.fs`` or fsspec that can be pickled.
+    files are removed when the new ones are published. ``filesystem`` is one of ``pyarrow.fs`` or
+    fsspec that can be pickled.
 
     ``checkpoint_row_groups`` is that of ``intarsia.ParquetWriter``, for each file; local folders
     only. What a driver that is killed leaves of such a job stays until ``recover`` is told to
@@ -94,10 +94,7 @@ def write(
     """
     require_pyspark()
     _check_mode(mode, partition_overwrite, partition_by)
-    is_dynamic = mode == "overwrite" and bool(partition_by)
-    if is_dynamic:
-        asked = partition_overwrite or df.sparkSession.conf.get(_OVERWRITE, "static")
-        is_dynamic = str(asked).lower() == "dynamic"
+    is_dynamic = mode == "overwrite" and bool(partition_by) and _is_dynamic(df, partition_overwrite)
     layout = Layout(
         indexes,
         partition_by,
@@ -147,6 +144,12 @@ def _check_mode(mode: str, partition_overwrite: str | None, partition_by: Sequen
         raise ValueError(f"partition_overwrite must be one of {known}, not {partition_overwrite!r}")
     if partition_overwrite == "dynamic" and not (mode == "overwrite" and partition_by):
         raise ValueError("partition_overwrite='dynamic' goes with mode='overwrite', partition_by")
+
+
+def _is_dynamic(df: DataFrame, partition_overwrite: str | None) -> bool:
+    """Are only folders overwritten that get rows, as is said, or else by the session?"""
+    said = partition_overwrite or df.sparkSession.conf.get(_OVERWRITE, "static")
+    return str(said).lower() == "dynamic"
 
 
 def make_job_folder(job: Job) -> list[str]:

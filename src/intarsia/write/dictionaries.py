@@ -8,7 +8,7 @@ dictionaries: so columns are looked at before, in some rows of the first row gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -35,17 +35,24 @@ _SETTINGS = (
 
 
 def dictionary_settings(
-    table: pa.Table, file: OpenedFile, page_rows: int, options: Mapping[str, Any]
+    table: pa.Table,
+    file: Callable[[], OpenedFile],
+    page_rows: int,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Settings of pyarrow's writer for ``table``, a row group; ``file`` has its columns.
+    """Settings of pyarrow's writer for ``table``, a row group; ``file`` gives one of its columns.
 
     There are none where ``options`` say which columns have which encodings.
     """
     if not table.num_rows or any(name in options for name in _SETTINGS):
         return {}
     paying = all_of(partial(_pays, column, page_rows) for column in table.columns)
-    paths = [".".join(leaf.path) for leaf in file.schema.leaves if paying[leaf.root]]
-    return {"use_dictionary": paths or False, "dictionary_pagesize_limit": _LARGEST}
+    found: dict[str, Any] = {"dictionary_pagesize_limit": _LARGEST}
+    if not all(paying):
+        leaves = file().schema.leaves
+        paths = [".".join(leaf.path) for leaf in leaves if paying[leaf.root]]
+        found["use_dictionary"] = paths or False
+    return found
 
 
 def _pays(column: pa.ChunkedArray, page_rows: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError, instead
+from intarsia.errors import IndexSpecError, instead
 from intarsia.format.bloom import BloomFilter
 from intarsia.format.hashing import hash_values
 from intarsia.format.levels import PageLevels, histogram
@@ -17,7 +17,6 @@ from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt
 from intarsia.format.page_index import (
     ColumnIndex,
-    OffsetIndex,
     encode_column_index,
     encode_offset_index,
 )
@@ -38,6 +37,7 @@ from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
+from intarsia.read.walked import offset_index_of, row_levels
 from intarsia.source import ByteRange
 
 _MOST_DIGITS = 38
@@ -143,7 +143,7 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
         chunk.load()
     pages = list(chunk.pages())
     data = [page for page in pages if page.is_data]
-    levels = [chunk.levels(page) if bounds else _row_levels(chunk, page) for page in data]
+    levels = [chunk.levels(page) if bounds else row_levels(chunk, page) for page in data]
     offsets = offset_index_of(chunk, data, levels)
     if offsets is None:
         return  # a page that begins within a row has no first row
@@ -152,34 +152,6 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
         yield ChunkPart(id_, encode_column_index(found), "column_index")
     if not has_offsets:
         yield ChunkPart(id_, encode_offset_index(offsets), "offset_index")
-
-
-def _row_levels(chunk: Chunk, page: PageAt) -> PageLevels:
-    """Levels as far as they tell rows: those of a column that does not repeat need no reading."""
-    if chunk.leaf.max_repetition_level:
-        return chunk.levels(page)
-    return PageLevels(page.num_values or 0, None, None)
-
-
-def offset_index_of(
-    chunk: Chunk, pages: Sequence[PageAt], levels: Sequence[PageLevels]
-) -> OffsetIndex | None:
-    """The OffsetIndex of a chunk's data pages; None where a page begins within a row, or has none.
-
-    Raises ``FormatError`` where the pages do not hold the chunk's rows.
-    """
-    rows = np.array([page.num_rows() for page in levels], dtype=np.int64)
-    if int(rows.sum()) != chunk.num_rows:
-        raise FormatError(
-            f"pages hold {int(rows.sum()):,} rows, not {chunk.num_rows:,}", chunk.where
-        )
-    if not all(page.begins_a_row for page in levels) or (rows == 0).any():
-        return None
-    return OffsetIndex(
-        np.array([page.offset for page in pages], dtype=np.int64),
-        np.array([page.size for page in pages], dtype=np.int64),
-        np.cumsum(rows) - rows,
-    )
 
 
 def column_index_of(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -71,7 +72,7 @@ def write_table(
     _check_columns(table)
     row_group_size = options.pop("row_group_size", None)
     first = table.slice(0, row_group_size or USUAL_ROW_GROUP)
-    file = empty_file(table.schema, str(where), options)
+    file = partial(empty_file, table.schema, str(where), dict(options))
     page_rows = options.get("max_rows_per_page") or PAGE_ROWS
     options |= dictionary_settings(first, file, page_rows, options)
     with open_writer(
