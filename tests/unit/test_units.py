@@ -14,6 +14,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read import units
 from intarsia.read.condition import Condition, passing
 from intarsia.read.file import open_file
+from intarsia.read.options import ReadOptions
 
 
 @pytest.fixture
@@ -57,3 +58,42 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     kept, rows = passing(wanted, found, RowRanges.all(40))
     assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))
+
+
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory):
+    """100,000 texts of a dictionary of 1,000, of 1 KB each; and one that Arrow keeps coded."""
+    at = tmp_path_factory.mktemp("coded") / "a.parquet"
+    texts = pa.array([f"{i:05}" + "ab" * 500 for i in range(1_000)])
+    codes = pa.array(np.random.default_rng(1).integers(0, 1_000, 100_000), pa.int32())
+    kept = pa.DictionaryArray.from_arrays(codes, texts)
+    pq.write_table(
+        pa.table({"t": texts.take(codes), "kept": kept}),
+        at,
+        dictionary_pagesize_limit=1 << 24,
+        max_rows_per_page=250,
+        write_batch_size=250,
+        write_page_index=True,
+    )
+    return at
+
+
+def num_units(path, column, **options):
+    file, rows = open_file(path, options=ReadOptions(**options)), RowRanges.all(100_000)
+    parts = list(units.units_of(file, rows, [column]))
+    assert RowRanges.union(parts) == rows
+    return len(parts)
+
+
+def test_what_is_read_as_dictionaries_takes_no_more_than_these(coded, monkeypatch):
+    monkeypatch.setattr(units, "UNIT_BYTES", 500_000)
+    assert num_units(coded, "t", read_dictionary=("t",)) <= 2
+    assert num_units(coded, "kept") <= 2
+    assert num_units(coded, "t") >= 20
+
+
+def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypatch):
+    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
+    many = num_units(coded, "t")
+    monkeypatch.setattr(units, "_LARGEST", 1)
+    assert 2.5 < num_units(coded, "t") / many < 4.5

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.decode.page_limit import value_bytes
+from intarsia.format.metadata import ColumnMetaData, Type
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -16,7 +18,11 @@ from intarsia.read.walked import walk_through
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
 """A unit's rows, and their bytes decoded, at most; row groups without page indexes are read
-whole."""
+whole. Where dictionaries are large, units are up to so many times as large:"""
+_LARGEST = 4
+_SHARE = 3
+"""A unit holds so many times what is decoded anew for each, the dictionaries."""
+_CODE_BYTES = 4
 _FEW_GROUPS = 8
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
 _PART = 8
@@ -42,20 +48,21 @@ def units_of(
         if rows.num_rows * row_bytes <= UNIT_BYTES:
             yield rows
             return
-    limit = FIRST_ROWS if small_first else UNIT_ROWS
+    limit: float = FIRST_ROWS if small_first else UNIT_ROWS
     pending: list[RowRanges] = []
-    count, size = 0, 0.0
+    count, size = 0.0, 0.0
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
-        row_bytes = _row_bytes(file, group, leaves)
-        for part, held in _parts_of(file, rows, group, leaves, min(limit, UNIT_BYTES / row_bytes)):
-            part_size = held * row_bytes
-            if pending and (count + part.num_rows > limit or size + part_size > UNIT_BYTES):
+        row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
+        step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
+        for part, held in _parts_of(file, rows, group, leaves, step):
+            part_size = held * row_bytes / scale
+            if pending and (count + part.num_rows / scale > limit or size + part_size > UNIT_BYTES):
                 yield RowRanges.union(pending)
-                pending, count, size = [], 0, 0.0
+                pending, count, size = [], 0.0, 0.0
                 limit = min(2 * limit, UNIT_ROWS)
             pending.append(part)
-            count += part.num_rows
+            count += part.num_rows / scale
             size += part_size
     if pending:
         yield RowRanges.union(pending)
@@ -86,8 +93,45 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Bytes of a row, decoded, as far as the footer tells."""
-    sizes = (decoded_bytes(file, group, leaf) for leaf in leaves)
+    sizes = (
+        _coded_bytes(file, group, leaf)
+        if _stays_coded(file, leaf)
+        else decoded_bytes(file, group, leaf)
+        for leaf in leaves
+    )
     return max(sum(sizes) / file.num_rows_in(group), 1.0)
+
+
+def _stays_coded(file: OpenedFile, leaf: int) -> bool:
+    """Is a leaf read as an Arrow dictionary?"""
+    column = file.schema.leaves[leaf]
+    if column.element.type != Type.BYTE_ARRAY:
+        return False
+    if column.name in file.options.read_dictionary:
+        return True
+    return column.is_flat and pa.types.is_dictionary(file.schema_arrow.field(column.root).type)
+
+
+def _coded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
+    """What a chunk's entries of an Arrow dictionary take, without the dictionary."""
+    chunk = file.chunk(group, leaf)
+    pages = chunk.total_uncompressed_size - _dictionary_bytes(chunk)
+    return max(pages, chunk.num_values * _CODE_BYTES)
+
+
+def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
+    """How much larger units are for the sake of dictionaries, which each of them decodes."""
+    size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
+    return min(max(_SHARE * size / UNIT_BYTES, 1.0), _LARGEST)
+
+
+def _dictionary_bytes(chunk: ColumnMetaData) -> int:
+    """What a chunk's dictionary takes, at most: as if compression made nothing else smaller."""
+    start = chunk.dictionary_page_offset
+    if not start or start >= chunk.data_page_offset:
+        return 0
+    pages = chunk.total_compressed_size - (chunk.data_page_offset - start)
+    return max(chunk.total_uncompressed_size - pages, 0)
 
 
 def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
