@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
@@ -80,11 +81,16 @@ class Decoder:
     def bounds(self, at: int) -> array[int]:
         """Where each element of the list at ``at`` begins; last, where the list ends."""
         size, kind, at = read_list_header(self.data, at)
+        if kind == STRUCT:
+            return self.bounds_of_structs(at, size)
         bounds = array("q", [at])
-        if kind != STRUCT:
-            for _ in range(size):
-                bounds.append(_skip(self.data, bounds[-1], kind, 2))
-            return bounds
+        for _ in range(size):
+            bounds.append(_skip(self.data, bounds[-1], kind, 2))
+        return bounds
+
+    def bounds_of_structs(self, at: int, size: int) -> array[int]:
+        """Where each of ``size`` structs begins, the first at ``at``; last, where they end."""
+        bounds = array("q", [at])
         if self._fast is None:
             for _ in range(size):
                 bounds.append(_skip_struct(self.data, bounds[-1], 1))
@@ -112,24 +118,30 @@ def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
     Raises ``FormatError`` where the bytes end early or nest deeper than 64 levels.
     """
     raw = bytes(data)
-    decoder = Decoder(raw)
-    found: list[Span] = []
-    number = at = 0
-    while True:
-        number, kind, at = field_header(raw, at, number)
-        if kind == 0:
-            return found, at
-        stop = decoder.stop_of_field(at, kind)
-        found.append(Span(number, kind, raw[at:stop]))
-        at = stop
+    *found, (_, _, _, stop) = _fields(raw)
+    return [Span(number, kind, raw[start:stop]) for number, kind, start, stop in found], stop
 
 
 def field_value(data: bytes, number: int) -> bytes | None:
     """The bytes of one field's value; what follows it is not looked at. None where it is absent."""
-    for found, kind, start, stop in _walk(data, 0, 0):
+    for found, kind, start, stop in _fields(data):
         if kind and found == number:
             return data[start:stop]
     return None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """As ``_walk`` from the start, with long lists skipped by the library."""
+    decoder = Decoder(data)
+    number = at = 0
+    while True:
+        number, kind, at = field_header(data, at, number)
+        if kind == 0:
+            yield 0, 0, at, at
+            return
+        stop = decoder.stop_of_field(at, kind)
+        yield number, kind, at, stop
+        at = stop
 
 
 def string_span(number: int, text: str) -> Span:
@@ -173,12 +185,8 @@ def list_elements(data: bytes) -> list[bytes]:
     size, kind, at = read_list_header(data, 0)
     if kind != STRUCT:
         raise FormatError(f"expected a list of structs, found elements of compact type {kind}")
-    elements = []
-    for _ in range(size):
-        stop = _skip(data, at, STRUCT, 0)
-        elements.append(data[at:stop])
-        at = stop
-    return elements
+    bounds = Decoder(data).bounds_of_structs(at, size)
+    return [data[start:stop] for start, stop in pairwise(bounds)]
 
 
 def struct_stop(data: bytes, at: int) -> int:

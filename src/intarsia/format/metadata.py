@@ -330,6 +330,20 @@ class ColumnChunk:
 
 
 @struct
+class ValueCount:
+    """A ``ColumnMetaData``, of which nothing else is looked at."""
+
+    num_values: int | None = field(5, I64)
+
+
+@struct
+class CountedChunk:
+    """A ``ColumnChunk``, of which nothing else is looked at."""
+
+    meta_data: ValueCount | None = field(3, ValueCount)
+
+
+@struct
 class RowGroup:
     columns: Sequence[ColumnChunk] = field(1, structs_of(ColumnChunk), required=True)
     total_byte_size: int = field(2, I64, required=True)

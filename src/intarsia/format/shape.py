@@ -136,7 +136,7 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
         if found is not None:
             return found, shape
     metadata, stop = decode(FileMetaData, raw)
-    found_shape = _shape_of(raw, metadata) if stop == len(raw) <= _LONGEST else None
+    found_shape = _shape_of(raw, metadata) if stop == len(raw) else None
     if found_shape is None:
         return metadata, Shape()
     _shapes = (found_shape, *_shapes[: _KEPT - 1])  # at once: threads may be at it
@@ -144,7 +144,7 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
 
 
 def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
-    """None where the fields are not in their order, which no writer does."""
+    """None where it is long, or the fields are not in their order, which no writer does."""
     decoder = Decoder(raw)
     places: dict[int, tuple[int, int]] = {}
     number = at = 0
@@ -156,8 +156,14 @@ def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
         places[number] = start, at
     if [*places][:4] != [1, _SCHEMA, _NUM_ROWS, _ROW_GROUPS]:
         return None
-    head, tail = raw[: places[_SCHEMA][1]], _tail(raw[places[_ROW_GROUPS][1] :], metadata)
-    return Shape(head, tail, dataclasses.replace(metadata, num_rows=0, row_groups=[]))
+    start, stop = places[_SCHEMA][1], places[_ROW_GROUPS][1]
+    if start + len(raw) - stop > _LONGEST:
+        return None
+    return Shape(
+        raw[:start],
+        _tail(raw[stop:], metadata),
+        dataclasses.replace(metadata, num_rows=0, row_groups=[]),
+    )
 
 
 def _tail(tail: bytes, metadata: FileMetaData) -> Tail:

@@ -10,6 +10,7 @@ with ``structs_of``, are decoded element by element when asked for.
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
@@ -43,10 +44,7 @@ BOOL, I8, I16, I32, I64, DOUBLE = (
 BINARY = (TType.STRING, "BINARY")
 STRING = (TType.STRING, "UTF8")
 
-_COMPACT_INTEGERS = {TType.I16: 4, TType.I32: 5, TType.I64: 6}
-_COMMON_BYTES = {4: 2, 5: 4, 6: 9}
-"""Longer ones may be more than the type holds: that is for the library to tell."""
-
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -57,19 +55,26 @@ def list_of(element: Any) -> tuple[int, Any]:
 
 
 class Structs(Sequence[T]):
-    """A list of structs of one class, each decoded when it is first asked for."""
+    """A list of structs of one class, each found and decoded when it is first asked for."""
 
-    __slots__ = ("_bounds", "_cls", "_data", "_known")
+    __slots__ = ("_bounds", "_cls", "_data", "_known", "_size")
 
     def __init__(
-        self, cls: type[T], data: bytes, bounds: Sequence[int], known: dict[int, T] | None = None
+        self,
+        cls: type[T],
+        data: bytes,
+        bounds: array[int],
+        size: int,
+        known: dict[int, T] | None = None,
     ) -> None:
-        """Element ``i`` is ``data[bounds[i]:bounds[i + 1]]``; ``known`` are decoded already."""
-        self._cls, self._data, self._bounds = cls, data, bounds
+        """Element ``i`` of ``size`` is ``data[bounds[i]:bounds[i + 1]]``; ``bounds`` may end early,
+        ``known`` are decoded already.
+        """
+        self._cls, self._data, self._bounds, self._size = cls, data, bounds, size
         self._known: dict[int, T] = known or {}
 
     def __len__(self) -> int:
-        return len(self._bounds) - 1
+        return self._size
 
     @overload
     def __getitem__(self, at: int) -> T: ...
@@ -81,15 +86,25 @@ class Structs(Sequence[T]):
         position = range(len(self))[at]
         found = self._known.get(position)
         if found is None:
-            try:
-                found = self._known[position] = decode(self._cls, self.encoded(position))[0]
-            except FormatError as error:
-                raise FormatError(f"element {position}: {error.message}", error.where) from error
+            found = self._known[position] = self.decoded_as(self._cls, position)
         return found
+
+    def decoded_as(self, cls: type[S], at: int) -> S:
+        """Element ``at`` as a struct of ``cls``, which may have fewer of its fields."""
+        try:
+            return decode(cls, self.encoded(at))[0]
+        except FormatError as error:
+            raise FormatError(f"element {at}: {error.message}", error.where) from error
 
     def encoded(self, at: int) -> bytes:
         """The bytes of one element."""
-        return self._data[self._bounds[at] : self._bounds[at + 1]]
+        bounds = self._bounds
+        if len(bounds) <= at + 1:
+            found = len(bounds) - 1
+            more = min(max(at + 1, 2 * found), self._size) - found
+            bounds = bounds + Decoder(self._data).bounds_of_structs(bounds[-1], more)[1:]
+            self._bounds = bounds  # at once: threads may be at it
+        return self._data[bounds[at] : bounds[at + 1]]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -206,10 +221,8 @@ def _decode_with_lists(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]
             stop = decoder.stop_of_field(at, kind)
             others.append(Span(number, kind, data[at:stop]))
         at = stop
-    known = _integers(_spec_of(cls), others)
-    if known is None:
-        decoder = Decoder(replace_fields(others, []))
-        known = vars(decoder.read(SimpleNamespace, _spec_of(cls), 0)[0])
+    decoder = Decoder(replace_fields(others, []))
+    known = vars(decoder.read(SimpleNamespace, _spec_of(cls), 0)[0])
     value = cls(**known, **found)
     object.__setattr__(value, "_encoded", data[start:at])
     return value, at
@@ -219,33 +232,33 @@ def _structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Structs[T], int]:
     """The list of structs at ``at`` and the offset behind it."""
     if not _lists_of(cls):
         bounds = decoder.bounds(at)
-        return Structs(cls, decoder.data, bounds), bounds[-1]
-    # To find where each ends, its own lists have to be divided: then it is as good as decoded.
+        return Structs(cls, decoder.data, bounds, len(bounds) - 1), bounds[-1]
+    # To find where each ends, its own lists have to be gone through: then it is as good as decoded.
     size, _, at = read_list_header(decoder.data, at)
-    starts, known = [at], {}
+    starts, known = array("q", [at]), {}
     for position in range(size):
-        known[position], at = _decode_with_lists(cls, decoder, at)
+        known[position], at = _decode_at(cls, decoder, at)
         starts.append(at)
-    return Structs(cls, decoder.data, starts, known), at
+    return Structs(cls, decoder.data, starts, size, known), at
 
 
-def _integers(spec: tuple[Any, ...], fields: Sequence[Span]) -> dict[str, int] | None:
-    """The values of ``fields`` that are known, by name; None where any is no common integer.
-
-    For a row group's few numbers the library would take ten times as long.
+def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
+    """A struct with lazy lists. One that begins with its only list, as row groups do, takes a call
+    of the library, which goes through the list without dividing it.
     """
-    found: dict[str, int] = {}
-    for number, kind, data in fields:
-        known = spec[number] if 0 <= number < len(spec) else None
-        if known is None:
-            continue
-        if _COMPACT_INTEGERS.get(known[1]) != kind or len(data) > _COMMON_BYTES[kind]:
-            return None
-        unsigned = 0
-        for byte in reversed(data):
-            unsigned = unsigned << 7 | byte & 0x7F
-        found[known[2]] = (unsigned >> 1) ^ -(unsigned & 1)
-    return found
+    lists, data = _lists_of(cls), decoder.data
+    number, kind, start = field_header(data, at, 0)
+    if [*lists] != [number] or kind != LIST:
+        return _decode_with_lists(cls, decoder, at)
+    name, element = lists[number]
+    size, kind, start = read_list_header(data, start)
+    if kind != STRUCT or _lists_of(element):
+        return _decode_with_lists(cls, decoder, at)
+    known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
+    elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
+    value = cls(**vars(known), **{name: elements})
+    object.__setattr__(value, "_encoded", data[at:stop])
+    return value, stop
 
 
 def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:

@@ -31,13 +31,16 @@ from intarsia.format.metadata import (
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
+    CountedChunk,
     FileMetaData,
+    RowGroup,
     Type,
 )
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.page_index import ColumnIndex
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
+from intarsia.format.thrift import Structs
 from intarsia.index.directory import (
     Checksums,
     Directory,
@@ -229,8 +232,7 @@ class OpenedFile:
                 row_group, leaf, self.metadata.row_groups[row_group].columns[leaf]
             )
         except FormatError as error:
-            where = Where(self.name, row_group, self.schema.leaves[leaf].name)
-            raise error.at(where) from error
+            raise error.at(self._where(row_group, leaf)) from error
         self._column_chunks[row_group, leaf] = column
         return column
 
@@ -243,14 +245,17 @@ class OpenedFile:
 
     def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         column = self.column_chunk(row_group, leaf)
-        where = Where(self.name, row_group, self.schema.leaves[leaf].name)
         if column.meta_data is None:
-            raise FormatError("the chunk has no metadata", where)
+            raise FormatError("the chunk has no metadata", self._where(row_group, leaf))
         if column.crypto_metadata is not None:
-            raise UnsupportedError("the column is encrypted", where)
+            raise UnsupportedError("the column is encrypted", self._where(row_group, leaf))
         if column.file_path:
-            raise FormatError(f"the data is in another file, {column.file_path!r}", where)
+            reason = f"the data is in another file, {column.file_path!r}"
+            raise FormatError(reason, self._where(row_group, leaf))
         return self._with_dictionary_header(column.meta_data)
+
+    def _where(self, row_group: int, leaf: int) -> Where:
+        return Where(self.name, row_group, self.schema.leaves[leaf].name)
 
     def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
         """Writers before parquet-mr 1.2.9 left the dictionary page's header out of the size."""
@@ -423,8 +428,7 @@ class OpenedFile:
                 raise FormatError(
                     f"{len(group.columns)} chunks for {leaves} columns", Where(row_group=i)
                 )
-
-            if flat is not None:
+            if flat is not None and not _has_as_many_values(group, flat):
                 self.column_chunk(i, flat)
 
     def _with_row_count(self, row_group: int, leaf: int, column: ColumnChunk) -> ColumnChunk:
@@ -445,6 +449,15 @@ class OpenedFile:
         group = self.metadata.row_groups[row_group]
         found = (group.columns[leaf.index].meta_data for leaf in self.schema.leaves if leaf.is_flat)
         return any(data is not None and data.num_values == group.num_rows for data in found)
+
+
+def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
+    """Has a chunk of a row group as many values as that has rows?"""
+    columns = group.columns
+    if not isinstance(columns, Structs):
+        return False
+    data = columns.decoded_as(CountedChunk, leaf).meta_data
+    return data is None or data.num_values == group.num_rows
 
 
 class Lease(NamedTuple):
