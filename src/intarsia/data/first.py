@@ -58,9 +58,10 @@ def first_rows(data: Dataset, first: First, filter_: pc.Expression | None) -> pc
     if last is None:
         return None
     value = pc.field(first.column)
-    found = value >= last if first.descending else value <= last
-    if first.descending and pa.types.is_floating(kind):
-        found = found | pc.is_nan(value)
+    if not first.descending:
+        found = value <= last
+    else:  # NaN as well, which is neither below nor above
+        found = ~(value < last) if pa.types.is_floating(kind) else value >= last
     return found | value.is_null() if first.nulls_first else found
 
 

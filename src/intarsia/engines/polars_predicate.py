@@ -44,6 +44,11 @@ _MIRRORED: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
     operator.lt: operator.gt,
     operator.le: operator.ge,
 }
+_OPPOSITES: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+    operator.gt: operator.le,
+    operator.ge: operator.lt,
+}
+"""What says the opposite, except of NaN, which to Polars is the greatest."""
 _CASTS: dict[Any, pa.DataType] = {
     pl.Int8: pa.int8(),
     pl.Int16: pa.int16(),
@@ -214,9 +219,11 @@ class _Converter:
         constant = _as_kind(members[0], kind)
         if constant is None:
             return None
-        found: pc.Expression = compare(field, pc.scalar(constant))
-        if pa.types.is_floating(kind) and compare in (operator.gt, operator.ge):
-            return found | pc.is_nan(field)  # to Polars, NaN is the greatest
+        found: pc.Expression
+        if pa.types.is_floating(kind) and compare in _OPPOSITES:
+            found = ~_OPPOSITES[compare](field, pc.scalar(constant))
+        else:
+            found = compare(field, pc.scalar(constant))
         return found
 
     def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:

@@ -42,6 +42,7 @@ _WANTING = (exp.EQ, exp.NullSafeEQ, exp.LT, exp.GT, exp.LTE, exp.GTE, exp.Betwee
 """Of which more rows may be found than there are; of what ``_COMPARING`` has besides, none."""
 _COMPARING = (*_WANTING, exp.NEQ, exp.NullSafeNEQ)
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LTE, exp.GTE: exp.LT}
 _MAPPED = (exp.Lower, exp.Upper)
 _MOMENTS = (
     exp.DataType.Type.DATE,
@@ -109,10 +110,16 @@ class _Exact(Translator):
             self._check_alike(left, right)
             return super()._compare(comparison, left, right)
         self._check(left, right, ordered=comparison in _ORDERED)
-        found = super()._compare(comparison, left, right)
-        if comparison in (exp.GT, exp.GTE) and pa.types.is_floating(self._kind(left)):
-            return found | pc.is_nan(self._value(left))
-        return found
+        opposite = _OPPOSITES.get(comparison)
+        if opposite is not None and pa.types.is_floating(self._kind(left)):
+            return ~super()._compare(opposite, left, right)  # which NaN passes as well
+        return super()._compare(comparison, left, right)
+
+    def _between(self, node: exp.Between) -> pc.Expression:
+        for bound in (node.args["low"], node.args["high"]):
+            if is_constant(bound) and not is_constant(node.this):
+                self._check(node.this, bound, ordered=True)
+        return super()._between(node)
 
     def _in(self, node: exp.In) -> pc.Expression:
         for member in node.expressions:

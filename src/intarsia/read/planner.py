@@ -186,9 +186,7 @@ class _Planner:
             rows = self._step(PAGE_INDEX, pruning, rows)
         asked = [test for test in tests if not (isinstance(test, Test) and test.op is Op.ANY)]
         are_likely = len({test.term for test in asked}) == 1 and all(
-            answered.get(test)
-            or (isinstance(test, Test) and test.op in _RANGES and file.trusts_bounds)
-            for test in asked
+            answered.get(test) or (_is_range(test) and file.trusts_bounds) for test in asked
         )
         return Candidates(rows, tuple(self._steps), are_likely)
 
@@ -329,6 +327,11 @@ class _Planner:
             starts, stops = offsets.row_bounds(stop - start)
             found.append(RowRanges(starts[might], stops[might]).shift(start))
         return RowRanges.union(found)
+
+
+def _is_range(test: Predicate) -> bool:
+    """Does it ask for what bounds tell well? They seldom say that there is no NaN."""
+    return isinstance(test, Test) and test.op in _RANGES and not test.nans
 
 
 _NO_ROWS = RowRanges.none()
