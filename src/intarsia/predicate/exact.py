@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,21 +110,20 @@ class _Exact(Translator):
         if not is_constant(right):
             self._check_alike(left, right)
             return super()._compare(comparison, left, right)
-        self._check(left, right, ordered=comparison in _ORDERED)
+        self._check(left, [right], ordered=comparison in _ORDERED)
         opposite = _OPPOSITES.get(comparison)
         if opposite is not None and pa.types.is_floating(self._kind(left)):
             return ~super()._compare(opposite, left, right)  # which NaN passes as well
         return super()._compare(comparison, left, right)
 
     def _between(self, node: exp.Between) -> pc.Expression:
-        for bound in (node.args["low"], node.args["high"]):
-            if is_constant(bound) and not is_constant(node.this):
-                self._check(node.this, bound, ordered=True)
+        bounds = [node.args["low"], node.args["high"]]
+        if not is_constant(node.this):
+            self._check(node.this, list(filter(is_constant, bounds)), ordered=True)
         return super()._between(node)
 
     def _in(self, node: exp.In) -> pc.Expression:
-        for member in node.expressions:
-            self._check(node.this, member, ordered=False)
+        self._check(node.this, node.expressions, ordered=False)
         return super()._in(node)
 
     def _same(self, node: exp.Expr) -> pc.Expression:
@@ -239,13 +239,14 @@ class _Exact(Translator):
         if one is None or one != other or not any(check(one) for check in simple):
             raise _refusal(left)
 
-    def _check(self, subject: exp.Expr, constant: exp.Expr, *, ordered: bool) -> None:
-        """Raise unless ``subject`` compares with ``constant`` as it does in the engine."""
+    def _check(self, subject: exp.Expr, constants: Sequence[exp.Expr], *, ordered: bool) -> None:
+        """Raise unless ``subject`` compares with ``constants`` as it does in the engine."""
         kind = self._kind(subject)
-        if not is_constant(constant) or not _fits(_bare(constant), kind):
-            raise _refusal(constant)
-        if isinstance(subject, _MAPPED) and (ordered or not constant.name.isascii()):
-            raise _refusal(subject)
+        for constant in constants:
+            if not is_constant(constant) or not _fits(_bare(constant), kind):
+                raise _refusal(constant)
+            if isinstance(subject, _MAPPED) and (ordered or not constant.name.isascii()):
+                raise _refusal(subject)
 
 
 def _regex(node: exp.Expr, flags: str = "") -> str:

@@ -118,16 +118,21 @@ class Values:
 
     def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
         """A constant that ``subject`` is compared with."""
-        kind = self._type_of(subject)
+        return self._all_of_type(self._type_of(subject), subject, [constant])[0]
+
+    def _all_of_type(
+        self, kind: pa.DataType | None, subject: exp.Expr, constants: Sequence[exp.Expr]
+    ) -> list[pa.Scalar]:
+        """Constants that ``subject``, of that type, is compared with."""
         try:
-            return self._scalar(constant, kind)
+            return [self._scalar(constant, kind) for constant in constants]
         except PredicateError as error:
             raise PredicateError(f"{text_of(subject)}: {error}") from error
 
     def _all_beside(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
         """Constants that ``subject`` is compared with together: doubles, where one of them is."""
-        scalars = [self._beside(subject, constant) for constant in constants]
         kind = self._type_of(subject)
+        scalars = self._all_of_type(kind, subject, constants)
         is_short = kind is not None and pa.types.is_floating(kind) and kind != pa.float64()
         if not is_short or all(scalar.type != pa.float64() for scalar in scalars):
             return scalars
