@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.data import matches, numbered
 
 field = pads.field
 FILTER = (field("k") > 40) & (field("k") < 260) & (field("word") != "w3")
@@ -524,6 +526,36 @@ def test_rows_are_numbered_in_their_files(tmp_path):
             assert (
                 pq.read_table(path, columns=["k"], partitioning=None)["k"].take(numbers) == own["k"]
             )
+
+
+def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path, monkeypatch):
+    for i in range(60):
+        folder = tmp_path / f"k={i % 7}"
+        folder.mkdir(exist_ok=True)
+        kind = pa.int32() if i % 3 else pa.int64()
+        columns = {"i": pa.array(range(i, i + 20), kind), "s": [f"{i} {n}" for n in range(20)]}
+        if i % 5 == 0:
+            del columns["s"]
+        pq.write_table(pa.table(columns), folder / f"{i:02}.parquet", row_group_size=7)
+    schema = pa.schema([("i", pa.int64()), ("s", pa.string()), ("k", pa.int32())])
+    data = ia.dataset(tmp_path, partitioning="hive", schema=schema)
+    rows = np.random.default_rng(1).integers(0, 1200, 200)
+    expected = pads.dataset(tmp_path, partitioning="hive", schema=schema).take(rows)
+    decoded, of_portions = [], matches.of_portions
+
+    def watched(files, *rest):
+        decoded.extend(files)
+        return of_portions(files, *rest)
+
+    monkeypatch.setattr(matches, "of_portions", watched)
+    for columns in (None, ["s"], ["k", "i"], {"n": pc.field("i") + 1}):
+        wanted = expected.select(columns) if isinstance(columns, list) else expected
+        if isinstance(columns, dict):
+            wanted = pa.table({"n": pc.add(expected.column("i"), 1)})
+        assert data.take(rows, columns) == wanted
+    assert len(decoded) > 100
+    monkeypatch.setattr(numbered, "_SMALL", 0)
+    assert data.take(rows) == expected
 
 
 def test_rows_that_are_not_there_cannot_be_taken(tmp_path):

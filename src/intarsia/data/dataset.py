@@ -34,7 +34,7 @@ from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
-from intarsia.data.numbered import check_within, parts_at, row_numbers
+from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
@@ -327,8 +327,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         rows = RowRanges.from_rows(distinct)
         if self._cache.options.skips_corrupt:
             return self._take_what_is_left(wanted, rows, columns, options)
-        parts = parts_at(self._cache, self._files, rows)
-        scan = self._scan(columns, None, options, parts=(part for _, part in parts))
+        scan = self._scan(columns, None, options, rows=rows)
         assert scan is not None
         return taken(_as_one(*scan), pa.array(places))
 
@@ -403,11 +402,16 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         *,
         limit: int | None = None,
         parts: Iterable[Part] | None = None,
+        rows: RowRanges | None = None,
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
-        """The matching rows, and their schema; None for a scan that is pyarrow's own."""
+        """The matching rows, and their schema; None for a scan that is pyarrow's own.
+
+        ``parts`` are what is scanned, all that might match by default; or it is ``rows``, by their
+        numbers.
+        """
         wanted = self._wanted(filter_, options)
         check_columns(self.schema, columns)
-        by_page = wanted is not None or limit is not None or parts is not None
+        by_page = any(one is not None for one in (wanted, limit, parts, rows))
         if is_special(columns):
             limited = self._cache.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
@@ -423,6 +427,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request, project = asked(self.schema, columns, wanted)
         use_threads = options.get("use_threads", True)
         source = self._as_asked(options)
+        if rows is not None:
+            parts = parts_together(self._cache, self._files, rows, request)
         tables = scan(
             source._parts(request, use_threads) if parts is None else parts,
             request,

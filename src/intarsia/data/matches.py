@@ -14,7 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, of_portions
+from intarsia.data.together import (
+    PORTION_BYTES,
+    as_in_data_set,
+    decoded_size,
+    may_be_together,
+    of_portions,
+)
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.predicate.nested import has_dictionary
@@ -59,6 +65,8 @@ def readers(
 def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Root]:
     """The requested columns in files of this shape; none where they cannot be decoded together."""
     if request.pruned or set(request.columns) & set(PSEUDO_COLUMNS.names):
+        return []
+    if not may_be_together(file):
         return []
     names = [name for name in dict.fromkeys(request.columns) if name not in constants]
     roots = roots_of(file, names)

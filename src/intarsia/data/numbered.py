@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from intarsia.data.cache import FileCache
+from intarsia.data.matches import Read, readers
 from intarsia.data.survey import File, each_of
 from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.opened import lease_of
-from intarsia.read.scan import Part
+from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.request import Request
+from intarsia.read.scan import Matching, Part
+
+_SMALL = 128 * 1024
+"""A file of so many bytes is decoded sooner with others than its pages are by themselves."""
+_TOGETHER = 128
 
 
 def row_numbers(indices: Any) -> Int64Array:
@@ -45,6 +52,45 @@ def parts_at(
 
     Raises ``IndexError`` where the files have fewer rows.
     """
+    return ((one.start, one.part()) for one in _held(cache, files, rows))
+
+
+def parts_together(
+    cache: FileCache, files: Sequence[File], rows: RowRanges, request: Request
+) -> Iterator[Part]:
+    """As ``parts_at``; small files are decoded together."""
+    held = _held(cache, files, rows)
+    while portion := list(itertools.islice(held, _TOGETHER)):
+        alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+        for at, (_, file, opened, _) in enumerate(portion):
+            if opened.source.size <= _SMALL and not opened.request_bytes:
+                alike.setdefault((id(opened.shape), tuple(file.constants)), []).append(at)
+        reads: dict[int, Read] = {}
+        for members in alike.values():
+            chosen = [portion[at] for at in members]
+            wanted = {i: one.rows for i, one in enumerate(chosen)}
+            constants = [one.file.constants for one in chosen]
+            found = readers([one.opened for one in chosen], constants, wanted, request)
+            reads |= {members[i]: read for i, read in found.items()}
+        for at, one in enumerate(portion):
+            yield one.part(reads.get(at))
+
+
+class _Held(NamedTuple):
+    """A file that holds some of the rows, and which; ``start`` is the number of its first row."""
+
+    start: int
+    file: File
+    opened: OpenedFile
+    rows: RowRanges
+
+    def part(self, read: Read | None = None) -> Part:
+        matching = None if read is None else Matching(self.rows, read)
+        get = partial(lease_of, self.opened)
+        return Part(get, self.file.constants, self.rows, matching=matching)
+
+
+def _held(cache: FileCache, files: Sequence[File], rows: RowRanges) -> Iterator[_Held]:
     if not rows:
         return
     start = 0
@@ -53,7 +99,7 @@ def parts_at(
         for file, found in zip(files, opened, strict=True):
             stop = start + found.num_rows
             if within := rows.clip(start, stop):
-                yield start, Part(partial(lease_of, found), file.constants, within.shift(-start))
+                yield _Held(start, file, found, within.shift(-start))
             start = stop
             if start >= rows.stops[-1]:
                 return

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.together import PORTION_BYTES, as_in_data_set, decoded_size, of_portions
+from intarsia.data.together import (
+    PORTION_BYTES,
+    as_in_data_set,
+    decoded_size,
+    may_be_together,
+    of_portions,
+)
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.predicate.evaluation import evaluate, unused
@@ -71,10 +77,7 @@ def matching_rows(
 
 def _roots(file: OpenedFile, constants: Constants, wanted: Filter) -> list[Root] | None:
     """The filter's columns in files of this shape; None where they cannot be decoded together."""
-    options = file.options
-    if options.read_dictionary or options.on_corrupt or options.page_size_limit is not None:
-        return None
-    if not wanted.columns:
+    if not wanted.columns or not may_be_together(file):
         return None
     names = [name for name in wanted.columns if name not in constants]
     roots = [root for root in map(file.schema.root, names) if root is not None]

@@ -96,6 +96,14 @@ class _Portions:
             start, most_files = stop, 8 * most_files
 
 
+def may_be_together(file: OpenedFile) -> bool:
+    """Is a file to be read as most are, and no page of it to be looked at by itself?"""
+    options = file.options
+    return not (
+        options.read_dictionary or options.on_corrupt or options.page_size_limit is not None
+    )
+
+
 def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
     """Bytes that ``roots`` take decoded, as far as the footer tells."""
     groups = range(len(file.metadata.row_groups))

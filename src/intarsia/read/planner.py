@@ -23,7 +23,7 @@ from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.term import Term
-from intarsia.predicate.tree import Pruning, tests_of
+from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for
@@ -122,12 +122,16 @@ def index_source(entry: IndexEntry) -> str:
 
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
-    one = RowRanges.all(1)
-
-    def leaf(test: Predicate) -> RowRanges:
-        return one if _constant_might_match(test, constants) else _NO_ROWS
-
-    return bool(rows_left(pruning, one, leaf))
+    match pruning:
+        case Never():
+            return False
+        case Maybe():
+            return True
+        case And(parts):
+            return all(folder_might_match(part, constants) for part in parts)
+        case Or(parts):
+            return any(folder_might_match(part, constants) for part in parts)
+    return _constant_might_match(pruning, constants)
 
 
 def _constant_might_match(test: Predicate, constants: Constants) -> bool:
