@@ -81,6 +81,62 @@ def test_pages_of_few_rows_have_smaller_dictionaries(tmp_path):
     assert with_dictionaries(path) == {"t"}
 
 
+@pytest.mark.parametrize("every", [None, 1])
+def test_a_writer_has_the_dictionaries_that_pay_in_its_first_rows(tmp_path, every):
+    path, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
+    draw = np.random.default_rng(7)
+    words = pa.array([f"word-{number:080}" for number in range(5000)])
+    parts = [
+        pa.table(
+            {
+                "id": [f"{part}-{row:040}" for row in range(30_000)],
+                "text": words.take(pa.array(draw.integers(0, 5000, 30_000))),
+            }
+        )
+        for part in range(3)
+    ]
+    with ia.ParquetWriter(path, parts[0].schema, checkpoint_row_groups=every) as writer:
+        writer.add_key_value_metadata({"a": "1"})
+        for part in parts:
+            writer.write_table(part)
+        writer.add_key_value_metadata({"b": "2"})
+    table = pa.concat_tables(parts)
+    assert pq.read_table(path) == table
+    assert with_dictionaries(path) == {"text"}
+    assert {b"a", b"b"} <= pq.read_metadata(path).metadata.keys()
+    ia.write_table(table, whole, row_group_size=30_000)
+    assert path.stat().st_size < whole.stat().st_size * 1.1
+    with ia.ParquetWriter(path, table.schema, dictionary_pagesize_limit=128 * 1024) as writer:
+        for part in parts:
+            writer.write_table(part)
+    assert path.stat().st_size > whole.stat().st_size * 1.1
+
+
+def test_dictionaries_are_as_small_as_the_first_rows_promise(tmp_path):
+    path = tmp_path / "a.parquet"
+    few, many = ["a"] * 10_000, [f"{row:040}" for row in range(50_000)]
+    with ia.ParquetWriter(path, pa.schema([("t", pa.string())])) as writer:
+        writer.write_table(pa.table({"t": few}))
+        writer.write_table(pa.table({"t": many}))
+    chunk = pq.read_metadata(path).row_group(1).column(0)
+    assert chunk.data_page_offset - chunk.dictionary_page_offset < 200_000
+
+
+def test_a_writer_without_rows_or_with_odd_settings(tmp_path):
+    path, schema = tmp_path / "a.parquet", pa.schema([("t", pa.string())])
+    ia.ParquetWriter(path, schema).close()
+    assert pq.read_table(path) == schema.empty_table()
+    with pytest.raises(pa.ArrowException, match="nope"):
+        ia.ParquetWriter(path, schema, compression="nope")
+    with pytest.raises(TypeError):
+        ia.ParquetWriter(path, schema, what=1)
+    found = []
+    with ia.ParquetWriter(path, schema, metadata_collector=found) as writer:
+        writer.write_table(pa.table({"t": ["a"]}))
+    assert len(found) == 1
+    assert found[0].num_rows == 1
+
+
 def test_a_value_left_out_of_one_chunk_costs_no_other_its_dictionary(tmp_path):
     texts = pa.array([f"category-{number:05}" for number in range(2000)])
     draw = np.random.default_rng(7)

@@ -23,7 +23,8 @@ from intarsia.spark.foreign import check_own
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
-from intarsia.write.writer import PAGE_ROWS, check_fit
+from intarsia.write.arrow import PAGE_ROWS
+from intarsia.write.writer import check_fit
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,7 +9,7 @@ from typing import Literal
 
 from intarsia.errors import PathError
 from intarsia.spark.job import Layout
-from intarsia.write.writer import PAGE_ROWS
+from intarsia.write.arrow import PAGE_ROWS
 
 _LISTS = ("partition_by", "cluster_by", "sort_within")
 _WRITES = (

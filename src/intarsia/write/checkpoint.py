@@ -27,15 +27,17 @@ from intarsia.format.compact import Span, list_span, replace_fields, spans, zigz
 from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.format.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
 from intarsia.format.thrift import amended, decode, encode
+from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.dictionaries import dictionary_settings
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
 _ORDINALS = 1 << 15
 """What the field holds; row groups beyond go without."""
 _I64 = 6
-_REFUSED = ("encryption_properties", "metadata_collector")
+OF_ONE_WRITER = ("encryption_properties", "metadata_collector")
 """Keywords of pyarrow that need one writer for the whole file."""
 
 
@@ -58,16 +60,24 @@ class CheckpointWriter:
     """
 
     def __init__(
-        self, out: BinaryIO, schema: pa.Schema, every: int, settings: Mapping[str, Any]
+        self,
+        out: BinaryIO,
+        schema: pa.Schema,
+        every: int,
+        settings: Mapping[str, Any],
+        *,
+        fits: bool = False,
     ) -> None:
+        """With ``fits``, each row group has the dictionaries that pay in it."""
         if every < 1:
             raise ValueError(f"checkpoint_row_groups must be at least 1, not {every}")
-        for name in _REFUSED:
+        for name in OF_ONE_WRITER:
             if settings.get(name) is not None:
                 raise ValueError(f"checkpoint_row_groups does not go with {name}")
         self.schema = schema
-        self._out, self._every, self._settings = out, every, settings
-        self._footer = read_footer(BufferSource(self._encoded(without_rows(schema), 0))).raw
+        self._out, self._every, self._settings, self._fits = out, every, settings, fits
+        self._columns = OpenedFile(BufferSource(self._encoded(without_rows(schema), 0)), out.name)
+        self._footer = self._columns.footer
         self._groups: list[bytes] = []
         self._waiting: list[_Waiting] = []
         self._rows = self._at = self._checkpoints = 0
@@ -107,7 +117,12 @@ class CheckpointWriter:
     def _encoded(self, table: pa.Table, row_group_size: int) -> memoryview:
         """A file of one row group; of none for a ``row_group_size`` of 0."""
         sink = pa.BufferOutputStream()
-        with ArrowWriter(sink, self.schema, **self._settings) as writer:
+        settings = self._settings
+        if row_group_size and self._fits:
+            page_rows = settings["max_rows_per_page"] or PAGE_ROWS
+            fitted = dictionary_settings(table, lambda: self._columns, page_rows, {})
+            settings = {**settings, **fitted}
+        with ArrowWriter(sink, self.schema, **settings) as writer:
             if row_group_size:
                 writer.write_table(table, row_group_size)
         return memoryview(sink.getvalue())

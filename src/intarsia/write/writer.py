@@ -26,16 +26,14 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import FileSource, PathLike, resolve
-from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
 from intarsia.write.build import check_indexes
-from intarsia.write.checkpoint import CheckpointWriter
+from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
 from intarsia.write.compose import compose
-from intarsia.write.dictionaries import dictionary_settings
+from intarsia.write.dictionaries import FittedWriter, dictionary_settings, says_encodings
 from intarsia.write.replace import replacing, sync_folder
 from intarsia.write.spill import Workspace
 
-PAGE_ROWS = 8192
-"""Rows a page: a point query reads one page a column, and each page costs a header and bounds."""
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",
     "write_page_index": True,
@@ -129,7 +127,7 @@ class ParquetWriter:
             keep_unfinished=keep_unfinished,
             **options,
         )
-        self._writer: pq.ParquetWriter | CheckpointWriter = self._block.__enter__()
+        self._writer: pq.ParquetWriter | FittedWriter | CheckpointWriter = self._block.__enter__()
         self.is_open = True
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
@@ -210,7 +208,7 @@ def open_writer(
     keep_unfinished: bool = False,
     annotations: Mapping[int, Mapping[str, Any]] | None = None,
     **options: Any,
-) -> Iterator[pq.ParquetWriter | CheckpointWriter]:
+) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
     """A ``pyarrow.parquet.ParquetWriter`` whose file, with ``indexes``, appears at the end.
 
     ``annotations`` are fields of its schema's elements, by position, that pyarrow does not write.
@@ -233,7 +231,7 @@ def open_writer(
         out = create()
         temporary = out.name
         try:
-            with _writer_of(out, schema, checkpoint_row_groups, settings) as writer:
+            with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:
                 yield writer
         except GeneratorExit:
             message = f"{path}: its writer was not closed: what it wrote is in {temporary}"
@@ -263,21 +261,31 @@ def _check_columns(table: pa.Table) -> None:
 
 @contextlib.contextmanager
 def _writer_of(
-    out: BinaryIO, schema: pa.Schema, every: int | None, settings: Mapping[str, Any]
-) -> Iterator[pq.ParquetWriter | CheckpointWriter]:
-    """A writer to ``out``, a file of the local disk, which is closed at the end."""
+    out: BinaryIO,
+    schema: pa.Schema,
+    every: int | None,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Iterator[pq.ParquetWriter | FittedWriter | CheckpointWriter]:
+    """A writer to ``out``, a file of the local disk, which is closed at the end.
+
+    ``settings`` are pyarrow's keywords, and ``options`` those of them that were asked for.
+    """
     with out:
         if every is not None:
             sync_folder(out.name)
-            checkpoints = CheckpointWriter(out, schema, every, settings)
+            fits = not says_encodings(options)
+            checkpoints = CheckpointWriter(out, schema, every, settings, fits=fits)
             yield checkpoints
             checkpoints.close()
             return
-    with (
-        pa.OSFile(out.name, "wb") as sink,
-        ArrowWriter(sink, schema, **settings) as writer,
-    ):
-        yield writer
+    with pa.OSFile(out.name, "wb") as sink:
+        if says_encodings(options) or any(options.get(name) is not None for name in OF_ONE_WRITER):
+            made: ArrowWriter | FittedWriter = ArrowWriter(sink, schema, **settings)
+        else:
+            made = FittedWriter(sink, schema, empty_file(schema, out.name, settings), settings)
+        with made as writer:
+            yield writer
 
 
 def _annotate(path: str, annotations: Mapping[int, Mapping[str, Any]]) -> None:
