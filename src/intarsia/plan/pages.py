@@ -38,12 +38,12 @@ class ChunkSelection:
         return sum(length for _, length in self.byte_ranges)
 
 
-def whole_chunk(chunk: ColumnMetaData, num_rows: int) -> ChunkSelection:
-    """All of a chunk, its dictionary page told apart."""
+def whole_chunk(chunk: ColumnMetaData, rows: RowRanges) -> ChunkSelection:
+    """All of a chunk, its dictionary page told apart; ``rows`` are those of its row group."""
     start, stop = chunk.start, chunk.start + chunk.total_compressed_size
     data = min(max(chunk.data_page_offset, start), stop)
     dictionary = (start, data - start) if data > start else None
-    return ChunkSelection(dictionary, ((data, stop - data),), RowRanges.all(num_rows))
+    return ChunkSelection(dictionary, ((data, stop - data),), rows)
 
 
 class PageSelector:
@@ -55,6 +55,7 @@ class PageSelector:
         ``by_page`` selects no page that holds none of them, however few these are.
         """
         self._rows, self._num_rows, self._by_page = rows, num_rows, by_page
+        self._all = RowRanges.all(num_rows)
         self._known: dict[bytes, _Held] = {}
 
     def select(self, chunk: ColumnMetaData, index: OffsetIndex | None) -> ChunkSelection:
@@ -63,11 +64,11 @@ class PageSelector:
         Without a trusted ``index``, or where most of the chunk is wanted, the whole chunk.
         """
         if index is None or not len(index):
-            return whole_chunk(chunk, self._num_rows)
+            return whole_chunk(chunk, self._all)
         held, sizes = self._held(index.first_row_index), index.compressed_page_size
         size = int(sizes[held.pages].sum())
         if not self._by_page and size >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size:
-            return whole_chunk(chunk, self._num_rows)
+            return whole_chunk(chunk, self._all)
         first = int(index.offset[0])
         dictionary = (chunk.start, first - chunk.start) if first > chunk.start else None
         offsets = index.offset[held.pages].tolist()
