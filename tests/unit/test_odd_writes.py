@@ -148,3 +148,13 @@ def test_bounds_of_dictionaries_are_those_of_what_is_used(indices, ordered, grou
     assert pq.read_table(path)["d"].to_pylist() == table["d"].to_pylist()
     assert pq.read_schema(path) == table.schema
     assert ia.verify(path) == []
+
+
+def test_names_that_are_too_long_are_told_of(tmp_path):
+    path, table = tmp_path / "a.parquet", pa.table({"a": [1]})
+    ia.write_table(table, path)
+    long = tmp_path / ("n" * 300)
+    with pytest.raises(ia.PathError, match="too long"):
+        ia.write_table(table, long)
+    with pytest.raises(ia.PathError, match="too long"):
+        ia.recover(path, long)

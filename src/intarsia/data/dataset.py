@@ -96,6 +96,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         fragments = list(fragments)
         for fragment in fragments:
             check_is_whole(fragment)
+        if filesystem is None and not fragments:  # of which pyarrow would have none at all
+            filesystem = pafs.LocalFileSystem()
         self._begin(fragments, schema, format, filesystem, root_partition)
 
     def _begin(self, fragments: Sequence[pads.Fragment], schema: pa.Schema, *others: Any) -> None:

@@ -73,7 +73,8 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
         return pa.scalar(_bytes(text) if _is_bytes(kind) else text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise PredicateError(f"{text!r} cannot be read as {kind}") from error
+        hint = r": \ begins a byte, as in \xFF; itself it is \x5C" if _is_bytes(kind) else ""
+        raise PredicateError(f"'{text}' cannot be read as {kind}{hint}") from error
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

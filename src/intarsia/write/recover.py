@@ -16,7 +16,7 @@ from intarsia.format.footer import read_footer
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup
-from intarsia.write.replace import TEMPORARY_SUFFIX, copy_into, replacing
+from intarsia.write.replace import TEMPORARY_SUFFIX, check_place, copy_into, replacing
 from intarsia.write.salvage import Salvage, Template, salvage
 
 
@@ -166,12 +166,7 @@ def _check_paths(on: pafs.FileSystem, torn: str, target_on: pafs.FileSystem, tar
     if (is_local and _are_one(torn, target)) or (on.equals(target_on) and torn == target):
         raise PathError(f"{target}: this is the torn file itself, which is not to be changed")
     if isinstance(target_on, pafs.LocalFileSystem):
-        if not Path(target).parent.is_dir():
-            raise PathError(f"{Path(target).parent}: there is no such folder to write to")
-        if Path(target).is_dir():
-            raise PathError(f"{target}: there is a folder where the file is to be")
-        if os.path.exists(target) and not Path(target).is_file():
-            raise PathError(f"{target}: there is no regular file, which could be replaced")
+        check_place(target)
 
 
 def _check_is_other(

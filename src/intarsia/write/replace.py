@@ -85,8 +85,7 @@ def _replacing_local(
     like: str | None = None,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise PathError(f"{path}: it is a device or a pipe, which no file can take the place of")
+    _check_is_file(target, path)
     temporary = target.with_name(_temporary_name(target.name))
     process = os.getpid()
     model = target if like is None or target.exists() else Path(like)
@@ -233,6 +232,26 @@ def make_folder(folder: str, filesystem: pafs.FileSystem) -> None:
         os.makedirs(folder, exist_ok=True)
     elif not isinstance(filesystem, _WITHOUT_FOLDERS):
         filesystem.create_dir(folder, recursive=True)
+
+
+def check_place(path: str) -> None:
+    """Raise ``PathError`` where no local file can be at ``path``."""
+    place = Path(path)
+    try:
+        if not place.parent.is_dir():
+            raise PathError(f"{place.parent}: there is no such folder to write to")
+        if place.is_dir():
+            raise PathError(f"{path}: there is a folder where the file is to be")
+        _check_is_file(place, path)
+    except PathError:
+        raise
+    except OSError as error:
+        raise PathError(f"{path}: cannot be written: {error}") from error
+
+
+def _check_is_file(place: Path, path: str) -> None:
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise PathError(f"{path}: it is a device or a pipe, which no file can take the place of")
 
 
 def sync_folder(path: str) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -31,7 +30,7 @@ from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
 from intarsia.write.compose import compose
 from intarsia.write.dictionaries import FittedWriter, dictionary_settings, says_encodings
-from intarsia.write.replace import replacing, sync_folder
+from intarsia.write.replace import check_place, replacing, sync_folder
 from intarsia.write.spill import Workspace
 
 DEFAULTS: dict[str, Any] = {
@@ -217,10 +216,7 @@ def open_writer(
     found, path = resolve(where, filesystem)
     if not isinstance(found, pafs.LocalFileSystem):
         raise PathError(f"{path}: new files are written to local folders only, so far")
-    if not Path(path).parent.is_dir():
-        raise PathError(f"{Path(path).parent}: there is no such folder to write to")
-    if Path(path).is_dir():
-        raise PathError(f"{path}: there is a folder where the file is to be")
+    check_place(path)
     kinds = kinds_of(indexes)
     settings = DEFAULTS | options
     most = settings["max_rows_per_page"]
