@@ -203,6 +203,15 @@ def test_chunks_of_the_same_shape_are_never_taken_for_each_other(tmp_path):
         assert "another chunk claims its bytes" in corrupt[0].message
 
 
+@pytest.mark.parametrize("on_corrupt", [None, "raise", "skip"])
+def test_where_data_pages_begin_matters_to_no_whole_chunk(tmp_path, on_corrupt):
+    path = tmp_path / "a.parquet"
+    data = written(write_page_checksum=False, **INDEXED)
+    path.write_bytes(with_chunk(data, 1, COLUMNS.index("w"), data_page_offset=1 << 40))
+    found = ia.dataset(path, on_corrupt=on_corrupt).to_table(filter=pc.field("a") >= 0)
+    assert found == table()
+
+
 def test_a_page_header_is_not_believed_against_the_footer(tmp_path):
     """One page that says another encoding than the footer and the other pages is damaged."""
     data, path = written(**BARE), tmp_path / "t.parquet"

@@ -554,7 +554,7 @@ def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path,
             wanted = pa.table({"n": pc.add(expected.column("i"), 1)})
         assert data.take(rows, columns) == wanted
     assert len(decoded) > 100
-    monkeypatch.setattr(numbered, "_SMALL", 0)
+    monkeypatch.setattr(numbered, "_SMALL_ROWS", 0)
     assert data.take(rows) == expected
 
 

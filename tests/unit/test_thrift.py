@@ -437,6 +437,17 @@ def test_lists_of_row_groups_and_columns_are_lazy():
     assert isinstance(footer.schema, list)
 
 
+@pytest.mark.parametrize("again", [b"\x09\x02", b"\x09\x82\x00"])
+def test_of_two_lists_of_one_field_the_last_one_counts(again):
+    one, other = full(ColumnChunk), ColumnChunk(file_offset=5)
+    first, last = (list_span(1, [encode(chunk)]).value for chunk in (one, other))
+    rest = replace_fields(spans(encode(full(RowGroup)))[0][1:], [])
+    data = b"\x19" + first + again + last + rest[:1].replace(b"\x26", b"\x16") + rest[1:]
+    group, stop = decode(FileMetaData, footer_with([data]))[0].row_groups[0], len(data)
+    assert list(group.columns) == [other]
+    assert len(encode(group)) == stop
+
+
 def test_a_column_is_decoded_when_it_is_asked_for_and_once():
     good = encode(full(ColumnChunk))
     # A column chunk whose metadata is no text, and so nothing the library can make an object of.

@@ -18,8 +18,8 @@ from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.request import Request
 from intarsia.read.scan import Matching, Part
 
-_SMALL = 128 * 1024
-"""A file of so many bytes is decoded sooner with others than its pages are by themselves."""
+_SMALL_BYTES, _SMALL_ROWS = 128 * 1024, 8192
+"""A file of so many is decoded sooner with others than its pages are by themselves."""
 _TOGETHER = 128
 
 
@@ -63,7 +63,8 @@ def parts_together(
     while portion := list(itertools.islice(held, _TOGETHER)):
         alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
         for at, (_, file, opened, _) in enumerate(portion):
-            if opened.source.size <= _SMALL and not opened.request_bytes:
+            is_small = opened.source.size <= _SMALL_BYTES and opened.num_rows <= _SMALL_ROWS
+            if is_small and not opened.request_bytes:
                 alike.setdefault((id(opened.shape), tuple(file.constants)), []).append(at)
         reads: dict[int, Read] = {}
         for members in alike.values():

@@ -10,6 +10,7 @@ with ``structs_of``, are decoded element by element when asked for.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from array import array
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from intarsia.format.compact import (
     read_list_header,
     replace_fields,
     spans,
+    zigzag,
 )
 
 BOOL, I8, I16, I32, I64, DOUBLE = (
@@ -255,10 +257,21 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
     if kind != STRUCT or _lists_of(element):
         return _decode_with_lists(cls, decoder, at)
     known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
+    if any(data.find(again, at, stop) >= 0 for again in _again(number)):
+        return _decode_with_lists(cls, decoder, at)  # of two lists, the last one counts
     elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
     value = cls(**vars(known), **{name: elements})
     object.__setattr__(value, "_encoded", data[at:stop])
     return value, stop
+
+
+@functools.cache
+def _again(number: int) -> tuple[bytes, bytes]:
+    """How the header of a list begins that is a second field of that number, which is below 64: in
+    full, and that as one byte or several. Other bytes may look like it.
+    """
+    (least,) = zigzag(number)
+    return bytes([LIST, least]), bytes([LIST, least | 0x80])
 
 
 def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:

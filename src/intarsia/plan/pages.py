@@ -39,9 +39,12 @@ class ChunkSelection:
 
 
 def whole_chunk(chunk: ColumnMetaData, rows: RowRanges) -> ChunkSelection:
-    """All of a chunk, its dictionary page told apart; ``rows`` are those of its row group."""
+    """All of a chunk; ``rows`` are those of its row group.
+
+    Its dictionary page is told apart, where the footer says sensibly where the others begin.
+    """
     start, stop = chunk.start, chunk.start + chunk.total_compressed_size
-    data = min(max(chunk.data_page_offset, start), stop)
+    data = chunk.data_page_offset if start <= chunk.data_page_offset < stop else start
     dictionary = (start, data - start) if data > start else None
     return ChunkSelection(dictionary, ((data, stop - data),), rows)
 

@@ -127,11 +127,10 @@ def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
 
 def _dictionary_bytes(chunk: ColumnMetaData) -> int:
     """What a chunk's dictionary takes, at most: as if compression made nothing else smaller."""
-    start = chunk.dictionary_page_offset
-    if not start or start >= chunk.data_page_offset:
+    size = chunk.data_page_offset - chunk.start
+    if not 0 < size < chunk.total_compressed_size:
         return 0
-    pages = chunk.total_compressed_size - (chunk.data_page_offset - start)
-    return max(chunk.total_uncompressed_size - pages, 0)
+    return max(chunk.total_uncompressed_size - (chunk.total_compressed_size - size), 0)
 
 
 def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
