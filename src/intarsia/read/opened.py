@@ -7,17 +7,15 @@ then on treated as if it were not there.
 from __future__ import annotations
 
 import functools
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.template import SchemaTemplates
-from intarsia.errors import CorruptDataWarning, FormatError, UnsupportedError, Where, warn
+from intarsia.errors import CorruptDataWarning, FormatError, Where, warn
 from intarsia.format.bounds import (
     Bounds,
     chunk_bounds,
@@ -31,16 +29,13 @@ from intarsia.format.metadata import (
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
-    CountedChunk,
     FileMetaData,
-    RowGroup,
     Type,
 )
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.page_index import ColumnIndex
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
-from intarsia.format.thrift import Structs
 from intarsia.index.directory import (
     Checksums,
     Directory,
@@ -51,6 +46,7 @@ from intarsia.index.directory import (
 )
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
+from intarsia.read.column_chunks import ColumnChunks
 from intarsia.read.damage import CorruptData, Damage
 from intarsia.read.distrust import miscounts_nulls
 from intarsia.read.health import Health
@@ -62,7 +58,6 @@ from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
 from intarsia.source import AheadSource, Source
 
-_DICTIONARY_HEADER_BYTES = 100
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
 
@@ -97,16 +92,12 @@ class OpenedFile:
         self.damage = Damage(name, health)
         self.profile = profile
         self.request_bytes = request_bytes
-        self.mended: dict[ChunkId, ColumnMetaData] = {}
-        """Chunks of which the footer says what is not so, and what is."""
-        self._column_chunks: dict[ChunkId, ColumnChunk] = {}
-        self._chunks: dict[ChunkId, ColumnMetaData] = {}
         self.options = options
         try:
             self._footer: Footer = read_footer(profile.watched(source), tail_bytes)
             elements, shape = self._footer.metadata.schema, self._footer.shape
             self.schema: Schema = shape.kept("schema", lambda: read_schema(elements))
-            self._check_chunks()
+            self._chunks = ColumnChunks(self)
             self._checksums = self._checked_footer()
         except FormatError as error:
             raise error.at(Where(name)) from error
@@ -224,46 +215,16 @@ class OpenedFile:
 
         Raises ``FormatError`` where it is not decodable, or contradicts the row group.
         """
-        known = self._column_chunks.get((row_group, leaf))
-        if known is not None:
-            return known
-        try:
-            column = self._with_row_count(
-                row_group, leaf, self.metadata.row_groups[row_group].columns[leaf]
-            )
-        except FormatError as error:
-            raise error.at(self._where(row_group, leaf)) from error
-        self._column_chunks[row_group, leaf] = column
-        return column
+        return self._chunks.column_chunk(row_group, leaf)
 
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
-        known = self._chunks.get((row_group, leaf))
-        if known is None:
-            known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
-        return known
+        return self._chunks.chunk(row_group, leaf)
 
-    def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
-        column = self.column_chunk(row_group, leaf)
-        if column.meta_data is None:
-            raise FormatError("the chunk has no metadata", self._where(row_group, leaf))
-        if column.crypto_metadata is not None:
-            raise UnsupportedError("the column is encrypted", self._where(row_group, leaf))
-        if column.file_path:
-            reason = f"the data is in another file, {column.file_path!r}"
-            raise FormatError(reason, self._where(row_group, leaf))
-        return self._with_dictionary_header(column.meta_data)
-
-    def _where(self, row_group: int, leaf: int) -> Where:
-        return Where(self.name, row_group, self.schema.leaves[leaf].name)
-
-    def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
-        """Writers before parquet-mr 1.2.9 left the dictionary page's header out of the size."""
-        if not self._forgets_dictionary_headers:
-            return chunk
-        size = chunk.total_compressed_size
-        slack = max(min(_DICTIONARY_HEADER_BYTES, self.source.size - chunk.start - size), 0)
-        return replace(chunk, total_compressed_size=size + slack)
+    @property
+    def mended(self) -> Mapping[ChunkId, ColumnMetaData]:
+        """Chunks of which the footer says what is not so, and what is."""
+        return self._chunks.mended
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -274,19 +235,11 @@ class OpenedFile:
         self, row_group: int, leaf: int, chunk: ColumnMetaData, wrong: Sequence[str]
     ) -> None:
         """Go by ``chunk`` from now on, where ``wrong`` fields of the footer's say otherwise."""
-        self.mended[row_group, leaf] = self._chunks[row_group, leaf] = chunk
+        self._chunks.mend(row_group, leaf, chunk)
         self.__dict__.pop("layout", None)
         self.page_indexes.forget(row_group, leaf)
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self.warn(f"the footer is wrong, as pages show: {where}: {', '.join(wrong)}")
-
-    @functools.cached_property
-    def _forgets_dictionary_headers(self) -> bool:
-        writer = self.metadata.created_by or ""
-        version = re.match(r"parquet-mr(?: version (\d+)\.(\d+)\.(\d+))?", writer)
-        if version is None:
-            return False
-        return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     def order(self, leaf: int) -> ValueOrder:
         """How a column's values compare."""
@@ -417,47 +370,6 @@ class OpenedFile:
         if counted and self._health is not None:
             return
         warn(f"{self.name}: {message}", stacklevel=4)
-
-    def _check_chunks(self) -> None:
-        leaves = len(self.schema.leaves)
-        flat = next((leaf.index for leaf in self.schema.leaves if leaf.is_flat), None)
-        if sum(group.num_rows for group in self.metadata.row_groups) >= 2**63:
-            raise FormatError("more rows than can be counted")
-        for i, group in enumerate(self.metadata.row_groups):
-            if len(group.columns) != leaves:
-                raise FormatError(
-                    f"{len(group.columns)} chunks for {leaves} columns", Where(row_group=i)
-                )
-            if flat is not None and not _has_as_many_values(group, flat):
-                self.column_chunk(i, flat)
-
-    def _with_row_count(self, row_group: int, leaf: int, column: ColumnChunk) -> ColumnChunk:
-        """A flat column has a value a row; rows that only the footer claims are not believed.
-
-        Where damage is skipped, and another flat column bears the rows out, the chunk's count is
-        taken for wrong: its pages will be counted.
-        """
-        rows, data = self.num_rows_in(row_group), column.meta_data
-        if not self.schema.leaves[leaf].is_flat or data is None or data.num_values == rows:
-            return column
-        if self.options.skips_corrupt and self._are_borne_out(row_group):
-            return replace(column, meta_data=replace(data, num_values=rows))
-        raise FormatError(f"{data.num_values:,} values for {rows:,} rows")
-
-    def _are_borne_out(self, row_group: int) -> bool:
-        """Has any flat column as many values as its row group has rows?"""
-        group = self.metadata.row_groups[row_group]
-        found = (group.columns[leaf.index].meta_data for leaf in self.schema.leaves if leaf.is_flat)
-        return any(data is not None and data.num_values == group.num_rows for data in found)
-
-
-def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
-    """Has a chunk of a row group as many values as that has rows?"""
-    columns = group.columns
-    if not isinstance(columns, Structs):
-        return False
-    data = columns.decoded_as(CountedChunk, leaf).meta_data
-    return data is None or data.num_values == group.num_rows
 
 
 class Lease(NamedTuple):
