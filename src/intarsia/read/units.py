@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import ColumnMetaData, Type
+from intarsia.format.metadata import ColumnMetaData
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -93,23 +94,20 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Bytes of a row, decoded, as far as the footer tells."""
-    sizes = (
-        _coded_bytes(file, group, leaf)
-        if _stays_coded(file, leaf)
-        else decoded_bytes(file, group, leaf)
-        for leaf in leaves
+    coded = file.shape.kept(("coded", file.options.of_types), partial(_coded_leaves, file))
+    size = sum(
+        (_coded_bytes if leaf in coded else decoded_bytes)(file, group, leaf) for leaf in leaves
     )
-    return max(sum(sizes) / file.num_rows_in(group), 1.0)
+    return max(size / file.num_rows_in(group), 1.0)
 
 
-def _stays_coded(file: OpenedFile, leaf: int) -> bool:
-    """Is a leaf read as an Arrow dictionary?"""
-    column = file.schema.leaves[leaf]
-    if column.element.type != Type.BYTE_ARRAY:
-        return False
-    if column.name in file.options.read_dictionary:
-        return True
-    return column.is_flat and pa.types.is_dictionary(file.schema_arrow.field(column.root).type)
+def _coded_leaves(file: OpenedFile) -> frozenset[int]:
+    """The leaves that are read as Arrow dictionaries."""
+    roots = (root for root in file.schema.roots if root.leaves)
+    typed = zip(roots, file.schema_arrow.types, strict=True)
+    stored = {root.leaves[0] for root, kind in typed if pa.types.is_dictionary(kind)}
+    asked = set(file.options.read_dictionary)
+    return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in asked})
 
 
 def _coded_bytes(file: OpenedFile, group: int, leaf: int) -> int:

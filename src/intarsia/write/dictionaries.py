@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from intarsia.parallel import all_of
 from intarsia.read.opened import OpenedFile
-from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
 
-_LARGEST = 1024 * 1024
+LARGEST = 1024 * 1024
 """Bytes of a dictionary, which Arrow ends there; values beyond go without."""
-_SMALL = 128 * 1024
+SMALL = 128 * 1024
 """Bytes of one that costs little, whatever a page takes."""
 _FEW, _MANY = 16 * 1024, 64 * 1024
 """Values that are looked at, more where the first ones do not tell."""
@@ -35,74 +34,9 @@ _SETTINGS = (
 )
 
 
-class FittedWriter:
-    """As ``ArrowWriter``, with dictionaries that pay in the rows that are written first.
-
-    It begins to write when it is given these. ``settings`` are its keywords, and ``file`` is one of
-    its columns.
-    """
-
-    def __init__(
-        self, sink: Any, schema: pa.Schema, file: OpenedFile, settings: Mapping[str, Any]
-    ) -> None:
-        self.schema = schema
-        self._sink, self._file, self._settings = sink, file, settings
-        self._writer: ArrowWriter | None = None
-        self._key_values: dict[str, str] = {}
-
-    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """As pyarrow's."""
-        if self._writer is None:
-            first = table.slice(0, max(row_group_size or USUAL_ROW_GROUP, 1))
-            self._begin(settings_of_first(first, self._file, self._settings))
-        self._begin({}).write_table(table, row_group_size)
-
-    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
-        """As pyarrow's."""
-        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
-
-    def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
-        """As pyarrow's."""
-        if self._writer is None:
-            self._key_values |= key_value_metadata
-        else:
-            self._writer.add_key_value_metadata(key_value_metadata)
-
-    def close(self) -> None:
-        """As pyarrow's."""
-        self._begin({}).close()
-
-    def __enter__(self) -> FittedWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _begin(self, fitted: Mapping[str, Any]) -> ArrowWriter:
-        if self._writer is None:
-            self._writer = ArrowWriter(self._sink, self.schema, **{**self._settings, **fitted})
-            if self._key_values:
-                self._writer.add_key_value_metadata(self._key_values)
-        return self._writer
-
-
 def says_encodings(options: Mapping[str, Any]) -> bool:
     """Do options of pyarrow's writer say which columns have which encodings?"""
     return any(name in options for name in _SETTINGS)
-
-
-def settings_of_first(
-    table: pa.Table, file: OpenedFile, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """As ``dictionary_settings``, of rows that others follow: dictionaries may grow to twice what
-    they take here.
-    """
-    page_rows = settings["max_rows_per_page"] or PAGE_ROWS
-    found = dictionary_settings(table, lambda: file, page_rows, {})
-    if found:
-        largest = max(map(_dictionary_bytes, table.columns), default=0)
-        found["dictionary_pagesize_limit"] = min(max(_SMALL, 2 * largest), _LARGEST)
-    return found
 
 
 def dictionary_settings(
@@ -118,7 +52,7 @@ def dictionary_settings(
     if not table.num_rows or says_encodings(options):
         return {}
     paying = all_of(partial(_pays, column, page_rows) for column in table.columns)
-    found: dict[str, Any] = {"dictionary_pagesize_limit": _LARGEST}
+    found: dict[str, Any] = {"dictionary_pagesize_limit": LARGEST}
     if not all(paying):
         leaves = file().schema.leaves
         paths = [".".join(leaf.path) for leaf in leaves if paying[leaf.root]]
@@ -142,10 +76,10 @@ def _pays(column: pa.ChunkedArray, page_rows: int) -> bool:
         distinct = len(values.unique())
     except pa.ArrowNotImplementedError:
         return True
-    return distinct <= page_rows or distinct * values.nbytes <= _SMALL * len(values)
+    return distinct <= page_rows or distinct * values.nbytes <= SMALL * len(values)
 
 
-def _dictionary_bytes(column: pa.ChunkedArray) -> int:
+def dictionary_bytes(column: pa.ChunkedArray) -> int:
     """About as many bytes as a dictionary of a column's values takes; 0 where Arrow tells of none,
     or most of them differ.
     """

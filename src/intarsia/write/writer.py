@@ -29,7 +29,8 @@ from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
 from intarsia.write.compose import compose
-from intarsia.write.dictionaries import FittedWriter, dictionary_settings, says_encodings
+from intarsia.write.dictionaries import dictionary_settings, says_encodings
+from intarsia.write.fitted import FittedWriter
 from intarsia.write.replace import check_place, replacing, sync_folder
 from intarsia.write.spill import Workspace
 

@@ -1,0 +1,77 @@
+"""pyarrow's writer, with dictionaries that fit the rows it is given first.
+
+What follows these is not known yet, and may be otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from intarsia.read.opened import OpenedFile
+from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.dictionaries import LARGEST, SMALL, dictionary_bytes, dictionary_settings
+
+
+class FittedWriter:
+    """As ``ArrowWriter``, with dictionaries that pay in the rows that are written first.
+
+    It begins to write when it is given these. ``settings`` are its keywords, and ``file`` is one of
+    its columns.
+    """
+
+    def __init__(
+        self, sink: Any, schema: pa.Schema, file: OpenedFile, settings: Mapping[str, Any]
+    ) -> None:
+        self.schema = schema
+        self._sink, self._file, self._settings = sink, file, settings
+        self._writer: ArrowWriter | None = None
+        self._key_values: dict[str, str] = {}
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """As pyarrow's."""
+        writer = self._writer
+        if writer is None:
+            is_said = row_group_size is not None and row_group_size > 0
+            first = table.slice(0, row_group_size if is_said else USUAL_ROW_GROUP)
+            writer = self._begun(self._fitted(first))
+        writer.write_table(table, row_group_size)
+
+    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
+        """As pyarrow's."""
+        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+
+    def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
+        """As pyarrow's."""
+        if self._writer is None:
+            self._key_values |= key_value_metadata
+        else:
+            self._writer.add_key_value_metadata(key_value_metadata)
+
+    def close(self) -> None:
+        """As pyarrow's."""
+        (self._writer or self._begun({})).close()
+
+    def __enter__(self) -> FittedWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _begun(self, fitted: Mapping[str, Any]) -> ArrowWriter:
+        writer = ArrowWriter(self._sink, self.schema, **{**self._settings, **fitted})
+        if self._key_values:
+            writer.add_key_value_metadata(self._key_values)
+        self._writer = writer
+        return writer
+
+    def _fitted(self, first: pa.Table) -> dict[str, Any]:
+        """Settings for rows that others follow: dictionaries may take twice what they do here."""
+        page_rows = self._settings["max_rows_per_page"] or PAGE_ROWS
+        found = dictionary_settings(first, lambda: self._file, page_rows, {})
+        if found:
+            largest = max(map(dictionary_bytes, first.columns), default=0)
+            found["dictionary_pagesize_limit"] = min(max(SMALL, 2 * largest), LARGEST)
+        return found
