@@ -6,7 +6,7 @@ import decimal
 
 import duckdb
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.errors import PredicateError
@@ -54,6 +54,8 @@ CONNECTION.register("t", TABLE)
 
 
 @given(CONDITIONS)
+@example("100000000000 = (i + 1e0)")
+@example("i * 1e0 > 16777217")
 def test_arithmetic_keeps_the_rows_that_duckdb_keeps(condition):
     try:
         rows = CONNECTION.sql(f"SELECT row FROM t WHERE {condition} ORDER BY row").fetchall()

@@ -50,7 +50,7 @@ def as_floats(one: Typed, other: Typed) -> tuple[pc.Expression, pc.Expression]:
     if target is None:
         return one[0], other[0]
     left, right = (
-        value if kind is None or _is_like(kind, target) else nearest(value, kind, target)
+        value if kind is None or kind == target else nearest(value, kind, target)
         for value, kind in (one, other)
     )
     return left, right
@@ -60,12 +60,7 @@ def nearest(value: pc.Expression, kind: pa.DataType, target: pa.DataType) -> pc.
     """A number as the nearest float of type ``target``."""
     if pa.types.is_decimal(kind):
         value = value.cast(pa.string())  # of which pyarrow makes the nearest, and not directly
-    return value.cast(target, safe=False)
-
-
-def _is_like(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Does pyarrow convert it in the same way by itself?"""
-    return kind == target or (pa.types.is_integer(kind) and keeps_values(kind, target))
+    return value.cast(target, safe=pa.types.is_integer(kind) and keeps_values(kind, target))
 
 
 def _float_of(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
