@@ -249,6 +249,23 @@ def test_a_file_that_another_writer_changes_meanwhile_gets_no_sidecar_of_the_old
     assert sidecars(file.parent) == []
 
 
+@pytest.mark.parametrize("had_one", [True, False])
+def test_what_another_writer_puts_beside_a_file_meanwhile_stays(file, had_one):
+    if had_one:
+        ia.add_indexes(file, ["n:minmax"], sidecar=True)
+
+    def other_writer(_, done, most):
+        if done == 1:
+            ia.add_indexes(file, ["n:lookup"], sidecar=True)
+
+    (report,) = ia.add_indexes(file, ["k:lookup"], sidecar=True, progress=other_writer)
+    names = {"k:lookup", "n:lookup"} | ({"n:minmax"} if had_one else set())
+    assert {entry.name for entry in report.sidecar} == names
+    assert len(sidecars(file.parent)) == 1
+    assert used(ia.dataset(file))
+    assert ia.verify(file) == []
+
+
 def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file, monkeypatch):
     copy = embed.copy_into
 

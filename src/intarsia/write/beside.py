@@ -25,6 +25,9 @@ from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_
 from intarsia.write.replace import copy_into, locked, make_folder, replacing
 from intarsia.write.spill import Workspace
 
+_TRIES = 10
+"""Others that write the same sidecar while it is to be put in place, at most."""
+
 
 class SidecarReplaced(PathError):  # noqa: N818 # a signal to look again, while that is possible
     """A sidecar is not the one that was read."""
@@ -58,15 +61,33 @@ def write_sidecar(
     where its folder cannot be written to; ``check`` does where another file is at the path by now.
     """
     assert file.beside is not None
-    file.sections.check_beside()
-    old, before = file.sections.beside, file.beside.paths
-    gone = {*drop, *names_of(file, add)}
-    kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
+    old = _held_now(file)
     builder = builder or FromPages()
     file_id = builder.file_id or new_file_id() if old is None else old.directory.file_id
+    gone = {*drop, *names_of(file, add)}
     with Workspace() as work:
         built = builder.sections(file, add, file_id, work, told)
-        _replace(file, before, old, kept, built, file_id, places, check)
+        for tries_left in reversed(range(_TRIES)):
+            kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
+            try:
+                _replace(file, file.beside.found, old, kept, built, file_id, places, check)
+                return
+            except SidecarReplaced:
+                file.beside.forget()
+                old = _held_now(file)
+                if not tries_left:
+                    raise
+                if old is not None and old.directory.file_id != file_id:
+                    if builder.file_id:
+                        raise
+                    break
+    write_sidecar(file, add, drop, places, check, told, builder)  # sections are of one file's id
+
+
+def _held_now(file: OpenedFile) -> Holder | None:
+    """What the sidecar there is now holds. Raises ``PathError`` where storage does not tell."""
+    file.sections.check_beside()
+    return file.sections.beside_now()
 
 
 def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
