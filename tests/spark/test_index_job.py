@@ -603,6 +603,13 @@ def test_paths_are_files_globs_and_lists(spark, lake, parts):
     assert sorted(path.name for path in lake.iterdir()) == [f"{at}.parquet" for at in range(4)]
 
 
+def test_a_relative_path_is_that_of_the_driver(spark, lake, parts, monkeypatch):
+    monkeypatch.chdir(lake.parent)
+    ias.add_indexes(spark, lake.name, ["lookup(id)"], split_bytes="1 KB")
+    assert len(parts) > 1
+    assert ia.list_indexes(lake)[0].indexes
+
+
 def test_on_s3(spark, lake):
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

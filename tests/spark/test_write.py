@@ -330,6 +330,13 @@ def test_moments_of_no_year_of_pythons_do_not_name_folders(kind, spark, tmp_path
     assert not (tmp_path / "lake").exists()
 
 
+def test_bytes_that_are_no_text_do_not_name_folders(spark, tmp_path):
+    frame = spark.sql("SELECT 1 AS id, X'FF' AS p")
+    with pytest.raises(ia.UnsupportedError, match=r"b'\\xff' does not name a folder"):
+        ias.write(frame, tmp_path / "lake", partition_by=["p"])
+    assert not (tmp_path / "lake").exists()
+
+
 @pytest.mark.parametrize("name", ["__intarsia_folder", "__Intarsia_Folder"])
 def test_the_name_of_the_column_that_optimize_adds_is_taken(name, spark, tmp_path):
     frame = spark.createDataFrame([(1, "../outside")], ["id", name])

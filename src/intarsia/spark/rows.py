@@ -151,7 +151,10 @@ def _text(value: pa.Scalar, time_zone: str) -> str:
     if pa.types.is_time(value.type):
         return _shown(value.cast(pa.time64("us")).as_py())
     if not pa.types.is_timestamp(value.type):
-        text = str(value.cast(pa.string()).as_py())
+        try:
+            text = str(value.cast(pa.string()).as_py())
+        except pa.ArrowInvalid as error:  # bytes that are no UTF-8
+            raise UnsupportedError(f"{value.as_py()!r} does not name a folder: {error}") from error
         is_far = pa.types.is_date(value.type) and len(text) > len("9999-12-31") and text[0] != "-"
         return f"+{text}" if is_far else text
     try:
