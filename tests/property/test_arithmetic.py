@@ -36,7 +36,15 @@ NUMBERS = st.one_of(INTEGERS, FRACTIONS, DOUBLES)
 
 def computed(inner):
     sides = st.tuples(inner, st.one_of(NUMBERS, inner)).flatmap(st.permutations)
-    return st.builds(lambda ab, op: f"({ab[0]} {op} {ab[1]})", sides, st.sampled_from("+-*"))
+    return st.builds(joined, sides, st.sampled_from("+-*"))
+
+
+def joined(sides, op):
+    """Never sums of sums, nor products of products: pyarrow computes them in an order of its own,
+    by which floats differ in their last digit.
+    """
+    one, other = sides
+    return f"({one} {'-' if f' {op} ' in one + other else op} {other})"
 
 
 CASTS = st.sampled_from(["CAST(p AS DOUBLE)", "CAST(i AS DOUBLE)", "CAST(u AS BIGINT)"])
