@@ -135,6 +135,17 @@ def test_it_is_json_and_a_table(paged):
     assert lines[-2].startswith("1  ts = 5")
 
 
+def test_filters_may_be_tuples(paged):
+    texts = [one.filter for one in ia.advise(paged, ["ts = 5", "status = 3"]).filters]
+    found = ia.advise(paged, [("ts", "=", 5), [("status", "=", 3)]])
+    assert [one.filter for one in found.filters] == ["(ts == 5)", "(status == 3)"]
+    assert [one.now for one in found.filters] == [
+        one.now for one in ia.advise(paged, texts).filters
+    ]
+    with pytest.raises(TypeError, match="not int"):
+        ia.advise(paged, [3])
+
+
 def test_filters_that_do_not_fit_are_refused(paged):
     with pytest.raises(ia.PredicateError, match="no filter was given"):
         ia.advise(paged, [])

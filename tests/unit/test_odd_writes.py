@@ -158,3 +158,26 @@ def test_names_that_are_too_long_are_told_of(tmp_path):
         ia.write_table(table, long)
     with pytest.raises(ia.PathError, match="too long"):
         ia.recover(path, long)
+
+
+def test_rows_read_from_a_file_with_indexes_do_not_carry_its_pointer(tmp_path):
+    path, new = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"a": range(1000)}), path, store_schema=False)
+    (report,) = ia.add_indexes(path, ["a:lookup"])
+    assert repr(report) == f"<IndexReport of {path}: 1,000 rows; a:lookup>"
+    data = ia.dataset(path)
+    assert not data.schema.metadata
+    for table in (
+        data.to_table(),
+        data.head(9),
+        data.to_table(filter="a < 5"),
+        pq.read_table(path),
+    ):
+        ia.write_table(table, new, indexes=["a:minmax"])
+        assert ia.verify(new) == []
+        assert ia.dataset(new).count_rows(filter="a = 3") == 1
+
+
+def test_a_schema_is_one_of_pyarrow(tmp_path):
+    with pytest.raises(TypeError, match=r"pyarrow\.Schema, not by str"):
+        ia.ParquetWriter(tmp_path / "a.parquet", "a int")

@@ -38,6 +38,7 @@ from intarsia.data.numbered import check_within, parts_at, parts_together, row_n
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
+from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
@@ -119,7 +120,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> Dataset:
         """The same files and filter as ``base``, and its schema, unless another is given."""
-        schema = base.schema if schema is None else schema
+        schema = without_pointer(base.schema if schema is None else schema)
         fragments = list(base._get_fragments(None))
         others = base.format, base.filesystem, base.partition_expression
         if isinstance(base, Dataset):  # whose fragments were looked at

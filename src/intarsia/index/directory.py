@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from intarsia.errors import FormatError, Where
 from intarsia.format.footer import with_key_values
 from intarsia.format.metadata import FileMetaData, Statistics
@@ -30,6 +32,16 @@ from intarsia.index.kind import index_name
 from intarsia.source import ByteRange, Source
 
 FOOTER_KEY = OWN_KEY
+
+
+def without_pointer(schema: pa.Schema) -> pa.Schema:
+    """``schema`` without what leads to a directory in the file that it was read from: pyarrow takes
+    a footer's keys for metadata of rows where no Arrow schema is stored.
+    """
+    found = dict(schema.metadata or {})
+    if found.pop(FOOTER_KEY.encode(), None) is None:
+        return schema
+    return schema.with_metadata(found or None)
 
 
 class StaleError(FormatError):

@@ -111,6 +111,10 @@ class ParquetFile:
         """The decoded footer, with the specification's names."""
         return self._opened.metadata
 
+    def __repr__(self) -> str:
+        groups = f"{self.num_row_groups:,} row groups"
+        return f"<intarsia.ParquetFile {self._opened.name}: {self.num_rows:,} rows in {groups}>"
+
     @property
     def schema(self) -> Schema:
         """The Parquet schema, as its leaf columns."""

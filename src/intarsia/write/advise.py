@@ -20,12 +20,11 @@ from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.predicate.expression import shown
-from intarsia.predicate.sql import parse_where
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_rows
-from intarsia.read.request import Request
+from intarsia.read.request import FilterLike, Request, expression_of
 from intarsia.read.selection import groups_of
 from intarsia.storage import PathLike
 from intarsia.write import present
@@ -88,24 +87,25 @@ class _Option:
 
 def advise(
     path: PathLike | Sequence[PathLike],
-    filters: Sequence[pc.Expression | str] | pc.Expression | str,
+    filters: Sequence[FilterLike] | pc.Expression | str,
     *,
     filesystem: Any = None,
 ) -> Advice:
     """Which indexes would pay for ``filters`` on the Parquet files under ``path``.
 
-    A filter is an Expression or a SQL condition. What is weighed is how many bytes of its own
-    columns a filter has to read: those of other columns are read where rows match, with or without
-    indexes. Indexes are built in memory over a few row groups, the same ones every time; no file is
-    changed. Indexes that files have already count as they are. An index is proposed where it spares
-    a filter a fifth of that at least. Raises ``PredicateError`` for a filter that does not fit,
-    ``PathError`` and ``FormatError`` as ``dataset`` does.
+    A filter is an Expression, a SQL condition, or tuples as a data set takes them. What is weighed
+    is how many bytes of its own columns a filter has to read: those of other columns are read where
+    rows match, with or without indexes. Indexes are built in memory over a few row groups, the same
+    ones every time; no file is changed. Indexes that files have already count as they are. An index
+    is proposed where it spares a filter a fifth of that at least. Raises ``PredicateError`` for a
+    filter that does not fit, ``PathError`` and ``FormatError`` as ``dataset`` does.
     """
     source = dataset(path, filesystem=filesystem)
-    asked = [filters] if isinstance(filters, str | pc.Expression) else list(filters)
-    if not asked:
+    asked = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())
+    found = [expression_of([f] if isinstance(f, tuple) else f, source.schema) for f in asked]
+    parsed = [expression for expression in found if expression is not None]
+    if not asked or len(parsed) < len(asked):
         raise PredicateError("no filter was given")
-    parsed = [parse_where(f, source.schema) if isinstance(f, str) else f for f in asked]
     requests = [request_of(source.schema, [], expression) for expression in parsed]
     step = -(-len(source._files) // _MOST_FILES)
     members = []
@@ -128,7 +128,7 @@ def advise(
         total = adviser.totals[number]
         told.append(
             FilterAdvice(
-                condition if isinstance(condition, str) else shown(condition),
+                condition if isinstance(condition, str) else shown(parsed[number]),
                 round(total * share),
                 round(now * share),
                 round(then * share),

@@ -88,6 +88,12 @@ class IndexReport:
     added: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        held = [entry.name for entry in self.indexes] + [kind.name for kind in self.standard]
+        beside = [f"{entry.name} beside it" for entry in self.sidecar]
+        names = ", ".join([*held, *beside]) or "no index"
+        return f"<IndexReport of {self.path}: {self.rows:,} rows; {names}>"
+
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON takes it."""
         entries = {

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import PathError
 from intarsia.format.footer import framed, read_footer, with_elements
+from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
@@ -218,6 +219,9 @@ def open_writer(
     if not isinstance(found, pafs.LocalFileSystem):
         raise PathError(f"{path}: new files are written to local folders only, so far")
     check_place(path)
+    if not isinstance(schema, pa.Schema):
+        raise TypeError(f"a file is written by a pyarrow.Schema, not by {type(schema).__name__}")
+    schema = without_pointer(schema)
     kinds = kinds_of(indexes)
     settings = DEFAULTS | options
     most = settings["max_rows_per_page"]
