@@ -122,6 +122,29 @@ def test_dictionaries_are_as_small_as_the_first_rows_promise(tmp_path):
     assert chunk.data_page_offset - chunk.dictionary_page_offset < 200_000
 
 
+@pytest.mark.parametrize("every", [None, 1])
+def test_what_has_no_dictionary_makes_none_larger(tmp_path, every):
+    path = tmp_path / "a.parquet"
+    names = pa.schema(
+        [("t", pa.string()), ("z", pa.string()), ("s", pa.struct({"x": pa.string()}))]
+    )
+    first = {"t": ["a"] * 40_000, "z": [f"{row % 12_000:0100}" for row in range(40_000)]}
+    later = [f"{row:040}" for row in range(40_000)]
+    with ia.ParquetWriter(path, names, checkpoint_row_groups=every) as writer:
+        writer.write_table(names.empty_table())
+        nested = pa.array([{"x": text} for text in later])
+        writer.write_table(pa.table({**first, "s": nested}, schema=names))
+        writer.write_table(pa.table({**first, "t": later, "s": nested}, schema=names))
+    metadata = pq.read_metadata(path)
+    assert metadata.num_rows == 80_000
+    group = metadata.row_group(metadata.num_row_groups - 1)
+    for number in range(3):
+        chunk = group.column(number)
+        assert chunk.data_page_offset - (chunk.dictionary_page_offset or 0) < 200_000 or not (
+            chunk.has_dictionary_page
+        )
+
+
 def test_a_writer_without_rows_or_with_odd_settings(tmp_path):
     path, schema = tmp_path / "a.parquet", pa.schema([("t", pa.string())])
     ia.ParquetWriter(path, schema).close()

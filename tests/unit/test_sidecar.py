@@ -20,7 +20,7 @@ from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
 from intarsia.read import choice
 from intarsia.source import BufferSource
-from intarsia.write import embed
+from intarsia.write import beside, embed
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -264,6 +264,27 @@ def test_what_another_writer_puts_beside_a_file_meanwhile_stays(file, had_one):
     assert len(sidecars(file.parent)) == 1
     assert used(ia.dataset(file))
     assert ia.verify(file) == []
+
+
+def test_who_is_disturbed_again_and_again_gives_up(file, monkeypatch):
+    replace, calls = beside._replace, []
+
+    def disturbed(*given, **others):
+        if len(calls) < 30:
+            calls.append(given)
+            for path in sidecars(file.parent):
+                path.unlink()
+            with monkeypatch.context() as patched:
+                patched.setattr(beside, "_replace", replace)
+                ia.add_indexes(file, ["n:lookup"], sidecar=True)
+        return replace(*given, **others)
+
+    monkeypatch.setattr(beside, "_replace", disturbed)
+    with pytest.raises(ia.PathError, match="another writer changed its sidecar"):
+        ia.add_indexes(file, ["k:lookup"], sidecar=True)
+    assert len(calls) == beside._TRIES
+    (report,) = ia.list_indexes(file)
+    assert [entry.name for entry in report.sidecar] == ["n:lookup"]
 
 
 def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file, monkeypatch):

@@ -92,6 +92,15 @@ def test_what_is_read_as_dictionaries_takes_no_more_than_these(coded, monkeypatc
     assert num_units(coded, "t") >= 20
 
 
+def test_texts_that_no_dictionary_holds_count_as_such(tmp_path, monkeypatch):
+    at = tmp_path / "a.parquet"
+    texts = [f"{i:0200}" for i in range(100_000)]  # more than a dictionary of 1 MiB
+    pq.write_table(pa.table({"t": texts}), at, write_page_index=True, compression="zstd")
+    monkeypatch.setattr(units, "UNIT_BYTES", 2_000_000)
+    many = num_units(at, "t")
+    assert num_units(at, "t", read_dictionary=("t",)) == many >= 8
+
+
 def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypatch):
     monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
     many = num_units(coded, "t")

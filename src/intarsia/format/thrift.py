@@ -100,7 +100,7 @@ class Structs(Sequence[T]):
 
     def encoded(self, at: int) -> bytes:
         """The bytes of one element."""
-        bounds = self._bounds
+        bounds, at = self._bounds, range(self._size)[at]
         if len(bounds) <= at + 1:
             found = len(bounds) - 1
             more = min(max(at + 1, 2 * found), self._size) - found
@@ -257,7 +257,7 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
     if kind != STRUCT or _lists_of(element):
         return _decode_with_lists(cls, decoder, at)
     known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
-    if any(data.find(again, at, stop) >= 0 for again in _again(number)):
+    if any(data.find(header, at, stop) >= 0 for header in _second_headers(number)):
         return _decode_with_lists(cls, decoder, at)  # of two lists, the last one counts
     elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
     value = cls(**vars(known), **{name: elements})
@@ -266,9 +266,9 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
 
 
 @functools.cache
-def _again(number: int) -> tuple[bytes, bytes]:
-    """How the header of a list begins that is a second field of that number, which is below 64: in
-    full, and that as one byte or several. Other bytes may look like it.
+def _second_headers(number: int) -> tuple[bytes, bytes]:
+    """What a second list field of a number below 64 begins with: the number in full, in one byte or
+    padded. Other bytes may look so by chance.
     """
     (least,) = zigzag(number)
     return bytes([LIST, least]), bytes([LIST, least | 0x80])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import ColumnMetaData
+from intarsia.format.metadata import ColumnMetaData, Encoding, PageType
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -18,12 +18,14 @@ from intarsia.read.walked import walk_through
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
-"""A unit's rows, and their bytes decoded, at most; row groups without page indexes are read
-whole. Where dictionaries are large, units are up to so many times as large:"""
-_LARGEST = 4
-_SHARE = 3
-"""A unit holds so many times what is decoded anew for each, the dictionaries."""
+"""A unit's rows, and their bytes decoded, as a rule; row groups without page indexes are read
+whole."""
+_LARGEST, _SHARE = 4, 3
+"""Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
+to four times the rule."""
 _CODE_BYTES = 4
+_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+_CODES = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 _FEW_GROUPS = 8
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
 _PART = 8
@@ -111,10 +113,13 @@ def _coded_leaves(file: OpenedFile) -> frozenset[int]:
 
 
 def _coded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
-    """What a chunk's entries of an Arrow dictionary take, without the dictionary."""
+    """What a chunk's entries of an Arrow dictionary take, without the dictionary; its values, where
+    any are stored as such.
+    """
     chunk = file.chunk(group, leaf)
-    pages = chunk.total_uncompressed_size - _dictionary_bytes(chunk)
-    return max(pages, chunk.num_values * _CODE_BYTES)
+    if not _has_codes_only(chunk):
+        return decoded_bytes(file, group, leaf)
+    return chunk.num_values * _CODE_BYTES
 
 
 def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
@@ -124,11 +129,21 @@ def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
 
 
 def _dictionary_bytes(chunk: ColumnMetaData) -> int:
-    """What a chunk's dictionary takes, at most: as if compression made nothing else smaller."""
+    """What a chunk's dictionary takes, at most: as if compression made no codes smaller.
+
+    None where there are values besides.
+    """
     size = chunk.data_page_offset - chunk.start
-    if not 0 < size < chunk.total_compressed_size:
+    if not 0 < size < chunk.total_compressed_size or not _has_codes_only(chunk):
         return 0
     return max(chunk.total_uncompressed_size - (chunk.total_compressed_size - size), 0)
+
+
+def _has_codes_only(chunk: ColumnMetaData) -> bool:
+    """Are all data pages said to be of a dictionary's codes?"""
+    stats = chunk.encoding_stats or ()
+    told = {one.encoding for one in stats if one.page_type in _DATA_PAGES and one.count}
+    return bool(told) and told <= _CODES
 
 
 def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:

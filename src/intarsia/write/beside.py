@@ -26,7 +26,7 @@ from intarsia.write.replace import copy_into, locked, make_folder, replacing
 from intarsia.write.spill import Workspace
 
 _TRIES = 10
-"""Others that write the same sidecar while it is to be put in place, at most."""
+"""How often it is tried again where another writer changed the sidecar."""
 
 
 class SidecarReplaced(PathError):  # noqa: N818 # a signal to look again, while that is possible
@@ -61,33 +61,25 @@ def write_sidecar(
     where its folder cannot be written to; ``check`` does where another file is at the path by now.
     """
     assert file.beside is not None
-    old = _held_now(file)
     builder = builder or FromPages()
-    file_id = builder.file_id or new_file_id() if old is None else old.directory.file_id
     gone = {*drop, *names_of(file, add)}
+    new_id, built_for = builder.file_id or new_file_id(), ""
+    built: Sequence[Built] = ()
     with Workspace() as work:
-        built = builder.sections(file, add, file_id, work, told)
         for tries_left in reversed(range(_TRIES)):
+            file.sections.check_beside()
+            old = file.sections.beside_now()
+            file_id = new_id if old is None else old.directory.file_id
+            if file_id != built_for:  # sections carry the id of the sidecar they are in
+                built_for, built = file_id, builder.sections(file, add, file_id, work, told)
             kept = [] if old is None else [e for e in old.directory.indexes if e.name not in gone]
             try:
                 _replace(file, file.beside.found, old, kept, built, file_id, places, check)
                 return
             except SidecarReplaced:
-                file.beside.forget()
-                old = _held_now(file)
                 if not tries_left:
                     raise
-                if old is not None and old.directory.file_id != file_id:
-                    if builder.file_id:
-                        raise
-                    break
-    write_sidecar(file, add, drop, places, check, told, builder)  # sections are of one file's id
-
-
-def _held_now(file: OpenedFile) -> Holder | None:
-    """What the sidecar there is now holds. Raises ``PathError`` where storage does not tell."""
-    file.sections.check_beside()
-    return file.sections.beside_now()
+                file.beside.forget()
 
 
 def check_can_carry(file: OpenedFile, places: Sidecars) -> None:

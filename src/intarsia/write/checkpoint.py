@@ -30,8 +30,8 @@ from intarsia.format.thrift import amended, decode, encode
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
-from intarsia.write.dictionaries import dictionary_settings
+from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.dictionaries import fitted_settings
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
 _ORDINALS = 1 << 15
@@ -119,9 +119,8 @@ class CheckpointWriter:
         sink = pa.BufferOutputStream()
         settings = self._settings
         if row_group_size and self._fits:
-            page_rows = settings["max_rows_per_page"] or PAGE_ROWS
-            fitted = dictionary_settings(table, lambda: self._columns, page_rows, {})
-            settings = {**settings, **fitted}
+            page_rows = settings["max_rows_per_page"]
+            settings = {**settings, **fitted_settings(table, self._columns, page_rows)}
         with ArrowWriter(sink, self.schema, **settings) as writer:
             if row_group_size:
                 writer.write_table(table, row_group_size)

@@ -3,12 +3,13 @@
 Each page that is read needs its chunk's dictionary as well. One that is larger than a page costs
 whoever asks for a row; where a column has none, its values take more of the file, and of the time
 of whoever reads all of them. Arrow has one limit for all columns, and a list of those that have
-dictionaries: so columns are looked at before, in some rows of the first row group.
+dictionaries: so columns are looked at before, in some rows of the first row group, or of each where
+each is a file of its own to Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,10 +18,11 @@ import pyarrow as pa
 
 from intarsia.parallel import all_of
 from intarsia.read.opened import OpenedFile
+from intarsia.write.arrow import PAGE_ROWS
 
-LARGEST = 1024 * 1024
+_LARGEST = 1024 * 1024
 """Bytes of a dictionary, which Arrow ends there; values beyond go without."""
-SMALL = 128 * 1024
+_SMALL = 128 * 1024
 """Bytes of one that costs little, whatever a page takes."""
 _FEW, _MANY = 16 * 1024, 64 * 1024
 """Values that are looked at, more where the first ones do not tell."""
@@ -51,8 +53,28 @@ def dictionary_settings(
     """
     if not table.num_rows or says_encodings(options):
         return {}
-    paying = all_of(partial(_pays, column, page_rows) for column in table.columns)
-    found: dict[str, Any] = {"dictionary_pagesize_limit": LARGEST}
+    return _settings(_paying(table, page_rows), file, _LARGEST)
+
+
+def fitted_settings(table: pa.Table, file: OpenedFile, page_rows: int | None) -> dict[str, Any]:
+    """As ``dictionary_settings``, of rows that others follow in the same columns: dictionaries take
+    up to twice what they do here.
+    """
+    if not table.num_rows or table.num_columns != len(file.schema.roots):  # which pyarrow refuses
+        return {}
+    paying = _paying(table, page_rows or PAGE_ROWS)
+    sizes = (_dictionary_bytes(c) for c, pays in zip(table.columns, paying, strict=True) if pays)
+    limit = min(max(_SMALL, 2 * max(sizes, default=0)), _LARGEST)
+    return _settings(paying, lambda: file, limit)
+
+
+def _paying(table: pa.Table, page_rows: int) -> list[bool]:
+    """For each column: does a dictionary pay?"""
+    return all_of(partial(_pays, column, page_rows) for column in table.columns)
+
+
+def _settings(paying: Sequence[bool], file: Callable[[], OpenedFile], limit: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"dictionary_pagesize_limit": limit}
     if not all(paying):
         leaves = file().schema.leaves
         paths = [".".join(leaf.path) for leaf in leaves if paying[leaf.root]]
@@ -76,10 +98,10 @@ def _pays(column: pa.ChunkedArray, page_rows: int) -> bool:
         distinct = len(values.unique())
     except pa.ArrowNotImplementedError:
         return True
-    return distinct <= page_rows or distinct * values.nbytes <= SMALL * len(values)
+    return distinct <= page_rows or distinct * values.nbytes <= _SMALL * len(values)
 
 
-def dictionary_bytes(column: pa.ChunkedArray) -> int:
+def _dictionary_bytes(column: pa.ChunkedArray) -> int:
     """About as many bytes as a dictionary of a column's values takes; 0 where Arrow tells of none,
     or most of them differ.
     """

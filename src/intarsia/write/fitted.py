@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.read.opened import OpenedFile
-from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
-from intarsia.write.dictionaries import LARGEST, SMALL, dictionary_bytes, dictionary_settings
+from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.dictionaries import fitted_settings
 
 
 class FittedWriter:
     """As ``ArrowWriter``, with dictionaries that pay in the rows that are written first.
 
-    It begins to write when it is given these. ``settings`` are its keywords, and ``file`` is one of
-    its columns.
+    It begins to write when it is given these: tables without rows before them make no row group.
+    ``settings`` are its keywords, and ``file`` is one of the same columns, without rows.
     """
 
     def __init__(
@@ -34,9 +34,12 @@ class FittedWriter:
         """As pyarrow's."""
         writer = self._writer
         if writer is None:
+            if not table.num_rows:
+                return
             is_said = row_group_size is not None and row_group_size > 0
             first = table.slice(0, row_group_size if is_said else USUAL_ROW_GROUP)
-            writer = self._begun(self._fitted(first))
+            page_rows = self._settings["max_rows_per_page"]
+            writer = self._begun(fitted_settings(first, self._file, page_rows))
         writer.write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
@@ -66,12 +69,3 @@ class FittedWriter:
             writer.add_key_value_metadata(self._key_values)
         self._writer = writer
         return writer
-
-    def _fitted(self, first: pa.Table) -> dict[str, Any]:
-        """Settings for rows that others follow: dictionaries may take twice what they do here."""
-        page_rows = self._settings["max_rows_per_page"] or PAGE_ROWS
-        found = dictionary_settings(first, lambda: self._file, page_rows, {})
-        if found:
-            largest = max(map(dictionary_bytes, first.columns), default=0)
-            found["dictionary_pagesize_limit"] = min(max(SMALL, 2 * largest), LARGEST)
-        return found

@@ -315,5 +315,6 @@ def check_fit(
 def empty_file(schema: pa.Schema, name: str, options: Mapping[str, Any]) -> OpenedFile:
     """What pyarrow writes, with its writer's ``options``, of no rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(without_rows(schema), sink, **options)
+    plain = {name: value for name, value in options.items() if name not in OF_ONE_WRITER}
+    pq.write_table(without_rows(schema), sink, **plain)
     return OpenedFile(BufferSource(memoryview(sink.getvalue())), name)
