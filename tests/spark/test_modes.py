@@ -266,7 +266,7 @@ writer.option("partition_by", "part").save(str(folder / "folders"))
 # The first attempt gets some of its many files written before it fails.
 many = spark.range(0, 400_000, 1, 2).selectExpr("id", "id AS part")
 many = many.mapInArrow(fails_once, "id long, part long")
-writer = many.write.format("intarsia").mode("append").option("target_file_size", "200 KB")
+writer = many.write.format("intarsia").mode("append").option("target_file_size", "100 KB")
 writer.save(str(folder / "many"))
 for name, files in (("write", 2), ("format", 2), ("folders", 4), ("many", None)):
     lake = folder / name
