@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -257,7 +258,7 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
     if kind != STRUCT or _lists_of(element):
         return _decode_with_lists(cls, decoder, at)
     known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
-    if any(data.find(header, at, stop) >= 0 for header in _second_headers(number)):
+    if _second_list(number).search(data, at, stop):
         return _decode_with_lists(cls, decoder, at)  # of two lists, the last one counts
     elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
     value = cls(**vars(known), **{name: elements})
@@ -266,12 +267,13 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
 
 
 @functools.cache
-def _second_headers(number: int) -> tuple[bytes, bytes]:
+def _second_list(number: int) -> re.Pattern[bytes]:
     """What a second list field of a number below 64 begins with: the number in full, in one byte or
     padded. Other bytes may look so by chance.
     """
     (least,) = zigzag(number)
-    return bytes([LIST, least]), bytes([LIST, least | 0x80])
+    numbers = re.escape(bytes([least, least | 0x80]))
+    return re.compile(re.escape(bytes([LIST])) + b"[" + numbers + b"]")
 
 
 def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:
