@@ -64,9 +64,8 @@ def readers(
 
 def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Root]:
     """The requested columns in files of this shape; none where they cannot be decoded together."""
-    if request.pruned or set(request.columns) & set(PSEUDO_COLUMNS.names):
-        return []
-    if not may_be_together(file):
+    is_odd = request.pruned or set(request.columns) & set(PSEUDO_COLUMNS.names)
+    if is_odd or not may_be_together(file):
         return []
     names = [name for name in dict.fromkeys(request.columns) if name not in constants]
     roots = roots_of(file, names)

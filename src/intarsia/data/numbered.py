@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.data.cache import FileCache
 from intarsia.data.matches import Read, readers
-from intarsia.data.survey import File, each_of
+from intarsia.data.survey import File, alike, each_of
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.request import Request
@@ -61,13 +61,9 @@ def parts_together(
     """As ``parts_at``; small files are decoded together."""
     held = _held(cache, files, rows)
     while portion := list(itertools.islice(held, _TOGETHER)):
-        alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-        for at, (_, file, opened, _) in enumerate(portion):
-            is_small = opened.source.size <= _SMALL_BYTES and opened.num_rows <= _SMALL_ROWS
-            if is_small and not opened.request_bytes:
-                alike.setdefault((id(opened.shape), tuple(file.constants)), []).append(at)
+        small = ((at, one) for at, one in enumerate(portion) if one.is_small)
         reads: dict[int, Read] = {}
-        for members in alike.values():
+        for members in alike((at, one.opened, one.file) for at, one in small):
             chosen = [portion[at] for at in members]
             wanted = {i: one.rows for i, one in enumerate(chosen)}
             constants = [one.file.constants for one in chosen]
@@ -84,6 +80,12 @@ class _Held(NamedTuple):
     file: File
     opened: OpenedFile
     rows: RowRanges
+
+    @property
+    def is_small(self) -> bool:
+        file = self.opened
+        is_little = file.source.size <= _SMALL_BYTES and file.num_rows <= _SMALL_ROWS
+        return is_little and not file.request_bytes
 
     def part(self, read: Read | None = None) -> Part:
         matching = None if read is None else Matching(self.rows, read)

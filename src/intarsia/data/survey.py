@@ -136,12 +136,9 @@ def _might_match(
 
     Files of one shape are looked at together.
     """
-    alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-    for at, (file, lease) in enumerate(opened):
-        alike.setdefault((id(lease.file.shape), tuple(file.constants)), []).append(at)
     might = np.ones(len(opened), dtype=np.bool_)
     matching: dict[int, Matching] = {}
-    for members in alike.values():
+    for members in alike((at, lease.file, file) for at, (file, lease) in enumerate(opened)):
         files = [opened[at][1].file for at in members]
         constants = [opened[at][0].constants for at in members]
         try:
@@ -179,6 +176,14 @@ def _verdicts(
         chosen, folders = [files[i] for i in large], [constants[i] for i in large]
         might[large] = hold_keys(chosen, folders, request.schema, request.pruning)
     return might, matching
+
+
+def alike(numbered: Iterable[tuple[int, OpenedFile, File]]) -> list[list[int]]:
+    """The numbers of files, those together that are of one shape, in folders of the same keys."""
+    found: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for number, opened, file in numbered:
+        found.setdefault((id(opened.shape), tuple(file.constants)), []).append(number)
+    return [*found.values()]
 
 
 class _Survey:

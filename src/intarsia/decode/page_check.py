@@ -13,6 +13,7 @@ from intarsia.decode.page_limit import over_limit
 from intarsia.errors import FormatError
 from intarsia.format.levels import hybrid_bytes
 from intarsia.format.metadata import (
+    DICTIONARY_ENCODINGS,
     ColumnMetaData,
     CompressionCodec,
     DataPageHeaderV2,
@@ -23,7 +24,6 @@ from intarsia.format.metadata import (
 from intarsia.format.page_header import checksum_problem, num_values, read_page_header
 from intarsia.format.schema import Leaf
 
-_DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 _OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
 _LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
 _DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
@@ -99,13 +99,18 @@ def _header_problem(
 
 def data_encodings(chunk: ColumnMetaData) -> set[int]:
     """The encodings that values of the chunk's pages are in, by the footer."""
-    told = {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
+    told = told_encodings(chunk)
     if told:
-        return told | _DICTIONARY if told & _DICTIONARY else told
+        return told | DICTIONARY_ENCODINGS if told & DICTIONARY_ENCODINGS else told
     if not chunk.encodings:  # as in files of older DuckDBs, and of fastparquet
         return {int(encoding) for encoding in Encoding}
     # Parquet.Net does not name dictionaries'; without a dictionary none decodes.
-    return set(chunk.encodings) | _DICTIONARY
+    return set(chunk.encodings) | DICTIONARY_ENCODINGS
+
+
+def told_encodings(chunk: ColumnMetaData) -> set[int]:
+    """Those that the chunk's statistics of encodings name for data pages; none without any."""
+    return {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
 
 
 def level_encodings(chunk: ColumnMetaData) -> set[int]:

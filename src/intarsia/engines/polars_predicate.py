@@ -219,12 +219,9 @@ class _Converter:
         constant = _as_kind(members[0], kind)
         if constant is None:
             return None
-        found: pc.Expression
-        if pa.types.is_floating(kind) and compare in _OPPOSITES:
-            found = ~_OPPOSITES[compare](field, pc.scalar(constant))
-        else:
-            found = compare(field, pc.scalar(constant))
-        return found
+        opposite = _OPPOSITES.get(compare) if pa.types.is_floating(kind) else None
+        found: pc.Expression = (opposite or compare)(field, pc.scalar(constant))
+        return ~found if opposite else found
 
     def _in_case(self, value: pl.Expr, constant: pa.Scalar) -> pc.Expression | None:
         """Is a text in lower or upper case ``constant``?"""

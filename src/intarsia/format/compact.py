@@ -118,20 +118,23 @@ def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
     Raises ``FormatError`` where the bytes end early or nest deeper than 64 levels.
     """
     raw = bytes(data)
-    *found, (_, _, _, stop) = _fields(raw)
+    *found, (_, _, _, stop) = places_of_fields(raw)
     return [Span(number, kind, raw[start:stop]) for number, kind, start, stop in found], stop
 
 
 def field_value(data: bytes, number: int) -> bytes | None:
     """The bytes of one field's value; what follows it is not looked at. None where it is absent."""
-    for found, kind, start, stop in _fields(data):
+    for found, kind, start, stop in places_of_fields(data):
         if kind and found == number:
             return data[start:stop]
     return None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """As ``_walk`` from the start, with long lists skipped by the library."""
+def places_of_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """``(number, kind, start, stop)`` of each field's value; last ``(0, 0, stop, stop)``.
+
+    As ``_walk`` gives them, with lists, which may be long, skipped by the library.
+    """
     decoder = Decoder(data)
     number = at = 0
     while True:

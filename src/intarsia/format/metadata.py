@@ -84,6 +84,10 @@ class Encoding(IntEnum):
     ALP = 10
 
 
+DICTIONARY_ENCODINGS = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
+"""Both names stand for indexes into a dictionary."""
+
+
 class CompressionCodec(IntEnum):
     UNCOMPRESSED = 0
     SNAPPY = 1

@@ -17,7 +17,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import LIST, Decoder, field_header, read_varint, varint
+from intarsia.format.compact import (
+    LIST,
+    Decoder,
+    field_header,
+    places_of_fields,
+    read_varint,
+    varint,
+)
 from intarsia.format.metadata import FileMetaData, KeyValue, RowGroup
 from intarsia.format.thrift import decode, read_structs, remember_encoded
 
@@ -145,15 +152,8 @@ def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
 
 def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
     """None where it is long, or the fields are not in their order, which no writer does."""
-    decoder = Decoder(raw)
-    places: dict[int, tuple[int, int]] = {}
-    number = at = 0
-    while True:
-        number, kind, at = field_header(raw, at, number)
-        if not kind:
-            break
-        start, at = at, decoder.stop_of_field(at, kind)
-        places[number] = start, at
+    found = places_of_fields(raw)
+    places = {number: (start, stop) for number, kind, start, stop in found if kind}
     if [*places][:4] != [1, _SCHEMA, _NUM_ROWS, _ROW_GROUPS]:
         return None
     start, stop = places[_SCHEMA][1], places[_ROW_GROUPS][1]

@@ -1,4 +1,4 @@
-"""From verdicts to row ranges: which rows of a file are left under a pruning tree."""
+"""From verdicts on tests to one on a pruning tree: which rows it leaves, or whether one passes."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def rows_left(pruning: Pruning, rows: RowRanges, leaf: Leaf) -> RowRanges:
             return rows
         case Or(parts):
             return RowRanges.union(rows_left(part, rows, leaf) for part in parts)
+
+
+def might_pass(pruning: Pruning, leaf: Callable[[Predicate], bool]) -> bool:
+    """As ``rows_left``, of one row: might it pass, by what ``leaf`` says of tests?"""
+    match pruning:
+        case Never():
+            return False
+        case Maybe():
+            return True
+        case Test() | Match():
+            return leaf(pruning)
+        case And(parts):
+            return all(might_pass(part, leaf) for part in parts)
+        case Or(parts):
+            return any(might_pass(part, leaf) for part in parts)

@@ -19,11 +19,11 @@ from intarsia.index.standard import bloom_hashes_for
 from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import types_agree
 from intarsia.plan.plan import Step
-from intarsia.plan.prune import rows_left
+from intarsia.plan.prune import might_pass, rows_left
 from intarsia.plan.verdict import constant_might_match
 from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.term import Term
-from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning, tests_of
+from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for
@@ -122,16 +122,7 @@ def index_source(entry: IndexEntry) -> str:
 
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
-    match pruning:
-        case Never():
-            return False
-        case Maybe():
-            return True
-        case And(parts):
-            return all(folder_might_match(part, constants) for part in parts)
-        case Or(parts):
-            return any(folder_might_match(part, constants) for part in parts)
-    return _constant_might_match(pruning, constants)
+    return might_pass(pruning, lambda test: _constant_might_match(test, constants))
 
 
 def _constant_might_match(test: Predicate, constants: Constants) -> bool:

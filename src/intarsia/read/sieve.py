@@ -13,7 +13,13 @@ import pyarrow as pa
 
 from intarsia.decode.page_body import check_size
 from intarsia.errors import FormatError
-from intarsia.format.metadata import CompressionCodec, Encoding, PageHeader, PageType
+from intarsia.format.metadata import (
+    DICTIONARY_ENCODINGS,
+    CompressionCodec,
+    Encoding,
+    PageHeader,
+    PageType,
+)
 from intarsia.format.page_header import num_values, read_page_header
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
@@ -22,7 +28,6 @@ from intarsia.read.substring import Contained, is_text
 from intarsia.source import AheadSource
 from intarsia.text.search import contains
 
-_DICTIONARY = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
 """Encodings that leave the bytes of a value next to each other."""
 _CODECS: dict[int, str] = {
@@ -96,7 +101,7 @@ class Sieve:
                 return [*found, *range(number, len(pages))]
             page = _page(read)
             encoding = _encoding_of(page, count)
-            if encoding in _DICTIONARY:
+            if encoding in DICTIONARY_ENCODINGS:
                 coded = self._holds(_page(dictionary), codec) if coded is None else coded
                 might = coded
             else:

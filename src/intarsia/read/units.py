@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from intarsia.decode.page_check import told_encodings
 from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import ColumnMetaData, Encoding, PageType
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -24,8 +25,6 @@ _LARGEST, _SHARE = 4, 3
 """Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
 to four times the rule."""
 _CODE_BYTES = 4
-_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
-_CODES = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
 _FEW_GROUPS = 8
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
 _PART = 8
@@ -141,9 +140,8 @@ def _dictionary_bytes(chunk: ColumnMetaData) -> int:
 
 def _has_codes_only(chunk: ColumnMetaData) -> bool:
     """Are all data pages said to be of a dictionary's codes?"""
-    stats = chunk.encoding_stats or ()
-    told = {one.encoding for one in stats if one.page_type in _DATA_PAGES and one.count}
-    return bool(told) and told <= _CODES
+    told = told_encodings(chunk)
+    return bool(told) and told <= DICTIONARY_ENCODINGS
 
 
 def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:

@@ -219,8 +219,7 @@ def _folder(path: PathLike | Sequence[PathLike], filesystem: pafs.FileSystem) ->
     """The one folder that was given; None where it is something else."""
     if not isinstance(path, str | os.PathLike):
         return None
-    is_local = isinstance(filesystem, pafs.LocalFileSystem)  # where paths may be relative
-    root = Place.of(path, None if is_local or is_uri(path) else filesystem).root
+    root = Place.of(path, None if is_uri(path) else filesystem).root
     is_folder = filesystem.get_file_info(root).type == pafs.FileType.Directory
     return root if is_folder else None
 

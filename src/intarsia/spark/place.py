@@ -44,7 +44,9 @@ class Place:
         """The folder at ``path``, which need not be there, on a local disk or elsewhere."""
         found, root = resolve(path, filesystem)
         root = root.rstrip("/") or root
-        return LocalPlace(found, root) if _is_local(found) else Place(found, root)
+        if _is_local(found):  # the driver's folder, wherever tasks run
+            return LocalPlace(found, os.path.abspath(root))
+        return Place(found, root)
 
     def path(self, name: str) -> str:
         """``name`` below the folder, as its file system calls it."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.levels import PageLevels
-from intarsia.format.metadata import CompressionCodec, Encoding
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, CompressionCodec
 from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt, checksum_problem
 from intarsia.format.summary import PageSummaries, has_bounds, summarize
@@ -120,8 +120,7 @@ class PageChecks:
         data = header.data_page_header or header.data_page_header_v2
         if data is None or data.encoding in self.chunk.metadata.encodings:
             return
-        # Both names stand for indexes into a dictionary.
-        same = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
+        same = DICTIONARY_ENCODINGS
         if data.encoding in same and not same.isdisjoint(self.chunk.metadata.encodings):
             return
         message = f"encoding {data.encoding} is not among those the footer lists"

@@ -31,7 +31,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
-from intarsia.write.dictionaries import fitted_settings
+from intarsia.write.dictionaries import fitted
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
 _ORDINALS = 1 << 15
@@ -119,8 +119,7 @@ class CheckpointWriter:
         sink = pa.BufferOutputStream()
         settings = self._settings
         if row_group_size and self._fits:
-            page_rows = settings["max_rows_per_page"]
-            settings = {**settings, **fitted_settings(table, self._columns, page_rows)}
+            settings = fitted(table, self._columns, settings)
         with ArrowWriter(sink, self.schema, **settings) as writer:
             if row_group_size:
                 writer.write_table(table, row_group_size)

@@ -53,66 +53,61 @@ def dictionary_settings(
     """
     if not table.num_rows or says_encodings(options):
         return {}
-    return _settings(_paying(table, page_rows), file, _LARGEST)
+    return _settings(_dictionaries(table, page_rows), file, _LARGEST)
 
 
-def fitted_settings(table: pa.Table, file: OpenedFile, page_rows: int | None) -> dict[str, Any]:
-    """As ``dictionary_settings``, of rows that others follow in the same columns: dictionaries take
-    up to twice what they do here.
+def fitted(table: pa.Table, file: OpenedFile, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` with those for ``table``, rows that others follow in the columns of ``file``:
+    dictionaries take up to twice what they do here.
     """
     if not table.num_rows or table.num_columns != len(file.schema.roots):  # which pyarrow refuses
-        return {}
-    paying = _paying(table, page_rows or PAGE_ROWS)
-    sizes = (_dictionary_bytes(c) for c, pays in zip(table.columns, paying, strict=True) if pays)
-    limit = min(max(_SMALL, 2 * max(sizes, default=0)), _LARGEST)
-    return _settings(paying, lambda: file, limit)
+        return {**settings}
+    sizes = _dictionaries(table, settings["max_rows_per_page"] or PAGE_ROWS)
+    largest = max((size for size in sizes if size is not None), default=0)
+    limit = min(max(_SMALL, 2 * largest), _LARGEST)
+    return {**settings, **_settings(sizes, lambda: file, limit)}
 
 
-def _paying(table: pa.Table, page_rows: int) -> list[bool]:
-    """For each column: does a dictionary pay?"""
-    return all_of(partial(_pays, column, page_rows) for column in table.columns)
-
-
-def _settings(paying: Sequence[bool], file: Callable[[], OpenedFile], limit: int) -> dict[str, Any]:
+def _settings(
+    sizes: Sequence[int | None], file: Callable[[], OpenedFile], limit: int
+) -> dict[str, Any]:
+    """``sizes`` are those of the columns' dictionaries."""
     found: dict[str, Any] = {"dictionary_pagesize_limit": limit}
-    if not all(paying):
+    if None in sizes:
         leaves = file().schema.leaves
-        paths = [".".join(leaf.path) for leaf in leaves if paying[leaf.root]]
+        paths = [".".join(leaf.path) for leaf in leaves if sizes[leaf.root] is not None]
         found["use_dictionary"] = paths or False
     return found
 
 
-def _pays(column: pa.ChunkedArray, page_rows: int) -> bool:
-    """Does a dictionary of a column's values take less than a page, or little? When in doubt, so it
-    is assumed of what is nested, or has no distinct values that Arrow tells.
+def _dictionaries(table: pa.Table, page_rows: int) -> list[int | None]:
+    """``_dictionary_bytes`` of each column."""
+    return all_of(partial(_dictionary_bytes, column, page_rows) for column in table.columns)
+
+
+def _dictionary_bytes(column: pa.ChunkedArray, page_rows: int) -> int | None:
+    """About as many bytes as a dictionary of a column's values takes; None where it does not pay.
+
+    It does where it takes less than a page, or little. When in doubt, so it is assumed, with 0
+    bytes: of what is nested, or has no distinct values that Arrow tells, or mostly such.
     """
-    kind = column.type
-    if len(column) <= page_rows or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
-        return True
+    if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
+        return 0
     try:
         few = _sample(column, _FEW)
         distinct = len(few.unique())
-        if not page_rows / 2 < distinct <= _UNLIKE * len(few):
-            return distinct <= page_rows
+        are_alike = distinct <= _UNLIKE * len(few)
+        size = distinct * few.nbytes // len(few) if are_alike else 0
+        if len(column) <= page_rows or distinct <= page_rows / 2:
+            return size
+        if not are_alike:
+            return size if distinct <= page_rows else None
         values = _sample(column, _MANY)
         distinct = len(values.unique())
     except pa.ArrowNotImplementedError:
-        return True
-    return distinct <= page_rows or distinct * values.nbytes <= _SMALL * len(values)
-
-
-def _dictionary_bytes(column: pa.ChunkedArray) -> int:
-    """About as many bytes as a dictionary of a column's values takes; 0 where Arrow tells of none,
-    or most of them differ.
-    """
-    if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type) or not len(column):
         return 0
-    values = _sample(column, _FEW)
-    try:
-        distinct = len(values.unique())
-    except pa.ArrowNotImplementedError:
-        return 0
-    return distinct * values.nbytes // len(values) if distinct <= _UNLIKE * len(values) else 0
+    pays = distinct <= page_rows or distinct * values.nbytes <= _SMALL * len(values)
+    return size if pays else None
 
 
 def _sample(column: pa.ChunkedArray, rows: int) -> pa.ChunkedArray:

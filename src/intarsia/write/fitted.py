@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.read.opened import OpenedFile
 from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
-from intarsia.write.dictionaries import fitted_settings
+from intarsia.write.dictionaries import fitted
 
 
 class FittedWriter:
@@ -38,8 +38,7 @@ class FittedWriter:
                 return
             is_said = row_group_size is not None and row_group_size > 0
             first = table.slice(0, row_group_size if is_said else USUAL_ROW_GROUP)
-            page_rows = self._settings["max_rows_per_page"]
-            writer = self._begun(fitted_settings(first, self._file, page_rows))
+            writer = self._begun(fitted(first, self._file, self._settings))
         writer.write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
@@ -55,7 +54,7 @@ class FittedWriter:
 
     def close(self) -> None:
         """As pyarrow's."""
-        (self._writer or self._begun({})).close()
+        (self._writer or self._begun(self._settings)).close()
 
     def __enter__(self) -> FittedWriter:
         return self
@@ -63,8 +62,8 @@ class FittedWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _begun(self, fitted: Mapping[str, Any]) -> ArrowWriter:
-        writer = ArrowWriter(self._sink, self.schema, **{**self._settings, **fitted})
+    def _begun(self, settings: Mapping[str, Any]) -> ArrowWriter:
+        writer = ArrowWriter(self._sink, self.schema, **settings)
         if self._key_values:
             writer.add_key_value_metadata(self._key_values)
         self._writer = writer

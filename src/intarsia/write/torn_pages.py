@@ -12,7 +12,14 @@ from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_
 from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.levels import bit_packed_bytes
-from intarsia.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType, Type
+from intarsia.format.metadata import (
+    DICTIONARY_ENCODINGS,
+    ColumnMetaData,
+    Encoding,
+    PageHeader,
+    PageType,
+    Type,
+)
 from intarsia.format.page_header import read_page_header
 from intarsia.format.schema import Leaf, Schema
 from intarsia.source import Source
@@ -145,7 +152,7 @@ class TornPages:
 
 def needs_dictionary(encoding: int) -> bool:
     """Are values of this encoding entries of a dictionary?"""
-    return encoding in (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY)
+    return encoding in DICTIONARY_ENCODINGS
 
 
 def _check_plain(leaf: Leaf, codec: int, header: PageHeader, body: memoryview) -> None:
