@@ -95,6 +95,13 @@ def instead(name: str, known: Iterable[str]) -> str:
     return f", {meant[0]!r} is" if meant else f"; there are: {', '.join(names[:20])}"
 
 
+def check_several(**named: object) -> None:
+    """Raise ``TypeError`` for one name where names are wanted; a text has letters."""
+    for what, names in named.items():
+        if isinstance(names, str):
+            raise TypeError(f"{what} is a list of names, not one name")
+
+
 class IndexSpecError(IntarsiaError, ValueError):
     """An index that cannot be built as it was asked for."""
 

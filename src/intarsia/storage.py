@@ -208,7 +208,13 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
             found, at = pafs.FileSystem.from_uri(text)
             return found, at
         except (pa.ArrowInvalid, OSError) as error:
-            raise PathError(f"{text}: cannot be resolved: {error}") from error
+            scheme = text.partition("://")[0]
+            hint = (
+                f"; if fsspec knows it, filesystem=fsspec.filesystem({scheme!r}) does"
+                if "Unrecognized filesystem type" in str(error)
+                else ""
+            )
+            raise PathError(f"{text}: cannot be resolved: {error}{hint}") from error
     return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(text))
 
 
@@ -226,9 +232,12 @@ def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """One path or several, as several. Raises ``TypeError`` for anything else."""
     if isinstance(paths, str | os.PathLike):
         return [paths]
-    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
-        raise TypeError(f"a path or several of them are needed, not {type(paths).__name__}")
-    return list(paths)
+    is_one = isinstance(paths, bytes) or hasattr(paths, "read") or not isinstance(paths, Iterable)
+    found: list[Any] = [paths] if is_one else list(paths)
+    for path in found:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"a path or several of them are needed, not {type(path).__name__}")
+    return found
 
 
 def is_uri(path: PathLike) -> bool:

@@ -55,6 +55,14 @@ def connection():
 
 
 UNDERSTOOD = """
+st['a'] = 3
+st['B c'] + 1 = -2 OR NOT st['A'] < 4
+m['a'] = 1
+m['b'] <> 1 OR m['zz'] IS NOT NULL
+m['a'] IS NULL
+m['b'] IN (1, 2, NULL)
+bin = 'x'::BLOB
+bin > '\\x78'::BLOB
 starts_with(s, 'x')
 prefix(s, 'a') OR s ^@ 'é'
 NOT ends_with(s, 'b')

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError, unknown_column
+from intarsia.errors import PredicateError, check_several, unknown_column
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.expression import field_paths, read_expression, shown
 from intarsia.predicate.views import schema_without_views
-from intarsia.read.projection import pruned_to_fields
+from intarsia.read.projection import check_paths, pruned_to_fields
 from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
 
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
@@ -104,13 +104,13 @@ def computed_request(
         needed |= {(name,) for name in schema.names} if paths is None else paths
     names = list(dict.fromkeys(path[0] for path in sorted(needed)))
     request = request_of(schema, names or schema.names[:1], filter_)
+    check_paths(request.schema, sorted(needed))
     return replace(request, pruned=pruned_to_fields(request.schema, needed))
 
 
 def check_columns(schema: pa.Schema, columns: Columns) -> None:
     """Raise ``PredicateError`` for a name that is no column, ``TypeError`` for no list of names."""
-    if isinstance(columns, str):
-        raise TypeError("columns is a list of names, not one name")
+    check_several(columns=columns)
     if isinstance(columns, dict):
         for name, expression in columns.items():
             if not isinstance(expression, pc.Expression):

@@ -299,7 +299,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         **options: Any,
     ) -> pa.Table:
-        """The first ``num_rows`` matching rows; reading ends when they are found."""
+        """The first ``num_rows`` matching rows; reading ends when they are found.
+
+        Raises ``ValueError`` for less than none.
+        """
+        if int(num_rows) < 0:
+            raise ValueError(f"num_rows is 0 at least, not {num_rows}")
         scan = self._scan(columns, filter, options, limit=int(num_rows))
         if scan is None:
             return super().head(num_rows, columns, expression_of(filter, self.schema), **options)

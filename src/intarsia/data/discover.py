@@ -19,12 +19,12 @@ from intarsia.data.folders import folder_of, hive_partitioning, stated_folders
 from intarsia.data.journal import visible, visible_under
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import FormatError, IntarsiaError
+from intarsia.errors import FormatError, IntarsiaError, check_several
 from intarsia.parallel import begin
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import places_of
-from intarsia.storage import FileSource, PathLike, list_files, resolve
+from intarsia.storage import FileSource, PathLike, list_files, resolve, several
 
 
 def dataset(
@@ -81,6 +81,8 @@ def dataset(
     """
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
+    check_several(read_dictionary=read_dictionary)
+    _check_kinds(schema, partitioning)
     catalog = catalog if on_corrupt is None else False
     options = {
         "distinct_index_column": distinct_index_column,
@@ -113,6 +115,17 @@ def dataset(
     return made.with_options(**options)
 
 
+def _check_kinds(schema: object, partitioning: object) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for what pyarrow would lay to the files."""
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
+    if isinstance(partitioning, str) and partitioning != "hive":
+        raise ValueError(
+            f"partitioning is 'hive', None, a list of names or a pyarrow.dataset.Partitioning, "
+            f"not {partitioning!r}"
+        )
+
+
 def _located(
     source: PathLike | Sequence[PathLike],
     filesystem: Any,
@@ -126,9 +139,10 @@ def _located(
     what was listed in a folder.
     """
     if not isinstance(source, str | os.PathLike):
-        found, files = list_files(source, filesystem)
-        if files != [resolve(one, filesystem)[1] for one in source]:  # not all of them are named
-            found, files = visible(source, filesystem)
+        paths = several(source)
+        found, files = list_files(paths, filesystem)
+        if files != [resolve(one, filesystem)[1] for one in paths]:  # not all of them are named
+            found, files = visible(paths, filesystem)
         return found, files, None, FileCache.of(found, form, places=places_of(found, sidecar))
     found, at = resolve(source, filesystem)
     places = places_of(found, sidecar)

@@ -108,6 +108,8 @@ def _answer(
                 table.read_again()
         errors = [error for table in watched for error in table.errors]
         if not errors:
+            if isinstance(failure, require_duckdb().CatalogException):
+                failure.add_note("tables are given by name: intarsia.sql(query, NAME=PATH)")
             raise
     raise errors[0]
 
@@ -135,7 +137,7 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
-    raise TypeError(f"a {kind} is no data set, path, lazy frame or source of an Arrow stream")
+    raise TypeError(f"{kind} is no data set, path, lazy frame or source of an Arrow stream")
 
 
 def _register(

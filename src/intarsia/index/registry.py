@@ -127,6 +127,8 @@ def spec_name(index: IndexSpec) -> str:
 def make(kind: str, on: str, params: Mapping[str, Any]) -> EmbeddedIndex:
     """An index of a kind that is embedded. Raises ``IndexSpecError`` as ``parse`` does."""
     known = known_kind(kind.lower())
+    if known is None and on.lower() in kinds():
+        raise IndexSpecError(f"there is no index kind {kind!r}; a {on} of it is {kind}:{on}")
     if known is None:
         others = [other for other in kinds() if other != kind.lower()]
         problem = "that can be used" if len(others) < len(kinds()) else "of that name"

@@ -71,13 +71,14 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return _timestamp(text, kind)
         if pa.types.is_time(kind):  # which pyarrow reads in no text of its own
             return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
-        return pa.scalar(_bytes(text) if _is_bytes(kind) else text).cast(kind)
+        return pa.scalar(_bytes(text) if is_bytes(kind) else text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = r": \ begins a byte, as in \xFF; itself it is \x5C" if _is_bytes(kind) else ""
+        hint = r": \ begins a byte, as in \xFF; itself it is \x5C" if is_bytes(kind) else ""
         raise PredicateError(f"'{text}' cannot be read as {kind}{hint}") from error
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
+    """Is it bytes, of any length or a fixed one, and no text?"""
     types = pa.types
     of_any_length = types.is_binary(kind) or types.is_large_binary(kind)
     others = types.is_binary_view(kind) or types.is_fixed_size_binary(kind)

@@ -36,7 +36,12 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
         rest, extended = _computed(expression, table, error)
         return evaluate(rest, extended).select(range(table.num_columns))
     except _REFUSALS as error:
-        raise PredicateError(f"cannot evaluate {shown(expression)}: {error}") from error
+        hint = (
+            "; a constant has to be of its column's type"
+            if "no kernel matching input types" in str(error)
+            else ""
+        )
+        raise PredicateError(f"cannot evaluate {shown(expression)}: {error}{hint}") from error
 
 
 def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:

@@ -75,12 +75,14 @@ def parse_where(
     NULL, IS TRUE, IS DISTINCT FROM, AND, OR, NOT, +, -, *, CAST, lower, upper, length, abs, isnan,
     coalesce, date_trunc, year, month, extract and the like, starts_with, ends_with, contains,
     regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's
-    names for them), ``= ANY`` of a list and contains_words.
+    names for them), ``= ANY`` of a list, ``usr['id']`` of structs and maps, and contains_words.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except ODD as error:
-        reason = [*str(error).splitlines(), ""][0].split(" into <class")[0]
+        # What it says first is that it failed, and then of what.
+        told = error.__cause__ if isinstance(error, sqlglot.errors.SqlglotError) else None
+        reason = re.sub(" (into|for) <class.*", "", [*str(told or error).splitlines(), ""][0])
         hint = _named_as_words(text, schema)
         raise PredicateError(f"cannot parse the condition {text!r}: {reason}{hint}") from error
     except RecursionError as error:
@@ -95,7 +97,8 @@ def parse_where(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
         )
     try:
-        return Translator(schema, knows_fractions=knows_fractions).condition(folded(tree, now))
+        translator = Translator(schema, knows_fractions=knows_fractions)
+        return translator.condition(translator.with_fields(folded(tree, now)))
     except PredicateError:
         raise
     except RecursionError as error:
@@ -115,6 +118,20 @@ def _named_as_words(text: str, schema: pa.Schema) -> str:
 class Translator(Values):
     """Translates one condition."""
 
+    def with_fields(self, tree: exp.Expr) -> exp.Expr:
+        """``tree`` with ``usr.id`` for ``usr['id']``; what is in brackets of maps is a key."""
+        top = exp.Paren(this=tree)
+        for node in reversed(list(tree.find_all(exp.Bracket))):  # the inner ones first
+            match node:
+                case exp.Bracket(
+                    this=exp.Column() | exp.Dot() as subject,
+                    expressions=[exp.Literal(is_string=True) as key],
+                ) if pa.types.is_struct(self._type_of(subject)):
+                    name = exp.to_identifier(key.name, quoted=True)
+                    node.replace(exp.Dot(this=subject, expression=name))
+        found: exp.Expr = top.this
+        return found
+
     def condition(self, node: exp.Expr) -> pc.Expression:
         search = text_search_of(node)
         if search is not None and not self._holds_several(search.subject):
@@ -124,7 +141,10 @@ class Translator(Values):
             kind = self._type_of(asked.subject)
             if kind is not None and held_type(kind, asked) is not None:
                 return self._membership(node, asked, kind)
-            raise PredicateError(f"{text_of(node)!r}: {text_of(asked.subject)} is {kind}")
+            wanted = "map" if not asked.of_lists else "list"
+            raise PredicateError(
+                f"{text_of(node)!r}: {text_of(asked.subject)} is {kind}, not a {wanted}"
+            )
         match node:
             case exp.Paren(this=inner):
                 return self.condition(inner)

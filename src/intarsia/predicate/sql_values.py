@@ -17,6 +17,7 @@ from intarsia.predicate.constants import (
     cast_scalar,
     exactly,
     fraction,
+    is_bytes,
     number_scalar,
     text_scalar,
 )
@@ -51,6 +52,11 @@ class Values:
                 return self._value(inner)
             case exp.Column() | exp.Dot():
                 return pc.field(*self._resolve(node)[0])
+            case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
+                kind = self._type_of(inner)
+                if kind is not None and pa.types.is_map(kind):
+                    wanted = self._scalar(key, kind.key_type).cast(kind.key_type)
+                    return pc.map_lookup(self._value(inner), wanted, "first")
             case exp.Neg(this=inner) if not is_constant(inner):
                 return pc.negate_checked(self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
@@ -127,7 +133,10 @@ class Values:
         try:
             return [self._scalar(constant, kind) for constant in constants]
         except PredicateError as error:
-            raise PredicateError(f"{text_of(subject)}: {error}") from error
+            shown = text_of(subject)
+            holds = kind is not None and is_list(kind) and is_constant(constants[0])
+            hint = f"; list_contains({shown}, …) asks what it holds" if holds else ""
+            raise PredicateError(f"{shown}: {error}{hint}") from error
 
     def _all_beside(self, subject: exp.Expr, constants: Sequence[exp.Expr]) -> list[pa.Scalar]:
         """Constants that ``subject`` is compared with together: doubles, where one of them is."""
@@ -150,6 +159,8 @@ class Values:
                 return pa.scalar(bool(value))
             case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
                 return number_scalar(f"-{inner.this}", kind)
+            case exp.Cast(this=exp.Literal(is_string=True) as inner, to=target) if _is_blob(target):
+                return text_scalar(inner.this, kind if kind and is_bytes(kind) else pa.binary())
             case exp.Cast(this=inner, to=target) if _is_read_once(node):
                 return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)
             case exp.Literal(this=text) if node.is_string:
@@ -175,6 +186,9 @@ class Values:
                 return pa.string()
             case exp.Length():
                 return pa.int32()
+            case exp.Bracket(this=inner):
+                kind = self._type_of(inner)
+                return kind.item_type if kind is not None and pa.types.is_map(kind) else None
         part = part_of(node)
         return None if part is None else part.type(self._type_of(part.subject))
 
@@ -243,6 +257,10 @@ def text_of(node: exp.Expr) -> str:
         return node.sql("duckdb")
     except ValueError:
         return f"a condition of {node.key}"
+
+
+def _is_blob(target: exp.DataType) -> bool:
+    return bool(target.this == exp.DataType.Type.VARBINARY)
 
 
 def _is_read_once(node: exp.Cast) -> bool:

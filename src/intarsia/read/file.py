@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import PathError, UnsupportedError, Where, instead
+from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import term_for
+from intarsia.predicate.term import parse_term
 from intarsia.predicate.views import giver_of, schema_without_views
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
@@ -77,6 +78,7 @@ class ParquetFile:
         on_corrupt: OnCorrupt | None = None,
         page_size_limit: int | None = None,
     ) -> None:
+        check_several(read_dictionary=read_dictionary)
         check_on_corrupt(on_corrupt)
         check_page_size_limit(page_size_limit)
         options = ReadOptions(
@@ -160,10 +162,14 @@ class ParquetFile:
         """The distinct values of a column, or function of columns, that has a ``Distinct`` index.
 
         Ascending; NaN and NULL come last, where there are any. Reads the index only. None where
-        there is no such index, or it is damaged.
+        there is no such index, or it is damaged. Raises ``PredicateError`` for a column that is not
+        there.
         """
+        schema = self._opened.schema
         if isinstance(on, pc.Expression):
             on = str(term_for(on, "distinct"))
+        elif schema.leaf(on) is None and schema.root(on) is None:
+            parse_term(on, self._opened.schema_arrow)
         sections = self._opened.sections
         for entry in sections.entries:
             found = sections.resolved(entry)
@@ -247,8 +253,7 @@ class ParquetFile:
 
     def _request(self, columns: Sequence[str] | None, filter_: FilterLike) -> Request:
         schema = self.schema_arrow
-        if isinstance(columns, str):
-            raise TypeError("columns is a list of names, not one name")
+        check_several(columns=columns)
         names = tuple(schema.names if columns is None else dict.fromkeys(columns))
         pruned: Projection = {}
         if not set(names) <= set(schema.names):

@@ -58,6 +58,19 @@ def pruned_to_fields(schema: pa.Schema, paths: Iterable[Path]) -> dict[str, Prun
     return found
 
 
+def check_paths(schema: pa.Schema, paths: Iterable[Path]) -> None:
+    """Raise ``PredicateError`` for a path to a column, or field of a struct, that is not there."""
+    for path in paths:
+        fields: Iterable[pa.Field] = schema
+        for name in path:
+            known = {field.name: field.type for field in fields}
+            if name not in known:
+                raise unknown_column(".".join(path), known)
+            if not pa.types.is_struct(known[name]):
+                break
+            fields = known[name]
+
+
 def named(file: OpenedFile, columns: Sequence[str]) -> tuple[tuple[str, ...], Projection]:
     """Top-level columns, in the order first named, and what is wanted of them.
 

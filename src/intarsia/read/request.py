@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.errors import PredicateError, unknown_column
+from intarsia.errors import PredicateError
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import (
     ANDS,
@@ -30,7 +30,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.predicate.views import VIEWED
 from intarsia.read.condition import Condition
-from intarsia.read.projection import Projection, pruned_to_fields
+from intarsia.read.projection import Projection, check_paths, pruned_to_fields
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""
@@ -101,9 +101,7 @@ class Filter:
             expression = literals_cast(expression, VIEWED)  # as columns are, to be compared
             node = read_expression(expression)
         paths = field_paths(node)
-        for path in paths or ():
-            if path[0] not in schema.names:
-                raise unknown_column(".".join(path), schema.names)
+        check_paths(schema, paths or ())
         given = node
         expression, node = without_periods(expression, given, schema)
         columns = _columns(node)
@@ -193,7 +191,10 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
         try:
             return pq.filters_to_expression(filter_)
         except (ValueError, TypeError, pa.ArrowException) as error:
-            raise PredicateError(f"{filter_!r} is no list of conditions: {error}") from error
+            raise PredicateError(
+                f"{filter_!r} is no list of conditions (column, operator, value), with operators "
+                f"=, !=, <, <=, >, >=, in and not in: {error}"
+            ) from error
     if filter_ is None or isinstance(filter_, pc.Expression):
         return filter_
     raise TypeError(

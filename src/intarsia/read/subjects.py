@@ -55,8 +55,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
         if leaf is not None:
             return _of_leaf(file, leaf, index.reads)
         if schema.root(on) is not None:
-            leaves = ", ".join(leaf.name for leaf in schema.leaves if leaf.path[0] == on)
-            raise IndexSpecError(f"the column is nested: it has {leaves}")
+            raise IndexSpecError(no_leaf(on, schema))
         if meaning is not None:
             raise IndexSpecError(f"column {on!r} is not there")
     if index.reads is Reads.ELEMENTS:
@@ -66,15 +65,19 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     except PredicateError as error:
         is_function = any(character in on for character in "()+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""
-        raise IndexSpecError(_missing(on, schema) + nor) from error
+        raise IndexSpecError(no_leaf(on, schema) + nor) from error
     if term.path:  # names in SQL have no case, those of columns have
-        raise IndexSpecError(_missing(on, schema))
+        raise IndexSpecError(no_leaf(on, schema))
     if meaning and meaning != term.meaning:
         raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
     return Subject(term, decoded(kind), order_of_type(decoded(kind)))
 
 
-def _missing(on: str, schema: Schema) -> str:
+def no_leaf(on: str, schema: Schema) -> str:
+    """Why a column that is no leaf of ``schema`` is none: it has several, or is not there."""
+    if schema.root(on) is not None:
+        leaves = ", ".join(leaf.name for leaf in schema.leaves if leaf.path[0] == on)
+        return f"the column is nested: it has {leaves}"
     return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
 
 

@@ -25,7 +25,7 @@ from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import FormatError, Where, unknown_column
+from intarsia.errors import FormatError, Where, check_several, unknown_column
 from intarsia.format.metadata import Type
 from intarsia.index.directory import binding_of
 from intarsia.plan.plan import Plan
@@ -254,8 +254,7 @@ def query_of(
 
     Raises ``PredicateError`` as ``read`` does.
     """
-    if isinstance(columns, str):
-        raise TypeError("columns is a list of names, not one name")
+    check_several(columns=columns)
     if where is not None and not isinstance(where, str | pc.Expression):
         raise TypeError(
             f"where is SQL text or an Expression of pyarrow, not {type(where).__name__}"

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import IndexSpecError, instead
+from intarsia.errors import IndexSpecError
 from intarsia.format.bloom import BloomFilter
 from intarsia.format.hashing import hash_values
 from intarsia.format.levels import PageLevels, histogram
@@ -37,6 +37,7 @@ from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
+from intarsia.read.subjects import no_leaf
 from intarsia.read.walked import offset_index_of, row_levels
 from intarsia.source import ByteRange
 
@@ -78,9 +79,9 @@ def check_standard(file: OpenedFile, index: Standard) -> list[Leaf]:
     for name in names:
         leaf = file.schema.leaf(name)
         if leaf is None:
+            of = " (it is of a column alone, not of a function)" if "(" in name else ""
             raise IndexSpecError(
-                f"{file.name}: no index {name}:{index.kind}: column {name!r} is not there"
-                f"{instead(name, (leaf.name for leaf in file.schema.leaves))}"
+                f"{file.name}: no index {name}:{index.kind}: {no_leaf(name, file.schema)}{of}"
             )
         if isinstance(index, Bloom):
             reason = unfit_for_hashing(file.order(leaf.index)) or _misread_by_others(leaf)

@@ -1,0 +1,166 @@
+"""What people get wrong first is told in words that say what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+from intarsia.errors import IndexSpecError, PathError, PredicateError
+
+TABLE = pa.table(
+    {
+        "id": range(4),
+        "name": ["a", "b", None, "d"],
+        "tags": [["x"], [], None, ["y", "z"]],
+        "usr": [{"id": n, "city": "c"} for n in range(4)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("messages") / "t.parquet"
+    ia.write_table(TABLE, path)
+    return path
+
+
+Call = Callable[[Path], object]
+WRONG: dict[str, tuple[type[Exception], str, Call]] = {
+    "schema_of_names": (
+        TypeError,
+        "schema is a pyarrow.Schema, not a dict",
+        lambda path: ia.dataset(path, schema={"id": "int64"}),
+    ),
+    "open_file": (
+        TypeError,
+        "a path or several of them are needed, not BufferReader",
+        lambda path: ia.dataset(pa.BufferReader(path.read_bytes())),
+    ),
+    "list_of_bytes": (
+        TypeError,
+        "a path or several of them are needed, not bytes",
+        lambda path: ia.dataset([bytes(path)]),
+    ),
+    "partitioning": (
+        ValueError,
+        "partitioning is 'hive', None, a list of names",
+        lambda path: ia.dataset(path, partitioning="hiv"),
+    ),
+    "fsspecs_uri": (
+        PathError,
+        r"filesystem=fsspec.filesystem\('memory'\) does",
+        lambda _: ia.dataset("memory://x/t.parquet"),
+    ),
+    "one_dictionary": (
+        TypeError,
+        "read_dictionary is a list of names, not one name",
+        lambda path: ia.dataset(path, read_dictionary="name"),
+    ),
+    "one_dictionary_of_a_file": (
+        TypeError,
+        "read_dictionary is a list of names, not one name",
+        lambda path: ia.ParquetFile(path, read_dictionary="name"),
+    ),
+    "operator": (
+        PredicateError,
+        "with operators =, !=, <, <=, >, >=, in and not in",
+        lambda path: ia.dataset(path).to_table(filter=[("name", "like", "a%")]),
+    ),
+    "constant_of_another_type": (
+        PredicateError,
+        r"\(int64, string\); a constant has to be of its column's type",
+        lambda path: ia.dataset(path).to_table(filter=[("id", "=", "1")]),
+    ),
+    "list_and_text": (
+        PredicateError,
+        r"list_contains\(tags, …\) asks what it holds",
+        lambda path: ia.dataset(path).to_table(filter="tags = 'x'"),
+    ),
+    "list_and_number": (
+        PredicateError,
+        r"list_contains\(tags, …\) asks what it holds",
+        lambda path: ia.dataset(path).to_table(filter="tags = 5"),
+    ),
+    "no_list": (
+        PredicateError,
+        "name is string, not a list",
+        lambda path: ia.dataset(path).to_table(filter="list_contains(name, 'a')"),
+    ),
+    "open_quote": (
+        PredicateError,
+        "Missing '",
+        lambda path: ia.dataset(path).to_table(filter="name = 'a"),
+    ),
+    "open_parenthesis": (
+        PredicateError,
+        r"Expecting \)",
+        lambda path: ia.dataset(path).to_table(filter="(name = 'a'"),
+    ),
+    "field_to_compute": (
+        PredicateError,
+        "column 'usr.town' is not there; there are: id, city",
+        lambda path: ia.dataset(path).to_table(columns={"v": pc.field("usr", "town")}),
+    ),
+    "field_to_filter": (
+        PredicateError,
+        "column 'usr.town' is not there; there are: id, city",
+        lambda path: ia.dataset(path).to_table(filter=pc.field("usr", "town") == "x"),
+    ),
+    "head_of_less": (
+        ValueError,
+        "num_rows is 0 at least, not -1",
+        lambda path: ia.dataset(path).head(-1),
+    ),
+    "distinct": (
+        PredicateError,
+        "column 'nam' is not there, 'name' is",
+        lambda path: ia.ParquetFile(path).distinct("nam"),
+    ),
+    "bloom_of_a_struct": (
+        IndexSpecError,
+        "no index usr:bloom: the column is nested: it has usr.id, usr.city",
+        lambda path: ia.add_indexes(path, [ia.Bloom("usr")]),
+    ),
+    "bloom_of_a_function": (
+        IndexSpecError,
+        "it is of a column alone, not of a function",
+        lambda path: ia.add_indexes(path, ["bloom(lower(name))"]),
+    ),
+    "kind_first": (
+        IndexSpecError,
+        "a lookup of it is name:lookup",
+        lambda path: ia.add_indexes(path, ["lookup:name"]),
+    ),
+    "number_as_a_table": (
+        TypeError,
+        "int is no data set, path, lazy frame",
+        lambda _: ia.sql("SELECT 1", t=5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told(name: str, path: Path):
+    error, words, call = WRONG[name]
+    before = path.read_bytes()
+    with pytest.raises(error, match=words):
+        call(path)
+    assert path.read_bytes() == before
+
+
+def test_a_query_of_no_table_is_told_how_tables_are_given():
+    with pytest.raises(duckdb.CatalogException) as caught:
+        ia.sql("SELECT * FROM t")
+    assert caught.value.__notes__ == ["tables are given by name: intarsia.sql(query, NAME=PATH)"]
+
+
+def test_a_column_without_a_distinct_index_has_no_list(path: Path):
+    file = ia.ParquetFile(path)
+    for on in ("id", "usr.id", "usr", "lower(name)", "tags.list.element"):
+        assert file.distinct(on) is None
