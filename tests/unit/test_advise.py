@@ -126,6 +126,15 @@ def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
     assert advice.proposals[0].bytes == pytest.approx(size, rel=0.3)
 
 
+def test_long_pages_are_told_of(table, tmp_path):
+    path = tmp_path / "t.parquet"
+    for page_rows, is_told in ((100_000, True), (20_000, False)):
+        ia.write_table(table, path, max_rows_per_page=page_rows)
+        advice = ia.advise(path, ["status = 3", "ts = 5"])
+        assert advice.page_rows == pytest.approx(min(page_rows, ROWS), rel=0.1)
+        assert (f"A page has {advice.page_rows:,} rows" in str(advice)) == is_told
+
+
 def test_it_is_json_and_a_table(paged):
     advice = ia.advise(paged, ["ts = 5", "status = 3"])
     found = json.loads(json.dumps(advice.to_dict()))

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LONG_PAGES = 32_768
+"""Pages of so many rows are worth a word: an index spares the others only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -37,7 +40,8 @@ class FilterAdvice:
 class Advice:
     """Indexes that are proposed for the files at a path, and what they do for each filter.
 
-    All bytes are estimates from ``sampled`` of ``row_groups`` row groups. Printed, it is a table.
+    All bytes are estimates from ``sampled`` of ``row_groups`` row groups, as are the ``page_rows``
+    that a page of the filters' columns has. Printed, it is a table.
     """
 
     path: str
@@ -48,6 +52,7 @@ class Advice:
     sampled: int
     proposals: tuple[Proposal, ...]
     filters: tuple[FilterAdvice, ...]
+    page_rows: int
 
     @property
     def indexes(self) -> list[str]:
@@ -81,7 +86,15 @@ class Advice:
             shares = (f"{part / max(one.total, 1):.1%}" for part in (one.now, one.then))
             now, then = shares
             told.append((str(number + 1), one.filter, now, then, one.reason))
-        return "\n".join([*lines, "", *_table(told)])
+        lines += ["", *_table(told)]
+        if self.page_rows >= LONG_PAGES:
+            lines += [
+                "",
+                f"A page has {self.page_rows:,} rows, and is the least that is read of a column: "
+                "of files that",
+                "write_table makes anew, with shorter pages, indexes have less read.",
+            ]
+        return "\n".join(lines)
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

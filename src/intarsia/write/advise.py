@@ -30,7 +30,7 @@ from intarsia.storage import PathLike
 from intarsia.write import present
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of
-from intarsia.write.sample import indexed, sample_of
+from intarsia.write.sample import indexed, page_rows, sample_of
 from intarsia.write.spill import Workspace
 
 _MOST_FILES, _MOST_ROWS = 64, 400_000
@@ -144,6 +144,7 @@ def advise(
         adviser.sampled_groups,
         tuple(proposals),
         tuple(told),
+        adviser.page_rows(),
     )
 
 
@@ -234,6 +235,14 @@ class _Adviser:
                 for leaf in root.leaves
             )
         return size
+
+    def page_rows(self) -> int:
+        """The rows of a page of the filters' columns, in the first row group of the sample."""
+        for view in self._views:
+            asked = (roots_to_read(view.file, r, view.member.constants) for r in self._requests)
+            roots = [root for of_one in asked for root in of_one]
+            return page_rows(view.file, {leaf for root in roots for leaf in root.leaves})
+        return 0
 
     def _measure(self, views: Sequence[_View]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """About how many bytes of its columns each filter reads, and the least it can."""

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from intarsia.format.footer import framed, with_key_values
 from intarsia.format.metadata import FileMetaData
+from intarsia.format.page_header import num_values
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
+from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source, check_range
 from intarsia.write.compose import Part, compose
@@ -71,6 +73,13 @@ def sample_of(file: OpenedFile, groups: Sequence[int]) -> OpenedFile:
     raw = encode(amended(metadata, row_groups=chosen, num_rows=rows))
     footer = framed(with_key_values(raw, {FOOTER_KEY: None}))
     return OpenedFile(ExtendedSource(file.source, [footer]), file.name)
+
+
+def page_rows(file: OpenedFile, leaves: Collection[int]) -> int:
+    """How many rows a page of these leaves has in the first row group, on average."""
+    pages = [page for leaf in leaves for page in Chunk(file, 0, leaf).pages()]
+    count = sum(num_values(page.header) is not None for page in pages)
+    return round(file.num_rows_in(0) * len(leaves) / max(count, 1))
 
 
 def indexed(file: OpenedFile, indexes: Sequence[IndexSpec], work: Workspace) -> OpenedFile:
