@@ -125,6 +125,19 @@ class SchemaTemplates:
         """Did the writer store an Arrow schema?"""
         return self._arrow_schema is not None
 
+    def whole(
+        self, file: pa.NativeFile, metadata: pq.FileMetaData, verify_checksums: bool
+    ) -> pq.ParquetFile:
+        """The file itself to pyarrow, by its own footer. Raises what it does."""
+        return pq.ParquetFile(
+            file,
+            metadata=metadata,
+            read_dictionary=list(self._as_dictionaries) or None,
+            page_checksum_verification=verify_checksums,
+            coerce_int96_timestamp_unit=self._int96_unit,
+            pre_buffer=False,
+        )
+
     def arrow_schema(self, extensions: bool = True) -> pa.Schema:
         """The file's schema as pyarrow reads it, without its key/value metadata.
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.whole import read_by_pyarrow
 from intarsia.errors import CorruptDataWarning, FormatError, Where, warn
 from intarsia.format.bounds import (
     Bounds,
@@ -152,7 +154,9 @@ class OpenedFile:
     @property
     def held_bytes(self) -> int:
         """About as many bytes of memory as are held: for the footer, indexes, and the tail."""
-        decoded = len(self._footer.raw) + self.page_indexes.num_bytes
+        raw = len(self._footer.raw)
+        decoded = raw + self.page_indexes.num_bytes
+        decoded += raw if "pyarrows_metadata" in self.__dict__ else 0
         own = _OBJECT_BYTES + _OBJECTS_PER_BYTE * decoded
         beside = 0 if self.beside is None else self.beside.held_bytes
         return own + self._footer.source.held_bytes + beside
@@ -204,6 +208,11 @@ class OpenedFile:
             ) from error
         # pyarrow's schema has groups without leaves, which its tables leave out.
         return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
+
+    @functools.cached_property
+    def pyarrows_metadata(self) -> pq.FileMetaData:
+        """The footer as pyarrow decodes it. Raises what it does."""
+        return read_by_pyarrow(self.footer)
 
     def arrow_type(self, root: Root) -> pa.DataType:
         """The type of a root with all of its leaves, as pyarrow reads it."""

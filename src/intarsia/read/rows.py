@@ -36,6 +36,7 @@ from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import ColumnRead, ranges_of, select
+from intarsia.read.small_groups import read_small_groups
 from intarsia.source import Source
 
 _DIVIDED_BYTES = 512 * 1024
@@ -66,6 +67,11 @@ def read_rows(
     annotation. Raises ``PageIndexMistrust`` where a page contradicts the page index,
     ``FormatError`` where bytes cannot be decoded.
     """
+    if not physical:
+        whole = read_small_groups(file, roots, rows, source or file.source)
+        if whole is not None:
+            columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
+            return columns
     reads = select(file, roots, rows)
     check_places(file, (one for read in reads for one in read.selections()))
     ranges = ranges_of(reads)

@@ -53,9 +53,10 @@ def units_of(
     limit: float = FIRST_ROWS if small_first else UNIT_ROWS
     pending: list[RowRanges] = []
     count, size = 0.0, 0.0
+    weights = _Weights(file, leaves)
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
-        row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
+        row_bytes, scale = weights.of(group)
         step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
         for part, held in _parts_of(file, rows, group, leaves, step):
             part_size = held * row_bytes / scale
@@ -68,6 +69,40 @@ def units_of(
             size += part_size
     if pending:
         yield RowRanges.union(pending)
+
+
+class _Weights:
+    """What the rows of a row group weigh, and how much larger units of them are.
+
+    A small one that is like the one before it, by what the footer says of it as a whole, weighs as
+    much: to ask all of its chunks may take longer than reading them.
+    """
+
+    def __init__(self, file: OpenedFile, leaves: Sequence[int]) -> None:
+        self._file, self._leaves = file, leaves
+        self._rows, self._bytes = 0, 0
+        self._known = 1.0, 1.0
+
+    def of(self, group: int) -> tuple[float, float]:
+        """``_row_bytes`` and ``_scale``."""
+        told = self._file.metadata.row_groups[group]
+        rows, size = told.num_rows, told.total_byte_size
+        if not (_is_small(size) and _are_near(rows, self._rows) and _are_near(size, self._bytes)):
+            file, leaves = self._file, self._leaves
+            self._known = _row_bytes(file, group, leaves), _scale(file, group, leaves)
+            self._rows, self._bytes = rows, size
+        return self._known
+
+
+def _is_small(size: int) -> bool:
+    """Is a row group of so many bytes, if the footer says how many, no more than a small part of a
+    unit?
+    """
+    return 0 < size <= UNIT_BYTES // 32
+
+
+def _are_near(one: int, other: int) -> bool:
+    return one <= 1.25 * other and other <= 1.25 * one
 
 
 def _find_pages(
@@ -90,6 +125,8 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
     """Does it take so long to decode all of a row group that parts of it are worth looking for?"""
     if file.num_rows_in(group) >= _LARGE_ROWS:
         return True
+    if _is_small(file.metadata.row_groups[group].total_byte_size):
+        return False
     return sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves) >= _LARGE_BYTES
 
 

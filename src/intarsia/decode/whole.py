@@ -1,0 +1,92 @@
+"""Whole row groups, read by pyarrow as they are in the file, under the file's own footer.
+
+Of small chunks that takes a fraction of the time that it takes to splice their pages: what a
+spliced file says of each has to be written, and read again.
+"""
+
+from __future__ import annotations
+
+import bisect
+import io
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.decode.template import SchemaTemplates
+from intarsia.format.footer import MAGIC, framed
+from intarsia.source import ByteRange
+
+FAILURES = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What comes of row groups that pyarrow cannot read."""
+
+
+def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:
+    """A footer, from its thrift bytes, as pyarrow decodes it. Raises what it does."""
+    return pq.read_metadata(pa.BufferReader(MAGIC + framed(footer)))
+
+
+def places_of(
+    metadata: pq.FileMetaData, groups: Sequence[int], leaves: Sequence[int]
+) -> list[ByteRange]:
+    """Where the chunks of these leaves are, by row group."""
+    found = []
+    for group in groups:
+        row_group = metadata.row_group(group)
+        for leaf in leaves:
+            chunk = row_group.column(leaf)
+            start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+            if dictionary is not None and 0 < dictionary < start:
+                start = dictionary
+            found.append((start, chunk.total_compressed_size))
+    return found
+
+
+class PartsOfFile(io.RawIOBase):
+    """A file of which some ranges are in memory, in order, and nothing else can be read."""
+
+    def __init__(self, size: int, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
+        self._size, self._parts, self._at = size, parts, 0
+        self._starts = [offset for offset, _ in ranges]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> memoryview:
+        number = bisect.bisect_right(self._starts, self._at) - 1
+        if number < 0 or size < 0:
+            return memoryview(b"")
+        start = self._at - self._starts[number]
+        found = self._parts[number][start : start + size]
+        self._at += found.nbytes
+        return found
+
+
+def decode_groups(
+    templates: SchemaTemplates,
+    metadata: pq.FileMetaData,
+    file: PartsOfFile,
+    groups: Sequence[int],
+    leaves: Sequence[int],
+    *,
+    verify_checksums: bool,
+) -> pa.Table:
+    """All rows of these row groups, and a column for each root of ``leaves``, in their order.
+
+    Raises what pyarrow does. No thread but the caller's is left with the file's memory.
+    """
+    opened = templates.whole(pa.PythonFile(file, mode="r"), metadata, verify_checksums)
+    return opened.reader.read_row_groups(
+        list(groups), column_indices=list(leaves), use_threads=False
+    )

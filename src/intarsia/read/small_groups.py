@@ -1,0 +1,110 @@
+"""Reading small chunks of many row groups whole, with what is wanted of them cut out afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.decode.whole import FAILURES, PartsOfFile, decode_groups, places_of
+from intarsia.errors import FormatError
+from intarsia.format.schema import Root
+from intarsia.parallel import all_of, may_divide
+from intarsia.plan.coalesce import coalesce
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile
+from intarsia.read.selection import groups_of
+from intarsia.source import ByteRange, Source
+
+T = TypeVar("T")
+
+_MANY = 64
+"""Fewer chunks are spliced soon enough."""
+_SMALL_BYTES, _SPARED_BYTES = 64 * 1024, 16 * 1024
+"""What chunks may have on average, and how much of that reading pages would spare."""
+_FILE_BYTES = 256 * 1024
+"""Of files with larger chunks, some of them are not looked for that are small."""
+_THREADED_BYTES = 128 * 1024
+"""Less than this is decoded sooner than a thread is woken."""
+
+
+def read_small_groups(
+    file: OpenedFile, roots: Sequence[Root], rows: RowRanges, source: Source
+) -> tuple[pa.Table, RowRanges] | None:
+    """A column for each of ``roots``, of the row groups that hold ``rows``, and all their rows.
+
+    None where chunks are few or large, where pages are to be checked, or where pyarrow cannot read
+    them: why, is found page by page.
+    """
+    groups = groups_of(file, rows)
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    if len(groups) * len(leaves) < _MANY or not _may_be_small(file):
+        return None
+    starts = file.row_group_starts
+    held = RowRanges(starts[:-1][groups], starts[1:][groups])
+    try:
+        places = places_of(file.pyarrows_metadata, groups, leaves)
+    except pa.ArrowException:
+        return None
+    size = sum(length for _, length in places)
+    most = min(_SMALL_BYTES, _SPARED_BYTES * held.num_rows / max(held.num_rows - rows.num_rows, 1))
+    if size > most * len(places):
+        return None
+    wanted = [(one.offset, one.length) for one in coalesce(places, 0)]
+    try:
+        parts = source.read(wanted)
+        table = _decoded(file, roots, groups, wanted, parts, size)
+    except (FormatError, *FAILURES):
+        return None
+    if (table.num_rows, table.num_columns) != (held.num_rows, len(roots)):
+        return None
+    file.groups_read.update(groups)
+    file.pages_read += sum(file.page_indexes.num_pages(g, leaf) for g in groups for leaf in leaves)
+    return table, held
+
+
+def _may_be_small(file: OpenedFile) -> bool:
+    """Are chunks small, on average, and is nothing but their values asked for?"""
+    options, metadata = file.options, file.metadata
+    if options.looks_for_damage or options.page_size_limit is not None or file.mended:
+        return False
+    count = len(metadata.row_groups) * len(file.schema.leaves)
+    return file.source.size <= _FILE_BYTES * count
+
+
+def _decoded(
+    file: OpenedFile,
+    roots: Sequence[Root],
+    groups: Sequence[int],
+    places: Sequence[ByteRange],
+    parts: Sequence[memoryview],
+    size: int,
+) -> pa.Table:
+    """All of some row groups: by several threads, each some of the groups, or of the columns."""
+    decode = partial(
+        decode_groups,
+        file.templates,
+        file.pyarrows_metadata,
+        verify_checksums=file.options.page_checksum_verification,
+    )
+
+    def task(groups: Sequence[int], roots: Sequence[Root]) -> pa.Table:
+        leaves = [leaf for root in roots for leaf in root.leaves]
+        return decode(PartsOfFile(file.source.size, places, parts), groups, leaves)
+
+    count = pa.cpu_count() if size >= _THREADED_BYTES and may_divide() else 1
+    if len(groups) >= count:
+        tables = all_of(partial(task, some, roots) for some in _shares(groups, count))
+        return pa.concat_tables(tables)
+    tables = all_of(partial(task, groups, some) for some in _shares(roots, count))
+    columns = [column for table in tables for column in table.columns]
+    return pa.Table.from_arrays(columns, [str(number) for number in range(len(columns))])
+
+
+def _shares(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    """``items`` in ``count`` portions, as far as there are so many."""
+    for part in np.array_split(np.arange(len(items)), min(count, len(items))):
+        yield items[part[0] : part[-1] + 1]
