@@ -32,17 +32,20 @@ from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
 from intarsia.handle import version_of
 from intarsia.spark import place
 from intarsia.spark.commit import (
+    end_job,
     has_data,
     journals,
     keep_job,
     publish,
     publish_batch,
-    recover,
+    settle,
 )
 from intarsia.spark.failure import told
 from intarsia.spark.optimize import _check, _OvertakenError
 from intarsia.spark.place import LocalPlace, Place
+from intarsia.spark.recover import recover
 from intarsia.spark.rewrites import OldFile
+from intarsia.spark.source import Writer
 from intarsia.write import embed, replace
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
@@ -210,6 +213,87 @@ def test_the_next_batch_and_other_queries_are_published(tmp_path):
         put(tmp_path / f"_temporary-{name}", {f"{name}.parquet": batch})
         publish_batch(place, name, [f"{name}.parquet"], [], StreamBatch(query, batch))
     assert values(tmp_path) == [0, 0, 1, 1]
+
+
+def test_a_late_look_at_an_old_batch_does_not_have_the_next_one_written_again(tmp_path):
+    place, query = Place.of(tmp_path), "query"
+    put(tmp_path / "_temporary-query-0", {"0.parquet": 0})
+    batch = StreamBatch(query, 0)
+    late = Journal("query-0", PUBLISHED, ("0.parquet",), (), batch)
+    publish_batch(place, "query-0", ["0.parquet"], [], batch)
+    for number in (1, 1):  # as where Spark died before it noted that the first was done
+        put(tmp_path / f"_temporary-query-{number}", {f"{number}.parquet": number})
+        publish_batch(place, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number))
+        (tmp_path / late.name).write_text(late.encode())  # another writer has read it before
+        settle(place)
+    assert values(tmp_path) == [0, 1]
+    assert json.loads((tmp_path / "_stream-query.json").read_text())["batch"] == 1
+
+
+def test_the_next_batch_clears_away_a_journal_that_was_half_written(tmp_path):
+    left = tmp_path / "._commit-query-0.json.0123abcd"
+    others = tmp_path / "._commit-other-0.json.0123abcd"
+    for path in (left, others):
+        path.write_text("{")
+    put(tmp_path / "_temporary-query-0", {"0.parquet": 0})
+    publish_batch(Place.of(tmp_path), "query-0", ["0.parquet"], [], StreamBatch("query", 0))
+    assert not left.exists()
+    assert others.exists()
+
+
+class StuckPlace(LocalPlace):
+    """Holds a file that cannot be removed."""
+
+    __slots__ = ()
+
+    def remove(self, name):
+        if name == "day=1/old.parquet":
+            raise PermissionError(1, "Operation not permitted")
+        super().remove(name)
+
+
+def test_an_old_file_that_cannot_be_removed_stops_nobody(tmp_path):
+    stuck = StuckPlace(Place.of(tmp_path).filesystem, str(tmp_path))
+    put(tmp_path, OLD | {"day=3/old.parquet": 9})
+    old = [*OLD, "day=3/old.parquet"]
+    put(tmp_path / "_temporary-job", NEW)
+    with pytest.raises(ia.PathError, match=r"are published, .*old\.parquet: cannot be removed"):
+        publish(stuck, "job", list(NEW), old)
+    assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
+    assert sorted(tmp_path.rglob("old.parquet")) == [tmp_path / "day=1/old.parquet"]
+    assert not (tmp_path / "day=3").exists()
+    with pytest.warns(ia.IntarsiaWarning, match=r"does not count \(_commit-job.*cannot be removed"):
+        settle(stuck)
+    put(tmp_path / "_temporary-next", {"n1.parquet": 6, "n2.parquet": 7})
+    publish(stuck, "next", ["n1.parquet", "n2.parquet"])
+    assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5, 6, 7]
+    assert recover(tmp_path)[0] == "day=1/old.parquet"
+    assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5, 6, 7]
+    assert journals(Place.of(tmp_path)) == []
+
+
+def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
+    seen = []
+    for folder in every_death(tmp_path, old=OLD, remove=list(OLD)):
+        before = values(folder)
+        end_job(Place.of(folder), "another")
+        assert values(folder) == before
+        job = SimpleNamespace(place=Place.of(folder), name="job", keep_unfinished=False)
+        Writer(job, overwrites=True, only_touched=False, made=()).abort([])
+        assert journals(Place.of(folder)) == []
+        files = [file for file in folder.rglob("*.parquet") if "_temporary" not in str(file)]
+        found = sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files)
+        assert found == before
+        seen.append(found)
+    assert seen[0] == [1, 2]
+    assert seen[-1] == [3, 4, 5]
+
+
+def test_what_is_undone_leaves_no_empty_folders(tmp_path):
+    for folder in every_death(tmp_path, old={}):
+        recover(folder)
+        kept = {path.name for path in folder.iterdir() if not path.name.startswith("_")}
+        assert kept in (set(), {"a.parquet", "day=1", "day=2"})
 
 
 def test_a_file_that_cannot_be_moved_leaves_the_old_rows(tmp_path):

@@ -4,12 +4,12 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 """
 
 from intarsia.spark.catalog_job import build_catalog
-from intarsia.spark.commit import recover
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.index_job import add_indexes, drop_indexes
 from intarsia.spark.optimize import OptimizedFolder, optimize
 from intarsia.spark.order import cluster
 from intarsia.spark.read import explain, read
+from intarsia.spark.recover import recover
 from intarsia.spark.session import register, session
 from intarsia.spark.sql import sql
 from intarsia.spark.task import WrittenFile

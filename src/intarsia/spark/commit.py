@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import posixpath
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
@@ -35,22 +33,18 @@ from intarsia.data.journal import (
     SUCCESS,
     Journal,
     StreamBatch,
-    folders_above,
     journals_at,
     listed_with_commits,
     root_at,
 )
 from intarsia.errors import FormatError, PathError, warn
-from intarsia.globs import HIDDEN
 from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
 _LOOKS = 20
 """For the files that an overwrite is to remove."""
-_KEEP = "_keep"
-_HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
-"""What ``LocalPlace.write_text`` leaves where it is killed."""
+KEEP = "_keep"
 
 
 def has_data(place: Place) -> bool:
@@ -78,19 +72,20 @@ def replaced_in(place: Place, folders: Sequence[str]) -> list[str]:
     theirs, begun = set[str](), list[str]()
     for journal in under_way:
         if journal.phase == PUBLISHING:
-            group = [file for file in journal.publish if _is_in(folders, file)]
+            group = [file for file in journal.publish if is_in(folders, file)]
             theirs |= set(group)
             begun += [] if _is_waiting(place, journal, group[:1]) else group
     return [*begun, *(file for file in files if file not in theirs)]
 
 
-def _is_in(folders: Sequence[str], file: str) -> bool:
+def is_in(folders: Sequence[str], file: str) -> bool:
+    """Is a file in one of the folders, or below?"""
     return any(PurePosixPath(file).is_relative_to(folder) for folder in folders)
 
 
 def _is_waiting(place: Place, journal: Journal, files: Sequence[str]) -> bool:
     """Is one of a commit's files still where it is to be moved from?"""
-    return any(_is_there(place, f"{TEMPORARY}{journal.job}/{file}") for file in files)
+    return any(is_there(place, f"{TEMPORARY}{journal.job}/{file}") for file in files)
 
 
 def publish(
@@ -219,13 +214,14 @@ def _described(place: Place, error: BaseException) -> BaseException:
 
 def _undo(place: Place, journal: Journal) -> None:
     folder = f"{TEMPORARY}{journal.job}"
-    is_kept = _is_kept(place, folder)
+    keeps = is_kept(place, folder)
     for file in journal.publish:
-        if is_kept:
+        if keeps:
             with contextlib.suppress(FileNotFoundError):
                 place.move(file, f"{folder}/{file}")
         else:
             place.remove(file)
+    _tidy(place, journal.publish)
     with contextlib.suppress(OSError):  # who listed files meanwhile is to see that something was
         if place.read_text(SUCCESS) is not None:
             place.write_text(SUCCESS, "")
@@ -234,29 +230,56 @@ def _undo(place: Place, journal: Journal) -> None:
 
 def keep_job(place: Place, job: str) -> None:
     """Have ``recover`` leave the job's folder, should it come to that."""
-    place.write_text(f"{TEMPORARY}{job}/{_KEEP}", "")
+    place.write_text(f"{TEMPORARY}{job}/{KEEP}", "")
 
 
-def _is_kept(place: Place, folder: str) -> bool:
-    return place.is_shared_disk and place.read_text(f"{folder}/{_KEEP}") is not None
+def is_kept(place: Place, folder: str) -> bool:
+    """Is a job's folder to be left by ``recover``, as it may hold rows?"""
+    return place.is_shared_disk and place.read_text(f"{folder}/{KEEP}") is not None
 
 
 def _finish(place: Place, journal: Journal) -> None:
-    """What comes after the commit; may be done twice."""
+    """What comes after the commit; may be done twice.
+
+    Raises ``PathError`` where an old file cannot be removed: the journal stays then, all others go.
+    """
+    if journal.stream is not None and not is_done(place, journal.stream):
+        place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
+    failed: list[PathError] = []
     for file in journal.remove:
-        place.remove(file)
-    folders = {str(parent) for file in journal.remove for parent in PurePosixPath(file).parents}
-    for folder in sorted(folders - {"."}, key=lambda folder: -folder.count("/")):
-        place.remove_empty([place.path(folder)])
+        try:
+            place.remove(file)
+        except OSError as error:
+            failed.append(PathError(f"{place.path(file)}: cannot be removed: {error}"))
+    _tidy(place, journal.remove)
+    if failed:
+        raise failed[0]
     for other in journals(place) if journal.remove else ():
         is_gone = other.phase == PUBLISHING and set(other.publish) <= set(journal.remove)
         if is_gone and not _is_waiting(place, other, other.publish):
             place.remove(other.name)  # of a dead writer: it has no file any more
-    if journal.stream is not None:
-        place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
     # Touched before the journal goes: who looked before that sees that something has happened.
     place.write_text(SUCCESS, "")
     place.remove(journal.name)
+
+
+def _tidy(place: Place, files: Sequence[str]) -> None:
+    """Remove the folders of files that are gone, where nothing else is in them."""
+    folders = {str(parent) for file in files for parent in PurePosixPath(file).parents}
+    for folder in sorted(folders - {"."}, key=lambda folder: -folder.count("/")):
+        place.remove_empty([place.path(folder)])
+
+
+def end(place: Place, journal: Journal) -> None:
+    """Finish a commit that was interrupted, or undo it where its files do not count yet."""
+    (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
+
+
+def end_job(place: Place, job: str) -> None:
+    """Finish or undo what a job has begun to publish: who did is no more."""
+    for journal in journals(place):
+        if journal.job == job:
+            end(place, journal)
 
 
 def journals(place: Place) -> list[Journal]:
@@ -272,10 +295,19 @@ def root_of(path: PathLike, filesystem: Any = None) -> Place:
 
 
 def settle(place: Place) -> None:
-    """Finish the removals that another writer did not; warn of files it left half published."""
+    """Finish the removals that another writer did not; warn of what it left half published, and of
+    old files that stay, though they do not count.
+    """
     for journal in journals(place):
         if journal.phase == PUBLISHED:
-            _finish(place, journal)
+            try:
+                _finish(place, journal)
+            except OSError as error:
+                warn(
+                    f"{place.root}: what another write replaced is still there, and does not count "
+                    f"({journal.name}); recover() removes it: {error}",
+                    stacklevel=4,
+                )
         else:
             warn(
                 f"{place.root}: another write is under way, or was interrupted ({journal.name}): "
@@ -284,91 +316,8 @@ def settle(place: Place) -> None:
             )
 
 
-def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = None) -> list[str]:
-    """Finish or undo what interrupted writes left at ``path``, a folder; returns what was removed.
-
-    A commit whose new files were all there is finished, any other is undone, and temporary folders
-    are deleted: all of them, or with ``keep_unfinished`` those of jobs without checkpoints. What
-    others wrote stays where it is, and a warning says where that is: ``intarsia.recover`` makes
-    files of those with temporary names, ``.NAME.….intarsia-tmp``; the rest are whole. Call it only
-    while nothing is being written there.
-
-    Folders below are looked at as well, and of those above the commits that are of files at
-    ``path`` only: so it is where a Hive folder was optimized by itself.
-    """
-    place = Place.of(path, filesystem)
-    kind = place.filesystem.get_file_info(place.root).type
-    if kind != pafs.FileType.Directory:
-        what = "a file, not a folder" if kind == pafs.FileType.File else "no such folder"
-        raise PathError(f"{place.root}: there is {what}")
-    removed: list[str] = []
-    kept: list[str] = []
-    for folder in (*folders_above(place.root)[:-1], *_interrupted(place)):
-        at = replace(place, root=folder)
-        begun, jobs = journals(at), set(at.names(TEMPORARY))
-        torn = [name for name in at.names("._") if _HALF_WRITTEN.fullmatch(name)]
-        if not PurePosixPath(folder).is_relative_to(place.root):
-            torn = []
-            begun = [journal for journal in begun if _is_all_in(at, journal, place.root)]
-            jobs &= {f"{TEMPORARY}{journal.job}" for journal in begun}
-        for journal in begun:
-            removed += map(at.path, _ended(at, journal))
-        for name in torn:
-            at.remove(name)
-            removed.append(at.path(name))
-        for name in sorted(jobs):
-            if keep_unfinished and _holds_rows(at, name):
-                kept.append(at.path(name))
-            elif at.remove_tree(name):
-                removed.append(at.path(name))
-    if kept:
-        warn(
-            f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
-            "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
-            stacklevel=2,
-        )
-    return [posixpath.relpath(path, place.root) for path in removed]
-
-
-def _is_all_in(place: Place, journal: Journal, folder: str) -> bool:
-    """Are all files that a commit publishes and removes below ``folder``?"""
-    return all(_is_in([folder], place.path(file)) for file in (*journal.publish, *journal.remove))
-
-
-def _ended(place: Place, journal: Journal) -> list[str]:
-    """Finish a commit, or undo it; gives the files that are gone for it."""
-    is_moved = journal.phase == PUBLISHING and _is_kept(place, f"{TEMPORARY}{journal.job}")
-    gone = [] if is_moved else [name for name in journal.hidden if _is_there(place, name)]
-    (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
-    return gone
-
-
-def _interrupted(place: Place) -> list[str]:
-    """The folder, and those below it in which there are journals or folders of jobs."""
-    selector = pafs.FileSelector(place.root, recursive=True)
-    found = {place.root}
-    for info in place.filesystem.get_file_info(selector):
-        parts = info.path.removeprefix(f"{place.root}/").split("/")
-        hidden = next((at for at, part in enumerate(parts) if part.startswith(HIDDEN)), None)
-        if hidden is not None and _is_left(parts[hidden]):
-            found.add("/".join([place.root, *parts[:hidden]]))
-    return sorted(found)
-
-
-def _is_left(name: str) -> bool:
-    return name.startswith((JOURNAL, TEMPORARY)) or bool(_HALF_WRITTEN.fullmatch(name))
-
-
-def _holds_rows(place: Place, folder: str) -> bool:
-    """Is there anything in a job's folder that is worth keeping?"""
-    if not _is_kept(place, folder):
-        return False
-    selector = pafs.FileSelector(place.path(folder), recursive=True)
-    found = place.filesystem.get_file_info(selector)
-    return any(info.type == pafs.FileType.File and info.base_name != _KEEP for info in found)
-
-
-def _is_there(place: Place, name: str) -> bool:
+def is_there(place: Place, name: str) -> bool:
+    """Is there a file of that name?"""
     return bool(place.filesystem.get_file_info(place.path(name)).type == pafs.FileType.File)
 
 
@@ -392,8 +341,10 @@ def publish_batch(
     """Publish the files of a batch, unless it has been; what a dead driver left is cleared."""
     for journal in journals(place):
         if journal.stream is not None and journal.stream.query == batch.query:
-            (_finish if journal.phase == PUBLISHED else _undo)(place, journal)
+            end(place, journal)
     if not is_done(place, batch):
         publish(place, job, files, overwrites=overwrites, stream=batch)
     for name in place.names(f"{TEMPORARY}{batch.query}-"):
         place.remove_tree(name)
+    for name in place.names(f".{JOURNAL}{batch.query}-"):  # journals that were half written
+        place.remove(name)

@@ -26,7 +26,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.journal import StreamBatch
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
-from intarsia.spark.commit import TEMPORARY, has_data, publish, publish_batch, settle
+from intarsia.spark.commit import TEMPORARY, end_job, has_data, publish, publish_batch, settle
 from intarsia.spark.existing import check_existing
 from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
@@ -212,7 +212,11 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typ
         self.job.place.remove_tree(TEMPORARY + self.job.name)
 
     def abort(self, messages: Sequence[Written | None]) -> None:
-        """On the driver: leave nothing behind, unless it is to be kept."""
+        """On the driver: leave nothing behind, unless it is to be kept.
+
+        What ``commit`` had begun when its process died is undone, unless it counts already.
+        """
+        end_job(self.job.place, self.job.name)
         clear_job(self.job, self.made)
 
 
@@ -253,6 +257,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # noqa: N803 # Spark's name
         """On the driver: leave nothing behind; what failed tasks left goes with the next batch."""
         for batch in {message.batch for message in messages if message and message.batch}:
+            end_job(self.job.place, self._job_of(batch).name)
             self.job.place.remove_tree(TEMPORARY + self._job_of(batch).name)
 
     def _job_of(self, batch: StreamBatch) -> Job:
