@@ -26,22 +26,6 @@ def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(MAGIC + framed(footer)))
 
 
-def places_of(
-    metadata: pq.FileMetaData, groups: Sequence[int], leaves: Sequence[int]
-) -> list[ByteRange]:
-    """Where the chunks of these leaves are, by row group."""
-    found = []
-    for group in groups:
-        row_group = metadata.row_group(group)
-        for leaf in leaves:
-            chunk = row_group.column(leaf)
-            start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
-            if dictionary is not None and 0 < dictionary < start:
-                start = dictionary
-            found.append((start, chunk.total_compressed_size))
-    return found
-
-
 class PartsOfFile(io.RawIOBase):
     """A file of which some ranges are in memory, in order, and nothing else can be read."""
 

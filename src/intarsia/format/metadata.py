@@ -274,6 +274,13 @@ class PageEncodingStats:
     count: int = field(3, I32, required=True)
 
 
+def _start(dictionary: int | None, data: int) -> int:
+    """The first of both: a dictionary's offset of 0 means none; some writers put it behind the
+    data.
+    """
+    return dictionary if dictionary and dictionary < data else data
+
+
 @struct
 class ColumnMetaData:
     type: int = field(1, I32, required=True)
@@ -296,14 +303,8 @@ class ColumnMetaData:
 
     @property
     def start(self) -> int:
-        """First byte of the chunk: its dictionary page, if any, else its first data page.
-
-        A ``dictionary_page_offset`` of 0 means none; some writers put it behind the data.
-        """
-        dictionary = self.dictionary_page_offset
-        if dictionary and dictionary < self.data_page_offset:
-            return dictionary
-        return self.data_page_offset
+        """First byte of the chunk: its dictionary page, if any, else its first data page."""
+        return _start(self.dictionary_page_offset, self.data_page_offset)
 
 
 @struct
@@ -345,6 +346,35 @@ class CountedChunk:
     """A ``ColumnChunk``, of which nothing else is looked at."""
 
     meta_data: ValueCount | None = field(3, ValueCount)
+
+
+@struct
+class Place:
+    """A ``ColumnMetaData``, of which nothing else is looked at than where its pages are, and how
+    many values they hold.
+    """
+
+    num_values: int = field(5, I64, required=True)
+    total_compressed_size: int = field(7, I64, required=True)
+    data_page_offset: int = field(9, I64, required=True)
+    dictionary_page_offset: int | None = field(11, I64)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Offset and length in bytes."""
+        start = _start(self.dictionary_page_offset, self.data_page_offset)
+        return start, self.total_compressed_size
+
+
+@struct
+class PlacedChunk:
+    """A ``ColumnChunk``, of which nothing else is looked at than where it is, if in this file and
+    plain.
+    """
+
+    file_path: str | None = field(1, STRING)
+    meta_data: Place | None = field(3, Place)
+    crypto_metadata: ColumnCryptoMetaData | None = field(8, ColumnCryptoMetaData)
 
 
 @struct

@@ -99,6 +99,19 @@ class Structs(Sequence[T]):
         except FormatError as error:
             raise FormatError(f"element {at}: {error.message}", error.where) from error
 
+    def all_as(self, cls: type[S]) -> list[S]:
+        """All elements as structs of ``cls``, which may have fewer of their fields, in one go.
+
+        That takes a fraction of the time that it takes one by one.
+        """
+        elements = [self.encoded(at) for at in range(len(self))]
+        spec = None, (1, *_spelled(list_of(cls))[:1], "all", _spelled(list_of(cls))[1], None)
+        raw = replace_fields([list_span(1, elements)], [])
+        try:
+            return list(Decoder(raw).read(SimpleNamespace, spec, 0)[0].all)
+        except Exception as error:  # as in ``decode``
+            raise FormatError(f"not a valid list of {cls.__name__}: {error}") from error
+
     def encoded(self, at: int) -> bytes:
         """The bytes of one element."""
         bounds, at = self._bounds, range(self._size)[at]

@@ -7,13 +7,21 @@ from __future__ import annotations
 import functools
 import re
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, CountedChunk, RowGroup
+from intarsia.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    CountedChunk,
+    PlacedChunk,
+    RowGroup,
+)
 from intarsia.format.thrift import Structs
 from intarsia.read.page_indexes import ChunkId
+from intarsia.source import ByteRange
 
 if TYPE_CHECKING:  # it is what has these
     from intarsia.read.opened import OpenedFile
@@ -31,6 +39,7 @@ class ColumnChunks:
         """Those of which the footer says what is not so, and what is."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
+        self._places: dict[int, Sequence[ByteRange] | None] = {}
         self._check()
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
@@ -53,6 +62,23 @@ class ColumnChunks:
         if known is None:
             known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
         return known
+
+    def places(self, row_group: int) -> Sequence[ByteRange] | None:
+        """As ``OpenedFile.places_in``."""
+        if row_group not in self._places:
+            group = self._file.metadata.row_groups[row_group]
+            columns = group.columns
+            told = columns.all_as(PlacedChunk) if isinstance(columns, Structs) else []
+            places = [
+                chunk.meta_data.range
+                for chunk, leaf in zip(told, self._file.schema.leaves, strict=False)
+                if chunk.meta_data
+                and not chunk.file_path
+                and not chunk.crypto_metadata
+                and (not leaf.is_flat or chunk.meta_data.num_values == group.num_rows)
+            ]
+            self._places[row_group] = places if len(places) == len(columns) else None
+        return self._places[row_group]
 
     def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
         """Go by ``chunk`` from now on, where the footer says something else."""

@@ -58,7 +58,7 @@ from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
-from intarsia.source import AheadSource, Source
+from intarsia.source import AheadSource, ByteRange, Source
 
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
@@ -229,6 +229,14 @@ class OpenedFile:
     def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
         return self._chunks.chunk(row_group, leaf)
+
+    def places_in(self, row_group: int) -> Sequence[ByteRange] | None:
+        """Where the chunks of a row group are, by leaf: told sooner than by ``chunk``, of all of it.
+
+        None where one is not plain, not in this file, or has not as many values as rows. Raises
+        ``FormatError`` where the footer does not say.
+        """
+        return self._chunks.places(row_group)
 
     @property
     def mended(self) -> Mapping[ChunkId, ColumnMetaData]:

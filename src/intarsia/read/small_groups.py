@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.whole import FAILURES, PartsOfFile, decode_groups, places_of
+from intarsia.decode.whole import FAILURES, PartsOfFile, decode_groups
 from intarsia.errors import FormatError
 from intarsia.format.schema import Root
 from intarsia.parallel import all_of, may_divide
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _MANY = 64
 """Fewer chunks are spliced soon enough."""
-_SMALL_BYTES, _SPARED_BYTES = 64 * 1024, 16 * 1024
+_SMALL_BYTES, _SPARED_BYTES = 128 * 1024, 16 * 1024
 """What chunks may have on average, and how much of that reading pages would spare."""
 _FILE_BYTES = 256 * 1024
 """Of files with larger chunks, some of them are not looked for that are small."""
@@ -46,8 +46,11 @@ def read_small_groups(
     starts = file.row_group_starts
     held = RowRanges(starts[:-1][groups], starts[1:][groups])
     try:
-        places = places_of(file.pyarrows_metadata, groups, leaves)
-    except pa.ArrowException:
+        of_groups = [file.places_in(group) for group in groups]
+    except FormatError:
+        return None
+    places = [of_group[leaf] for of_group in of_groups if of_group for leaf in leaves]
+    if len(places) < len(groups) * len(leaves):
         return None
     size = sum(length for _, length in places)
     most = min(_SMALL_BYTES, _SPARED_BYTES * held.num_rows / max(held.num_rows - rows.num_rows, 1))

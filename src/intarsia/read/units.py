@@ -24,6 +24,7 @@ whole."""
 _LARGEST, _SHARE = 4, 3
 """Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
 to four times the rule."""
+_COLUMN_BYTES = 128 * 1024
 _CODE_BYTES = 4
 _FEW_GROUPS = 8
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
@@ -159,9 +160,12 @@ def _coded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
 
 
 def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
-    """How much larger units are for the sake of dictionaries, which each of them decodes."""
+    """How much larger units are for the sake of dictionaries, which each of them decodes, or of
+    many columns, each of which takes some time by itself.
+    """
     size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
-    return min(max(_SHARE * size / UNIT_BYTES, 1.0), _LARGEST)
+    least = max(_SHARE * size, len(leaves) * _COLUMN_BYTES)
+    return min(max(least / UNIT_BYTES, 1.0), _LARGEST)
 
 
 def _dictionary_bytes(chunk: ColumnMetaData) -> int:
