@@ -231,7 +231,7 @@ class OpenedFile:
         return self._chunks.chunk(row_group, leaf)
 
     def places_in(self, row_group: int) -> Sequence[ByteRange] | None:
-        """Where the chunks of a row group are, by leaf: told sooner than by ``chunk``, of all of it.
+        """Where the chunks of a row group are, by leaf: told sooner than by ``chunk``, of all.
 
         None where one is not plain, not in this file, or has not as many values as rows. Raises
         ``FormatError`` where the footer does not say.
