@@ -1,5 +1,6 @@
 import dataclasses
 import time
+from array import array
 from types import SimpleNamespace
 
 import pytest
@@ -22,10 +23,12 @@ from intarsia.format.metadata import (
     ColumnCryptoMetaData,
     ColumnIndexStruct,
     ColumnMetaData,
+    CountedChunk,
     Empty,
     FileMetaData,
     KeyValue,
     PageHeader,
+    PlacedChunk,
     RowGroup,
     SchemaElement,
     Statistics,
@@ -663,3 +666,29 @@ def test_without_the_c_extension_unknown_bytes_that_are_no_text_are_skipped(cls)
 @pytest.mark.usefixtures("no_extension")
 def test_without_the_c_extension_text_that_is_not_utf8_is_read_all_the_same():
     assert decode(KeyValue, b"\x18\x03a\xffb\x00")[0].key == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
+    chunks = [
+        ColumnChunk(
+            file_offset=0,
+            meta_data=dataclasses.replace(CHUNK, data_page_offset=400 + i, num_values=i),
+        )
+        for i in range(20)
+    ]
+    group, _ = decode(RowGroup, encode(RowGroup(columns=chunks, total_byte_size=1, num_rows=2)))
+    assert isinstance(group.columns, Structs)
+    found = group.columns.all_as(PlacedChunk)
+    assert [chunk.meta_data.num_values for chunk in found] == list(range(20))
+    starts = [chunk.meta_data.range[0] for chunk in found]
+    assert starts == [group.columns[i].meta_data.start for i in range(20)]
+    assert group.columns.all_as(CountedChunk)[7].meta_data.num_values == 7
+
+
+def test_elements_that_lack_what_is_asked_for_are_told_of():
+    chunk = ColumnChunk(file_offset=0)
+    group, _ = decode(RowGroup, encode(RowGroup(columns=[chunk], total_byte_size=1, num_rows=2)))
+    assert group.columns.all_as(PlacedChunk)[0].meta_data is None
+    damaged = Structs(ColumnChunk, b"\x1c\x00\x00", array("q", [0, 3]), 1)
+    with pytest.raises(FormatError, match="not a valid list of PlacedChunk"):
+        damaged.all_as(PlacedChunk)

@@ -106,3 +106,26 @@ def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypat
     many = num_units(coded, "t")
     monkeypatch.setattr(units, "_LARGEST", 1)
     assert 2.5 < num_units(coded, "t") / many < 4.5
+
+
+def test_small_row_groups_that_are_alike_are_weighed_once(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    texts = [f"{i:05}" for i in range(9_000)] + ["x" * 200] * 1_000
+    pq.write_table(pa.table({"i": range(10_000), "t": texts}), path, row_group_size=100)
+    file, rows = open_file(path), RowRanges.all(10_000)
+    weighed = []
+    row_bytes = units._row_bytes
+
+    def weigh(file, group, leaves):
+        weighed.append(group)
+        return row_bytes(file, group, leaves)
+
+    monkeypatch.setattr(units, "FIRST_ROWS", 0)
+    monkeypatch.setattr(units, "_row_bytes", weigh)
+    assert list(units.units_of(file, rows, ["i", "t"])) == [rows]
+    assert weighed[0] == 0
+    assert len(weighed) < 5
+    monkeypatch.setattr(units, "_is_small", lambda _: False)
+    weighed.clear()
+    assert list(units.units_of(open_file(path), rows, ["i", "t"])) == [rows]
+    assert weighed == list(range(100))
