@@ -689,6 +689,6 @@ def test_elements_that_lack_what_is_asked_for_are_told_of():
     chunk = ColumnChunk(file_offset=0)
     group, _ = decode(RowGroup, encode(RowGroup(columns=[chunk], total_byte_size=1, num_rows=2)))
     assert group.columns.all_as(PlacedChunk)[0].meta_data is None
-    damaged = Structs(ColumnChunk, b"\x1c\x00\x00", array("q", [0, 3]), 1)
+    damaged = Structs(ColumnChunk, b"\x3c\x00\x00", array("q", [0, 3]), 1)
     with pytest.raises(FormatError, match="not a valid list of PlacedChunk"):
         damaged.all_as(PlacedChunk)
