@@ -13,7 +13,7 @@ from intarsia.format.compact import list_span, replace_fields, spans
 from intarsia.format.footer import read_footer
 from intarsia.format.metadata import OffsetIndexStruct, PageLocation
 from intarsia.format.thrift import decode, encode
-from intarsia.read import scan
+from intarsia.read import planner, scan, small_groups
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Filter, Request
@@ -101,6 +101,33 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
         with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
             tables = list(scan_file(file, request, {}, planned=planned))
         assert pa.concat_tables(tables).equals(table.filter(filter_))
+
+
+@pytest.fixture
+def all_are_small(monkeypatch):
+    """Chunks are read whole, whatever their size, after pages were chosen by their index."""
+    for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
+        monkeypatch.setattr(small_groups, limit, 1 << 40)
+    monkeypatch.setattr(small_groups, "_MANY", 1)
+    monkeypatch.setattr(planner, "pages_spare_little", lambda *_: False)
+
+
+@pytest.mark.usefixtures("all_are_small")
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize("by", [-5, 5])
+def test_chunks_that_are_read_whole_lose_no_row_by_a_shifted_index(stored, table, by, is_planned):
+    data = with_first_rows(stored, 0, shifted(3, by))
+    for value in (2995, 2999, 3000, 3004):
+        filter_ = pc.field("n") == value
+        request = Request(table.schema, ("n", "s"), Filter.of(filter_, table.schema))
+        other = OpenedFile(BufferSource(data), "planned")
+        planned = plan_rows(other, request.pruning, {}, table.schema).rows
+        assert planned.num_rows < table.num_rows
+        file = OpenedFile(BufferSource(data), "carried out")
+        with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):
+            tables = list(scan_file(file, request, {}, planned=planned if is_planned else None))
+        assert pa.concat_tables(tables).equals(table.filter(filter_))
+        assert "pyarrows_metadata" in vars(file)  # by which they are read whole
 
 
 @pytest.mark.parametrize(

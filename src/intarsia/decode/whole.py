@@ -48,13 +48,18 @@ class PartsOfFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> memoryview:
-        number = bisect.bisect_right(self._starts, self._at) - 1
-        if number < 0 or size < 0:
-            return memoryview(b"")
-        start = self._at - self._starts[number]
-        found = self._parts[number][start : start + size]
+        found = self.part((self._at, max(size, 0)))
         self._at += found.nbytes
         return found
+
+    def part(self, range_: ByteRange) -> memoryview:
+        """The bytes of a range, as many as are in memory."""
+        offset, length = range_
+        number = bisect.bisect_right(self._starts, offset) - 1
+        if number < 0:
+            return memoryview(b"")
+        start = offset - self._starts[number]
+        return self._parts[number][start : start + length]
 
 
 def decode_groups(

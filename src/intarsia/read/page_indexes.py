@@ -44,6 +44,8 @@ class PageIndexes:
         self._bounds: dict[ChunkId, Bounds] = {}
         self.walked: set[ChunkId] = set()
         """Chunks of which headers were asked where pages are, be it in vain."""
+        self.confirmed: set[ChunkId] = set()
+        """Chunks that were read whole since, and have the pages that their index says."""
         self.num_bytes = 0
         """As they were stored, of all that were fetched."""
         self.distrusted = 0
@@ -169,6 +171,7 @@ class PageIndexes:
     def distrust(self, row_group: int, leaf: int, reason: str) -> None:
         """Forget a page index that the pages themselves belie."""
         self._offsets[row_group, leaf] = None
+        self.confirmed.discard((row_group, leaf))
         self.distrusted += 1
         is_walked = (row_group, leaf) in self.walked
         what = "what headers tell of its pages" if is_walked else "a page index"
@@ -177,6 +180,7 @@ class PageIndexes:
     def forget(self, row_group: int, leaf: int) -> None:
         """Look at a chunk's page index anew, with what is known of the chunk now."""
         self._offsets.pop((row_group, leaf), None)
+        self.confirmed.discard((row_group, leaf))
         self.distrusted += 1  # plans are made anew
 
     def _where(self, row_group: int, leaf: int) -> Where:

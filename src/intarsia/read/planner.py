@@ -30,6 +30,7 @@ from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_f
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded
 from intarsia.read.selection import groups_of
+from intarsia.read.small_groups import pages_spare_little
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
@@ -172,8 +173,8 @@ class _Planner:
             if kept is not None:
                 self._learn(test, kept)
                 rows = self._step(f"{BLOOM_FILTERS} of {leaf.name}", pruning, rows)
-        if rest and rows:
-            groups = groups_of(file, rows)
+        groups = groups_of(file, rows)
+        if rest and rows and not pages_spare_little(file, len(groups)):
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
             file.page_indexes.load(chunks, chunks)
             for test, leaf in rest.items():

@@ -10,17 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.merge import Part, merge
-from intarsia.decode.page_body import num_rows
 from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import ColumnMetaData, PageType
-from intarsia.format.page_header import checksum_problem, num_values, read_page_header
-from intarsia.format.page_index import OffsetIndex
-from intarsia.format.schema import Leaf, Root
+from intarsia.format.page_header import checksum_problem
+from intarsia.format.schema import Root
 from intarsia.parallel import all_of, may_divide
-from intarsia.plan.pages import ChunkSelection
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
@@ -29,12 +25,12 @@ from intarsia.read.guard import (
     blame,
     check_places,
     check_selection,
-    doubt,
     named,
 )
 from intarsia.read.limit import check_pages
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
+from intarsia.read.page_counts import check_dictionary, checked_values
 from intarsia.read.selection import ColumnRead, ranges_of, select
 from intarsia.read.small_groups import read_small_groups
 from intarsia.source import Source
@@ -189,9 +185,9 @@ def _fetched(
             check_selection(file, group, leaf, selection, dictionary, pages)
             check_pages(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
-                _check_dictionary(file, group, leaf, dictionary)
+                check_dictionary(file, group, leaf, dictionary)
             chunk = file.chunk(group, leaf)
-            count = _checked_values(file, group, leaf, chunk, selection, pages)
+            count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
@@ -282,79 +278,6 @@ def _find_damage(file: OpenedFile, read: ColumnRead) -> None:
                 problem = checksum_problem(page.header, chunk.body(page))
                 if problem:
                     raise FormatError(problem, chunk.at(page))
-
-
-def _checked_values(
-    file: OpenedFile,
-    group: int,
-    leaf: int,
-    chunk: ColumnMetaData,
-    selection: ChunkSelection,
-    pages: Sequence[memoryview],
-) -> int:
-    """How many values the selected pages hold.
-
-    A page index that is off by rows would give wrong answers: every page is asked how many it has.
-    """
-    index = file.page_indexes.known_offsets(group, leaf)
-    if index is None or not len(index):
-        return chunk.num_values
-    counts: Sequence[int] = selection.page_rows
-    if not counts:  # a whole chunk: its pages are told apart by the index
-        if file.schema.leaves[leaf].max_repetition_level:
-            return chunk.num_values  # and no bounds of a repeated column have cut any rows
-        starts, stops = index.row_bounds(file.num_rows_in(group))
-        counts = (stops - starts).tolist()
-        pages = _pages_of(pages[0], index, selection.parts[0][0])
-    values = 0
-    for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
-        found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
-        if num_rows_found != count:
-            has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
-            reason = f"page {number} of those read {has}, where {count} were due"
-            if file.options.looks_for_damage:
-                raise doubt(file, group, leaf, selection, reason)
-            file.page_indexes.distrust(group, leaf, reason)
-            raise PageIndexMistrust
-        values += found
-    return values
-
-
-def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
-    """Values and rows of a page; its rows are None where it is no whole data page."""
-    try:
-        header, length = read_page_header(page)
-        values = num_values(header)
-        if values is None or length + header.compressed_page_size != page.nbytes:
-            return 0, None
-        if not leaf.max_repetition_level:
-            return values, values
-        return values, num_rows(header, page[length:], leaf, codec)
-    except FormatError:
-        return 0, None
-
-
-def _check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:
-    """What lies before the first page of a page index has to be one dictionary page."""
-    if file.page_indexes.known_offsets(group, leaf) is None:
-        return
-    try:
-        header, length = read_page_header(data)
-        fits = length + header.compressed_page_size == data.nbytes
-        sound = header.type == PageType.DICTIONARY_PAGE and fits
-    except FormatError:
-        sound = False
-    if not sound:
-        reason = "there is more than a dictionary before its first page"
-        file.page_indexes.distrust(group, leaf, reason)
-        raise PageIndexMistrust
-
-
-def _pages_of(chunk: memoryview, index: OffsetIndex, start: int) -> list[memoryview]:
-    """The pages of a chunk's data that starts at ``start``."""
-    offsets = (index.offset - start).tolist()
-    sizes = index.compressed_page_size.tolist()
-    return [chunk[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
 
 
 def _cut_column(values: pa.ChunkedArray, held: RowRanges, rows: RowRanges) -> pa.ChunkedArray:

@@ -16,12 +16,13 @@ import pyarrow as pa
 from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import roots_to_read
+from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.matching import UnitReader
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
+from intarsia.read.small_groups import know_page_indexes
 from intarsia.read.units import units_of
 from intarsia.storage import FileReplaced
 
@@ -161,6 +162,8 @@ class _Attempt:
             self._reader = UnitReader(self._file, replace(request, filter=None), part.constants)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
+            tested = roots_of(self._file, request.filter_columns)
+            know_page_indexes(self._file, self._rows, [i for root in tested for i in root.leaves])
             self._reader = UnitReader(self._file, request, part.constants)
         else:
             self._plan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypeVar
@@ -14,8 +15,10 @@ from intarsia.errors import FormatError
 from intarsia.format.schema import Root
 from intarsia.parallel import all_of, may_divide
 from intarsia.plan.coalesce import coalesce
+from intarsia.plan.pages import whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
+from intarsia.read.page_counts import check_dictionary, checked_values
 from intarsia.read.selection import groups_of
 from intarsia.source import ByteRange, Source
 
@@ -37,7 +40,8 @@ def read_small_groups(
     """A column for each of ``roots``, of the row groups that hold ``rows``, and all their rows.
 
     None where chunks are few or large, where pages are to be checked, or where pyarrow cannot read
-    them: why, is found page by page.
+    them: why, is found page by page. Raises ``PageIndexMistrust`` where pages contradict the page
+    index, by which ``rows`` may have been found.
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots for leaf in root.leaves]
@@ -59,6 +63,7 @@ def read_small_groups(
     wanted = [(one.offset, one.length) for one in coalesce(places, 0)]
     try:
         parts = source.read(wanted)
+        _check_counts(file, groups, leaves, PartsOfFile(file.source.size, wanted, parts))
         table = _decoded(file, roots, groups, wanted, parts, size)
     except (FormatError, *FAILURES):
         return None
@@ -76,6 +81,47 @@ def _may_be_small(file: OpenedFile) -> bool:
         return False
     count = len(metadata.row_groups) * len(file.schema.leaves)
     return file.source.size <= _FILE_BYTES * count
+
+
+def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
+    """Are chunks of so many row groups read whole, whichever pages are wanted?"""
+    count = len(file.metadata.row_groups) * len(file.schema.leaves)
+    return num_groups >= _MANY and file.source.size <= _SPARED_BYTES * count
+
+
+def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
+    """Have the page indexes by which ``rows``, parts of row groups, were found by who planned them.
+
+    Where chunks are read whole, none would be looked at, and pages not be held against it.
+    """
+    if not _may_be_small(file):
+        return
+    starts = file.row_group_starts
+    in_part = [
+        group
+        for group in groups_of(file, rows)
+        if rows.clip(*starts[group : group + 2].tolist()).num_rows < file.num_rows_in(group)
+    ]
+    file.page_indexes.load(itertools.product(in_part, leaves), [])
+
+
+def _check_counts(
+    file: OpenedFile, groups: Sequence[int], leaves: Sequence[int], held: PartsOfFile
+) -> None:
+    """Ask pages for the rows that an index gives them, where it is known."""
+    indexes = file.page_indexes
+    for group, leaf in itertools.product(groups, leaves):
+        repeats = file.schema.leaves[leaf].max_repetition_level > 0  # which choose no rows
+        if repeats or (group, leaf) in indexes.confirmed:
+            continue
+        if indexes.known_offsets(group, leaf) is not None:
+            chunk = file.chunk(group, leaf)
+            selection = whole_chunk(chunk, RowRanges.all(file.num_rows_in(group)))
+            if selection.dictionary is not None:
+                check_dictionary(file, group, leaf, held.part(selection.dictionary))
+            pages = [held.part(part) for part in selection.parts]
+            checked_values(file, group, leaf, chunk, selection, pages)
+            indexes.confirmed.add((group, leaf))
 
 
 def _decoded(
