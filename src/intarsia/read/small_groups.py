@@ -86,7 +86,8 @@ def _may_be_small(file: OpenedFile) -> bool:
 def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
     """Are chunks of so many row groups read whole, whichever pages are wanted?"""
     count = len(file.metadata.row_groups) * len(file.schema.leaves)
-    return num_groups >= _MANY and file.source.size <= _SPARED_BYTES * count
+    are_tiny = file.source.size <= _SPARED_BYTES * count
+    return num_groups >= _MANY and are_tiny and _may_be_small(file)
 
 
 def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
