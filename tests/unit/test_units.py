@@ -129,3 +129,13 @@ def test_small_row_groups_that_are_alike_are_weighed_once(tmp_path, monkeypatch)
     weighed.clear()
     assert list(units.units_of(open_file(path), rows, ["i", "t"])) == [rows]
     assert weighed == list(range(100))
+
+
+def test_units_of_many_columns_are_larger(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({f"c{i}": [1.5] * 10 for i in range(600)}), path)
+    file = open_file(path)
+    assert units._scale(file, 0, range(4)) == 1
+    assert units._scale(file, 0, range(512)) == 2
+    assert units._LARGEST == 4
+    assert units._scale(file, 0, [*range(600)] * 4) == 4
