@@ -13,6 +13,7 @@ import decimal
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -162,6 +163,36 @@ def test_large_chunks_are_read_by_page(tmp_path, decoded):
     assert source.to_table(filter=kept).equals(table.filter(kept))
     assert sum(decoded) == 2 * 100  # of the small column only
     assert analyzed.read.bytes.selected < (tmp_path / "t.parquet").stat().st_size / 4
+
+
+def test_what_pyarrow_does_not_read_whole_is_tried_once(tmp_path, decoded):
+    path = write(table_of("struct_of_dictionary"), tmp_path / "t.parquet")
+    source = ia.dataset(path)
+    for _ in range(3):
+        found = source.to_table(["x"], pc.field("key") >= 5)
+        assert found.equals(pads.dataset(path).to_table(["x"], pc.field("key") >= 5))
+    tried = [count for count in decoded if count < ROWS // GROUP]
+    assert len(tried) <= 2  # by as many threads; the others read the key
+    assert len(decoded) - len(tried) <= 6
+
+
+def test_of_many_columns_a_few_are_read_by_page(tmp_path, decoded):
+    table = pa.table({f"c{i}": range(800) for i in range(100)})
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path, row_group_size=8)
+    found = ia.dataset(path).to_table(["c1", "c7"], pc.field("c1") >= 400)
+    assert found.equals(table.select(["c1", "c7"]).slice(400))
+    assert decoded == []
+
+
+def test_what_is_far_is_read_by_page(tmp_path, decoded):
+    memory = fsspec.filesystem("memory")
+    path = write(table_of("int"), tmp_path / "t.parquet")
+    memory.pipe_file("/small_groups/t.parquet", path.read_bytes())
+    source = ia.dataset("/small_groups/t.parquet", filesystem=memory)
+    found = source.to_table(filter=pc.field("at") >= 4000)
+    assert found.equals(pq.read_table(path).slice(4000))
+    assert decoded == []
 
 
 def test_no_more_is_read_than_the_chunks(tmp_path):

@@ -27,8 +27,8 @@ from intarsia.format.metadata import (
     Empty,
     FileMetaData,
     KeyValue,
+    OutlinedChunk,
     PageHeader,
-    PlacedChunk,
     RowGroup,
     SchemaElement,
     Statistics,
@@ -678,9 +678,9 @@ def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
     ]
     group, _ = decode(RowGroup, encode(RowGroup(columns=chunks, total_byte_size=1, num_rows=2)))
     assert isinstance(group.columns, Structs)
-    found = group.columns.all_as(PlacedChunk)
+    found = group.columns.all_as(OutlinedChunk)
     assert [chunk.meta_data.num_values for chunk in found] == list(range(20))
-    starts = [chunk.meta_data.range[0] for chunk in found]
+    starts = [chunk.meta_data.start for chunk in found]
     assert starts == [group.columns[i].meta_data.start for i in range(20)]
     assert group.columns.all_as(CountedChunk)[7].meta_data.num_values == 7
 
@@ -688,7 +688,7 @@ def test_all_elements_are_decoded_in_one_go_to_the_fields_that_are_asked_for():
 def test_elements_that_lack_what_is_asked_for_are_told_of():
     chunk = ColumnChunk(file_offset=0)
     group, _ = decode(RowGroup, encode(RowGroup(columns=[chunk], total_byte_size=1, num_rows=2)))
-    assert group.columns.all_as(PlacedChunk)[0].meta_data is None
+    assert group.columns.all_as(OutlinedChunk)[0].meta_data is None
     damaged = Structs(ColumnChunk, b"\x3c\x00\x00", array("q", [0, 3]), 1)
-    with pytest.raises(FormatError, match="not a valid list of PlacedChunk"):
-        damaged.all_as(PlacedChunk)
+    with pytest.raises(FormatError, match="not a valid list of OutlinedChunk"):
+        damaged.all_as(OutlinedChunk)

@@ -108,29 +108,6 @@ def test_units_are_larger_where_each_decodes_a_large_dictionary(coded, monkeypat
     assert 2.5 < num_units(coded, "t") / many < 4.5
 
 
-def test_small_row_groups_that_are_alike_are_weighed_once(tmp_path, monkeypatch):
-    path = tmp_path / "a.parquet"
-    texts = [f"{i:05}" for i in range(9_000)] + ["x" * 200] * 1_000
-    pq.write_table(pa.table({"i": range(10_000), "t": texts}), path, row_group_size=100)
-    file, rows = open_file(path), RowRanges.all(10_000)
-    weighed = []
-    row_bytes = units._row_bytes
-
-    def weigh(file, group, leaves):
-        weighed.append(group)
-        return row_bytes(file, group, leaves)
-
-    monkeypatch.setattr(units, "FIRST_ROWS", 0)
-    monkeypatch.setattr(units, "_row_bytes", weigh)
-    assert list(units.units_of(file, rows, ["i", "t"])) == [rows]
-    assert weighed[0] == 0
-    assert len(weighed) < 5
-    monkeypatch.setattr(units, "_is_small", lambda _: False)
-    weighed.clear()
-    assert list(units.units_of(open_file(path), rows, ["i", "t"])) == [rows]
-    assert weighed == list(range(100))
-
-
 def test_units_of_many_columns_are_larger(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({f"c{i}": [1.5] * 10 for i in range(600)}), path)
@@ -139,3 +116,18 @@ def test_units_of_many_columns_are_larger(tmp_path):
     assert units._scale(file, 0, range(512)) == 2
     assert units._LARGEST == 4
     assert units._scale(file, 0, [*range(600)] * 4) == 4
+
+
+def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    short = [f"{i:0110}" for i in range(200)]
+    long = [f"{i % 2:011000}" for i in range(200)]  # as long as they are stored
+    pq.write_table(pa.table({"t": short + long * 19}), path, row_group_size=200)
+    file, rows = open_file(path), RowRanges.all(4_000)
+    stored = [group.total_byte_size for group in file.metadata.row_groups]
+    assert max(stored) < 1.3 * min(stored)
+    monkeypatch.setattr(units, "FIRST_ROWS", 0)
+    monkeypatch.setattr(units, "UNIT_BYTES", 5_000_000)
+    parts = list(units.units_of(file, rows, ["t"]))
+    assert RowRanges.union(parts) == rows
+    assert 8 <= len(parts) <= 11

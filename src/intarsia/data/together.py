@@ -108,7 +108,11 @@ def decoded_size(file: OpenedFile, roots: Sequence[Root]) -> int:
     """Bytes that ``roots`` take decoded, as far as the footer tells."""
     groups = range(len(file.metadata.row_groups))
     leaves = [leaf for root in roots for leaf in root.leaves]
-    return sum(decoded_bytes(file, group, leaf) for group in groups for leaf in leaves)
+    return sum(
+        decoded_bytes(file.schema.leaves[leaf], chunk)
+        for group in groups
+        for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True)
+    )
 
 
 def _row_groups(file: OpenedFile, roots: Sequence[Root]) -> list[RowGroupBytes]:

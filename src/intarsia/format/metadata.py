@@ -349,31 +349,35 @@ class CountedChunk:
 
 
 @struct
-class Place:
-    """A ``ColumnMetaData``, of which nothing else is looked at than where its pages are, and how
-    many values they hold.
-    """
+class TextBytes:
+    """A ``SizeStatistics``, of which nothing else is looked at."""
 
-    num_values: int = field(5, I64, required=True)
-    total_compressed_size: int = field(7, I64, required=True)
-    data_page_offset: int = field(9, I64, required=True)
-    dictionary_page_offset: int | None = field(11, I64)
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """Offset and length in bytes."""
-        start = _start(self.dictionary_page_offset, self.data_page_offset)
-        return start, self.total_compressed_size
+    unencoded_byte_array_data_bytes: int | None = field(1, I64)
 
 
 @struct
-class PlacedChunk:
-    """A ``ColumnChunk``, of which nothing else is looked at than where it is, if in this file and
-    plain.
-    """
+class Outline:
+    """A ``ColumnMetaData``, of which is looked at where it is and what it takes."""
+
+    num_values: int = field(5, I64, required=True)
+    total_uncompressed_size: int = field(6, I64, required=True)
+    total_compressed_size: int = field(7, I64, required=True)
+    data_page_offset: int = field(9, I64, required=True)
+    dictionary_page_offset: int | None = field(11, I64)
+    size_statistics: TextBytes | None = field(16, TextBytes)
+
+    @property
+    def start(self) -> int:
+        """As of ``ColumnMetaData``."""
+        return _start(self.dictionary_page_offset, self.data_page_offset)
+
+
+@struct
+class OutlinedChunk:
+    """A ``ColumnChunk``, of which is looked at its ``Outline``, and whether it is plain."""
 
     file_path: str | None = field(1, STRING)
-    meta_data: Place | None = field(3, Place)
+    meta_data: Outline | None = field(3, Outline)
     crypto_metadata: ColumnCryptoMetaData | None = field(8, ColumnCryptoMetaData)
 
 

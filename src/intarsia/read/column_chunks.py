@@ -16,17 +16,19 @@ from intarsia.format.metadata import (
     ColumnChunk,
     ColumnMetaData,
     CountedChunk,
-    PlacedChunk,
+    Outline,
+    OutlinedChunk,
     RowGroup,
 )
 from intarsia.format.thrift import Structs
 from intarsia.read.page_indexes import ChunkId
-from intarsia.source import ByteRange
 
 if TYPE_CHECKING:  # it is what has these
     from intarsia.read.opened import OpenedFile
 
 _DICTIONARY_HEADER_BYTES = 100
+_SINGLY = 3
+"""Of one column in so many, and more, chunks are sooner gone through all at once."""
 
 
 class ColumnChunks:
@@ -39,7 +41,7 @@ class ColumnChunks:
         """Those of which the footer says what is not so, and what is."""
         self._column_chunks: dict[ChunkId, ColumnChunk] = {}
         self._chunks: dict[ChunkId, ColumnMetaData] = {}
-        self._places: dict[int, Sequence[ByteRange] | None] = {}
+        self._outlines: dict[int, Sequence[Outline] | None] = {}
         self._check()
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
@@ -63,22 +65,34 @@ class ColumnChunks:
             known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
         return known
 
-    def places(self, row_group: int) -> Sequence[ByteRange] | None:
-        """As ``OpenedFile.places_in``."""
-        if row_group not in self._places:
-            group = self._file.metadata.row_groups[row_group]
-            columns = group.columns
-            told = columns.all_as(PlacedChunk) if isinstance(columns, Structs) else []
-            places = [
-                chunk.meta_data.range
-                for chunk, leaf in zip(told, self._file.schema.leaves, strict=False)
-                if chunk.meta_data
-                and not chunk.file_path
-                and not chunk.crypto_metadata
-                and (not leaf.is_flat or chunk.meta_data.num_values == group.num_rows)
-            ]
-            self._places[row_group] = places if len(places) == len(columns) else None
-        return self._places[row_group]
+    def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
+        """As ``OpenedFile.outlines``."""
+        if len(leaves) * _SINGLY >= len(self._file.schema.leaves) and not self.mended:
+            if row_group not in self._outlines:
+                self._outlines[row_group] = self._outlined(row_group)
+            outlines = self._outlines[row_group]
+            if outlines is not None:
+                return [outlines[leaf] for leaf in leaves]
+        return [self.chunk(row_group, leaf) for leaf in leaves]
+
+    def _outlined(self, row_group: int) -> Sequence[Outline] | None:
+        """All chunks of a row group; None where one is not plain, in this file, and as counted."""
+        group, leaves = self._file.metadata.row_groups[row_group], self._file.schema.leaves
+        if not isinstance(group.columns, Structs) or self._forgets_dictionary_headers:
+            return None
+        try:
+            chunks = group.columns.all_as(OutlinedChunk)
+        except FormatError:
+            return None
+        found = [
+            chunk.meta_data
+            for chunk, leaf in zip(chunks, leaves, strict=True)
+            if chunk.meta_data is not None
+            and not chunk.file_path
+            and chunk.crypto_metadata is None
+            and (not leaf.is_flat or chunk.meta_data.num_values == group.num_rows)
+        ]
+        return found if len(found) == len(chunks) else None
 
     def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
         """Go by ``chunk`` from now on, where the footer says something else."""

@@ -32,6 +32,7 @@ from intarsia.format.metadata import (
     ColumnMetaData,
     ColumnOrder,
     FileMetaData,
+    Outline,
     Type,
 )
 from intarsia.format.order import Domain, ValueOrder
@@ -58,7 +59,7 @@ from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
-from intarsia.source import AheadSource, ByteRange, Source
+from intarsia.source import AheadSource, Source
 
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
@@ -230,13 +231,11 @@ class OpenedFile:
         """Metadata of one chunk. Raises ``FormatError`` where its data is not in this file."""
         return self._chunks.chunk(row_group, leaf)
 
-    def places_in(self, row_group: int) -> Sequence[ByteRange] | None:
-        """Where the chunks of a row group are, by leaf: told sooner than by ``chunk``, of all.
-
-        None where one is not plain, not in this file, or has not as many values as rows. Raises
-        ``FormatError`` where the footer does not say.
+    def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
+        """Where chunks of a row group are, and what they take: of many, told sooner than ``chunk``
+        does, and with the same errors.
         """
-        return self._chunks.places(row_group)
+        return self._chunks.outlines(row_group, leaves)
 
     @property
     def mended(self) -> Mapping[ChunkId, ColumnMetaData]:

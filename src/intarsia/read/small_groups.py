@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 _MANY = 64
 """Fewer chunks are spliced soon enough."""
+_LEAST = 32
+"""So is one chunk in so many of the file: pyarrow goes through the whole footer first."""
 _SMALL_BYTES, _SPARED_BYTES = 128 * 1024, 16 * 1024
 """What chunks may have on average, and how much of that reading pages would spare."""
 _FILE_BYTES = 256 * 1024
@@ -45,26 +47,27 @@ def read_small_groups(
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    if len(groups) * len(leaves) < _MANY or not _may_be_small(file):
+    if not _is_worth_it(file, len(groups) * len(leaves)):
+        return None
+    refused: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
+    if tuple(leaves) in refused:
         return None
     starts = file.row_group_starts
     held = RowRanges(starts[:-1][groups], starts[1:][groups])
-    try:
-        of_groups = [file.places_in(group) for group in groups]
-    except FormatError:
-        return None
-    places = [of_group[leaf] for of_group in of_groups if of_group for leaf in leaves]
-    if len(places) < len(groups) * len(leaves):
-        return None
-    size = sum(length for _, length in places)
+    chunks = [chunk for group in groups for chunk in file.outlines(group, leaves)]
+    size = sum(chunk.total_compressed_size for chunk in chunks)
     most = min(_SMALL_BYTES, _SPARED_BYTES * held.num_rows / max(held.num_rows - rows.num_rows, 1))
-    if size > most * len(places):
+    if size > most * len(chunks):
         return None
+    places = [(chunk.start, chunk.total_compressed_size) for chunk in chunks]
     wanted = [(one.offset, one.length) for one in coalesce(places, 0)]
     try:
         parts = source.read(wanted)
         _check_counts(file, groups, leaves, PartsOfFile(file.source.size, wanted, parts))
         table = _decoded(file, roots, groups, wanted, parts, size)
+    except pa.ArrowNotImplementedError:  # by its types: dictionaries within structs or lists
+        refused.add(tuple(leaves))
+        return None
     except (FormatError, *FAILURES):
         return None
     if (table.num_rows, table.num_columns) != (held.num_rows, len(roots)):
@@ -74,20 +77,29 @@ def read_small_groups(
     return table, held
 
 
+def _is_worth_it(file: OpenedFile, num_chunks: int) -> bool:
+    """Are so many chunks many, also of those that pyarrow finds in the footer?"""
+    in_all = len(file.metadata.row_groups) * len(file.schema.leaves)
+    return num_chunks >= max(_MANY, in_all // _LEAST) and _may_be_small(file)
+
+
 def _may_be_small(file: OpenedFile) -> bool:
-    """Are chunks small, on average, and is nothing but their values asked for?"""
+    """Are chunks small, on average, near, and is nothing but their values asked for?
+
+    Of what is far, pages are fetched before they are asked for, and chunks would be once more.
+    """
     options, metadata = file.options, file.metadata
     if options.looks_for_damage or options.page_size_limit is not None or file.mended:
         return False
     count = len(metadata.row_groups) * len(file.schema.leaves)
-    return file.source.size <= _FILE_BYTES * count
+    return not file.request_bytes and file.source.size <= _FILE_BYTES * count
 
 
 def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
     """Are chunks of so many row groups read whole, whichever pages are wanted?"""
     count = len(file.metadata.row_groups) * len(file.schema.leaves)
     are_tiny = file.source.size <= _SPARED_BYTES * count
-    return num_groups >= _MANY and are_tiny and _may_be_small(file)
+    return are_tiny and num_groups >= _MANY and _is_worth_it(file, num_groups)
 
 
 def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:

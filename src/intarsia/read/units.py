@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from intarsia.decode.page_check import told_encodings
 from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData, Outline
+from intarsia.format.schema import Leaf
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -54,10 +55,9 @@ def units_of(
     limit: float = FIRST_ROWS if small_first else UNIT_ROWS
     pending: list[RowRanges] = []
     count, size = 0.0, 0.0
-    weights = _Weights(file, leaves)
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
-        row_bytes, scale = weights.of(group)
+        row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
         step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
         for part, held in _parts_of(file, rows, group, leaves, step):
             part_size = held * row_bytes / scale
@@ -72,38 +72,11 @@ def units_of(
         yield RowRanges.union(pending)
 
 
-class _Weights:
-    """What the rows of a row group weigh, and how much larger units of them are.
-
-    A small one that is like the one before it, by what the footer says of it as a whole, weighs as
-    much: to ask all of its chunks may take longer than reading them.
-    """
-
-    def __init__(self, file: OpenedFile, leaves: Sequence[int]) -> None:
-        self._file, self._leaves = file, leaves
-        self._rows, self._bytes = 0, 0
-        self._known = 1.0, 1.0
-
-    def of(self, group: int) -> tuple[float, float]:
-        """``_row_bytes`` and ``_scale``."""
-        told = self._file.metadata.row_groups[group]
-        rows, size = told.num_rows, told.total_byte_size
-        if not (_is_small(size) and _are_near(rows, self._rows) and _are_near(size, self._bytes)):
-            file, leaves = self._file, self._leaves
-            self._known = _row_bytes(file, group, leaves), _scale(file, group, leaves)
-            self._rows, self._bytes = rows, size
-        return self._known
-
-
 def _is_small(size: int) -> bool:
     """Is a row group of so many bytes, if the footer says how many, no more than a small part of a
     unit?
     """
     return 0 < size <= UNIT_BYTES // 32
-
-
-def _are_near(one: int, other: int) -> bool:
-    return one <= 1.25 * other and other <= 1.25 * one
 
 
 def _find_pages(
@@ -128,15 +101,19 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
         return True
     if _is_small(file.metadata.row_groups[group].total_byte_size):
         return False
-    return sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves) >= _LARGE_BYTES
+    chunks = file.outlines(group, leaves)
+    return sum(chunk.total_uncompressed_size for chunk in chunks) >= _LARGE_BYTES
 
 
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Bytes of a row, decoded, as far as the footer tells."""
     coded = file.shape.kept(("coded", file.options.of_types), partial(_coded_leaves, file))
-    size = sum(
-        (_coded_bytes if leaf in coded else decoded_bytes)(file, group, leaf) for leaf in leaves
-    )
+    size = 0
+    for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
+        if leaf in coded and _has_codes_only(file.chunk(group, leaf)):
+            size += chunk.num_values * _CODE_BYTES
+        else:
+            size += decoded_bytes(file.schema.leaves[leaf], chunk)
     return max(size / file.num_rows_in(group), 1.0)
 
 
@@ -149,21 +126,14 @@ def _coded_leaves(file: OpenedFile) -> frozenset[int]:
     return frozenset(stored | {leaf.index for leaf in file.schema.leaves if leaf.name in asked})
 
 
-def _coded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
-    """What a chunk's entries of an Arrow dictionary take, without the dictionary; its values, where
-    any are stored as such.
-    """
-    chunk = file.chunk(group, leaf)
-    if not _has_codes_only(chunk):
-        return decoded_bytes(file, group, leaf)
-    return chunk.num_values * _CODE_BYTES
-
-
 def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """How much larger units are for the sake of dictionaries, which each of them decodes, or of
     many columns, each of which takes some time by itself.
     """
-    size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
+    told = file.metadata.row_groups[group].total_byte_size
+    size = 0
+    if not _is_small(told):  # in which no dictionary is large
+        size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
     least = max(_SHARE * size, len(leaves) * _COLUMN_BYTES)
     return min(max(least / UNIT_BYTES, 1.0), _LARGEST)
 
@@ -185,18 +155,15 @@ def _has_codes_only(chunk: ColumnMetaData) -> bool:
     return bool(told) and told <= DICTIONARY_ENCODINGS
 
 
-def decoded_bytes(file: OpenedFile, group: int, leaf: int) -> int:
+def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
     """At least what is stored: dictionaries, and runs of one value, take far less than values do.
 
     Texts of a writer that leaves out size statistics count as they are stored.
     """
-    chunk = file.chunk(group, leaf)
-    element = file.schema.leaves[leaf].element
     sizes = chunk.size_statistics
     texts = sizes.unencoded_byte_array_data_bytes if sizes else None
-    return max(
-        chunk.total_uncompressed_size, chunk.num_values * value_bytes(element) + (texts or 0)
-    )
+    values = chunk.num_values * value_bytes(leaf.element) + (texts or 0)
+    return max(chunk.total_uncompressed_size, values)
 
 
 def _parts_of(
