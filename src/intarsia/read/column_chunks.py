@@ -27,8 +27,10 @@ if TYPE_CHECKING:  # it is what has these
     from intarsia.read.opened import OpenedFile
 
 _DICTIONARY_HEADER_BYTES = 100
-_SINGLY = 3
-"""Of one column in so many, and more, chunks are sooner gone through all at once."""
+_MANY, _SINGLY = 256, 3
+"""Of a file with so many chunks, those of a row group are gone through at once, where it is for one
+in so many of them at least. Of fewer, all that is known will be asked for.
+"""
 
 
 class ColumnChunks:
@@ -67,7 +69,9 @@ class ColumnChunks:
 
     def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
         """As ``OpenedFile.outlines``."""
-        if len(leaves) * _SINGLY >= len(self._file.schema.leaves) and not self.mended:
+        count = len(self._file.schema.leaves)
+        are_many = count * len(self._file.metadata.row_groups) >= _MANY
+        if are_many and len(leaves) * _SINGLY >= count and not self.mended:
             if row_group not in self._outlines:
                 self._outlines[row_group] = self._outlined(row_group)
             outlines = self._outlines[row_group]
