@@ -232,7 +232,9 @@ def several(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """One path or several, as several. Raises ``TypeError`` for anything else."""
     if isinstance(paths, str | os.PathLike):
         return [paths]
-    is_one = isinstance(paths, bytes) or hasattr(paths, "read") or not isinstance(paths, Iterable)
+    # Open files are iterated by lines, data frames by their columns' names.
+    is_other = hasattr(paths, "read") or hasattr(paths, "__dataframe__")
+    is_one = isinstance(paths, bytes) or is_other or not isinstance(paths, Iterable)
     found: list[Any] = [paths] if is_one else list(paths)
     for path in found:
         if not isinstance(path, str | os.PathLike):

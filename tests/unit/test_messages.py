@@ -104,13 +104,53 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
     ),
     "field_to_compute": (
         PredicateError,
-        "column 'usr.town' is not there; there are: id, city",
+        "column 'usr.town' is not there; there are: usr.id, usr.city",
         lambda path: ia.dataset(path).to_table(columns={"v": pc.field("usr", "town")}),
     ),
     "field_to_filter": (
         PredicateError,
-        "column 'usr.town' is not there; there are: id, city",
+        "column 'usr.town' is not there; there are: usr.id, usr.city",
         lambda path: ia.dataset(path).to_table(filter=pc.field("usr", "town") == "x"),
+    ),
+    "path_as_a_name": (
+        PredicateError,
+        r"pc.field\('usr', 'id'\) is a struct's field, as is usr.id in SQL",
+        lambda path: ia.dataset(path).to_table(filter=[("usr.id", "=", 1)]),
+    ),
+    "field_of_columns": (
+        PredicateError,
+        "column 'usr.town' is not there; there are: usr.id, usr.city",
+        lambda path: ia.dataset(path).to_table(columns=["usr.town"]),
+    ),
+    "field_in_sql": (
+        PredicateError,
+        "column 'usr.idd' is not there, 'usr.id' is",
+        lambda path: ia.dataset(path).to_table(filter="usr.idd = 1"),
+    ),
+    "name_to_compute": (
+        TypeError,
+        r"computed by an Expression, not by a str: pc.field\('id'\) is one",
+        lambda path: ia.dataset(path).to_table(columns={"v": "id"}),
+    ),
+    "filter_of_another_name": (
+        TypeError,
+        "unknown options: where; conditions are given as filter",
+        lambda path: ia.dataset(path).to_table(where="id = 1"),
+    ),
+    "members_as_text": (
+        PredicateError,
+        "what it is to be among is a list, not 'abc'",
+        lambda path: ia.dataset(path).to_table(filter=[[("name", "not in", "abc")]]),
+    ),
+    "data_frame": (
+        TypeError,
+        "a path or several of them are needed, not DataFrame",
+        lambda path: ia.dataset(TABLE.to_pandas()),
+    ),
+    "paths_as_a_table": (
+        TypeError,
+        r"a list is no data set; intarsia.dataset\(list\) makes one of paths",
+        lambda path: ia.sql("SELECT 1", t=[path]),
     ),
     "head_of_less": (
         ValueError,

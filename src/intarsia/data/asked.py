@@ -115,7 +115,10 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
         for name, expression in columns.items():
             if not isinstance(expression, pc.Expression):
                 kind = type(expression).__name__
-                raise TypeError(f"column {name!r} is computed by an Expression, not by a {kind}")
+                hint = f": pc.field({expression!r}) is one" if kind == "str" else ""
+                raise TypeError(
+                    f"column {name!r} is computed by an Expression, not by a {kind}{hint}"
+                )
         return
     known = {*schema.names, *PSEUDO_COLUMNS.names, *_SPECIAL}
     for name in columns or ():
@@ -124,6 +127,7 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
     others = [name for name in columns or () if name not in known]
     for name, path in zip(others, paths_of(schema, others), strict=True):
         if len(path) == 1:
+            check_paths(schema, [tuple(name.split("."))])
             raise unknown_column(name, schema.names)
 
 

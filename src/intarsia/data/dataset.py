@@ -395,7 +395,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         unknown = set(options) - _SCAN_OPTIONS
         if unknown:
-            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+            hint = "; conditions are given as filter" if unknown & {"where", "filters"} else ""
+            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}{hint}")
         if operator.index(options.get("batch_size", _BATCH_ROWS)) < 1:
             raise ValueError(f"batch_size is 1 at least, not {options['batch_size']}")
         scan_options = {"filter": expression_of(filter_, self.schema)}

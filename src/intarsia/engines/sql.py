@@ -137,6 +137,8 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if "polars" in sys.modules and isinstance(table, sys.modules["polars"].LazyFrame):
         return pa.table(table.collect())
     kind = type(table).__name__
+    if isinstance(table, list | tuple):
+        raise TypeError(f"a {kind} is no data set; intarsia.dataset({kind}) makes one of paths")
     raise TypeError(f"{kind} is no data set, path, lazy frame or source of an Arrow stream")
 
 

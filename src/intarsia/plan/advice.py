@@ -41,7 +41,7 @@ class Advice:
     """Indexes that are proposed for the files at a path, and what they do for each filter.
 
     All bytes are estimates from ``sampled`` of ``row_groups`` row groups, as are the ``page_rows``
-    that a page of the filters' columns has. Printed, it is a table.
+    that a page of the filters' columns has where they are most. Printed, it is a table.
     """
 
     path: str
@@ -90,9 +90,9 @@ class Advice:
         if self.page_rows >= LONG_PAGES:
             lines += [
                 "",
-                f"A page has {self.page_rows:,} rows, and is the least that is read of a column: "
-                "of files that",
-                "write_table makes anew, with shorter pages, indexes have less read.",
+                f"A page has up to {self.page_rows:,} rows, and is the least that is read of a "
+                "column: of files",
+                "that write_table makes anew, with shorter pages, indexes have less read.",
             ]
         return "\n".join(lines)
 

@@ -206,7 +206,9 @@ class Values:
                 known = [f.name for f in found or children]
                 problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
                 if not found:
-                    problem += instead(name, known) if known else f": {'.'.join(path)} is {kind}"
+                    within = [".".join((*path, other)) for other in known]
+                    told = instead(".".join((*path, name)), within)
+                    problem += told if known else f": {'.'.join(path)} is {kind}"
                 if not found and len(names) == 1 and node.this.args.get("quoted"):
                     problem += f" (a text would have single quotes: '{name}')"
                 raise PredicateError(f"column {'.'.join(names)!r} {problem}")

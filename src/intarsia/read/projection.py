@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.decode.splice import decode_root
-from intarsia.errors import FormatError, Where, unknown_column
+from intarsia.errors import FormatError, PredicateError, Where, unknown_column
 from intarsia.format.schema import Root, Schema
 from intarsia.read.opened import OpenedFile
 
@@ -62,10 +62,16 @@ def check_paths(schema: pa.Schema, paths: Iterable[Path]) -> None:
     """Raise ``PredicateError`` for a path to a column, or field of a struct, that is not there."""
     for path in paths:
         fields: Iterable[pa.Field] = schema
-        for name in path:
+        for depth, name in enumerate(path):
             known = {field.name: field.type for field in fields}
             if name not in known:
-                raise unknown_column(".".join(path), known)
+                first, *rest = name.split(".")
+                if len(path) == 1 and rest and first in known:  # as if it were SQL
+                    shown = ", ".join(map(repr, (first, *rest)))
+                    hint = f"; pc.field({shown}) is a struct's field, as is {name} in SQL"
+                    raise PredicateError(f"column {name!r} is not there{hint}")
+                within = [".".join((*path[:depth], other)) for other in known]
+                raise unknown_column(".".join(path), within)
             if not pa.types.is_struct(known[name]):
                 break
             fields = known[name]

@@ -188,6 +188,7 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
     if isinstance(filter_, str):
         return parse_where(filter_, schema)
     if isinstance(filter_, list):
+        _check_members(filter_)
         try:
             return pq.filters_to_expression(filter_)
         except (ValueError, TypeError, pa.ArrowException) as error:
@@ -201,6 +202,16 @@ def expression_of(filter_: object, schema: pa.Schema) -> pc.Expression | None:
         f"a filter is an Expression, a SQL condition or a list of (column, operator, value), "
         f"not {type(filter_).__name__}"
     )
+
+
+def _check_members(conditions: list[Any]) -> None:
+    """Raise ``PredicateError`` for membership of a text, which pyarrow takes for its letters."""
+    for one in conditions:
+        match one:
+            case list():
+                _check_members(one)
+            case (_, "in" | "not in", str() | bytes() as text):
+                raise PredicateError(f"{one!r}: what it is to be among is a list, not {text!r}")
 
 
 def pruned_schema(schema: pa.Schema, columns: Sequence[str], pruned: Projection) -> pa.Schema:

@@ -237,18 +237,22 @@ class _Adviser:
         return size
 
     def page_rows(self) -> int:
-        """The rows of a page of the filters' columns, in the first row group of the sample."""
+        """The most rows that a page of the filters' columns has, on average of a file's first row
+        group in the sample.
+        """
+        found = [0]
         for view in self._views:
             asked = (roots_to_read(view.file, r, view.member.constants) for r in self._requests)
             roots = [root for of_one in asked for root in of_one]
-            return page_rows(view.file, {leaf for root in roots for leaf in root.leaves})
-        return 0
+            found.append(page_rows(view.file, {leaf for root in roots for leaf in root.leaves}))
+        return max(found)
 
     def _measure(self, views: Sequence[_View]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """About how many bytes of its columns each filter reads, and the least it can."""
         found, units = [], []
         for number, request in enumerate(self._requests):
             selected, by_bloom, page = 0, False, 0.0
+            rows = sum(view.file.num_rows for view in views)
             for view in views:
                 constants = view.member.constants
                 left = plan_rows(view.file, request.pruning, constants, request.schema)
@@ -258,7 +262,7 @@ class _Adviser:
                 plan = plan_reads(view.file, roots, left, constants, 0)
                 selected += plan.figures.bytes.selected
                 pages = (c.bytes.total / max(c.pages.total, 1) for c in plan.columns)
-                page = max(page, sum(pages))
+                page += sum(pages) * view.file.num_rows / rows
             of, whole = self._in_sample[number], self._all_left[number]
             read = whole * min(1.0, selected / of) if of else 0.0
             # A value that is in no sampled row group may be in another: in one unit of the index.
