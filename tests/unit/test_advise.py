@@ -11,6 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.source import BufferSource
+from intarsia.write import advise
 from intarsia.write.sample import ExtendedSource, sample_of
 
 ROWS = 60_000
@@ -232,3 +233,9 @@ def test_what_is_proposed_of_a_column_of_any_name_can_be_added(name, tmp_path):
 def test_a_column_without_a_name_is_no_reason_to_fail(tmp_path):
     pq.write_table(pa.table({"": range(10), "a": range(10)}), tmp_path / "a.parquet")
     assert ia.advise(tmp_path, [pc.field("") == 3, pc.field("a") == 3]).indexes == []
+
+
+def test_options_are_compared_by_the_filters_that_tell_them_apart():
+    reads = [(5.0, 100.0, 1.0), (3.0, 100.0, 1.0)]
+    assert advise._where_they_differ(reads) == [[5.0], [3.0]]
+    assert advise._where_they_differ([(1.0, 2.0)]) == [[]]

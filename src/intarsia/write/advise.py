@@ -173,6 +173,14 @@ def _reason(
     return f"nothing pays: {best} would leave {tried[best] / total:.1%}"
 
 
+def _where_they_differ(reads: Sequence[tuple[float, ...]]) -> list[list[float]]:
+    """What options have filters read, without the filters that read as much by each of them."""
+    differing = [
+        number for number, of_one in enumerate(zip(*reads, strict=True)) if len({*of_one}) > 1
+    ]
+    return [[one[number] for number in differing] for one in reads]
+
+
 class _Adviser:
     """Tries indexes on a sample, the best first, as long as one pays."""
 
@@ -307,8 +315,9 @@ class _Adviser:
                 break
             best = max(self._gain(option.reads) for option in options)
             good = [o for o in options if self._gain(o.reads) >= best * (1 - _ALIKE)]
-            least = min(sum(option.reads) for option in good)
-            good = [o for o in good if sum(o.reads) <= _ALIKE_READS * least]
+            reads = _where_they_differ([option.reads for option in good])
+            most = _ALIKE_READS * min(map(sum, reads))
+            good = [o for o, own in zip(good, reads, strict=True) if sum(own) <= most]
             won = min(good, key=self._rank)
             chosen += [
                 (index, self._size(won.views, index), served) for index, served in self._for(won)
