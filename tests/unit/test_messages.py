@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,8 @@ TABLE = pa.table(
         "name": ["a", "b", None, "d"],
         "tags": [["x"], [], None, ["y", "z"]],
         "usr": [{"id": n, "city": "c"} for n in range(4)],
+        "ts": pa.array([datetime.datetime(2026, 1, n, tzinfo=datetime.UTC) for n in range(1, 5)]),
+        "price": pa.array([decimal.Decimal("1.50")] * 4, pa.decimal128(12, 2)),
     }
 )
 
@@ -76,6 +80,16 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         PredicateError,
         r"\(int64, string\); a constant has to be of its column's type",
         lambda path: ia.dataset(path).to_table(filter=[("id", "=", "1")]),
+    ),
+    "moment_without_a_zone": (
+        PredicateError,
+        "where a column has a time zone, so has what it is compared with",
+        lambda path: ia.dataset(path).to_table(filter=[("ts", ">", datetime.datetime(2026, 1, 1))]),
+    ),
+    "number_and_decimal": (
+        PredicateError,
+        r"decimal\.Decimal compares with any decimal",
+        lambda path: ia.dataset(path).to_table(filter=pc.field("price") < 5000),
     ),
     "list_and_text": (
         PredicateError,

@@ -22,6 +22,12 @@ from intarsia.predicate.functions import FUNCTIONS
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
 """Fewer are filtered sooner than a thread is woken. So many at a time are a thread's."""
+_HINTS = {
+    "no kernel matching input types": "a constant has to be of its column's type",
+    "timestamp without timezone": "where a column has a time zone, so has what it is compared with",
+    "Precision is not great enough": "decimal.Decimal compares with any decimal",
+}
+"""What to do about pyarrow's refusals, by a part of what it says."""
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
 
 
@@ -36,12 +42,8 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
         rest, extended = _computed(expression, table, error)
         return evaluate(rest, extended).select(range(table.num_columns))
     except _REFUSALS as error:
-        hint = (
-            "; a constant has to be of its column's type"
-            if "no kernel matching input types" in str(error)
-            else ""
-        )
-        raise PredicateError(f"cannot evaluate {shown(expression)}: {error}{hint}") from error
+        hints = "".join(f"; {hint}" for part, hint in _HINTS.items() if part in str(error))
+        raise PredicateError(f"cannot evaluate {shown(expression)}: {error}{hints}") from error
 
 
 def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ ANDS = ("and_kleene", "and")
 CHAINS = (*ANDS, "or_kleene", "or")
 """Functions of which long chains are usual."""
 _DEEPEST = 64
+_NAME = re.compile(r"FieldRef\.Name\(([^()]*)\)")
+_NESTED = re.compile(rf"FieldRef\.Nested\((?:{_NAME.pattern} ?)+\)")
 
 Node = FieldRef | Literal | Call | Opaque
 
@@ -69,9 +72,11 @@ def read_expression(expression: pc.Expression) -> Node:
 
 
 def shown(expression: pc.Expression) -> str:
-    """An Expression as pyarrow writes it; where that is not UTF-8, bytes as ``0x`` and digits."""
+    """An Expression as pyarrow writes it, but for fields of structs, ``a.b``; where that is not
+    UTF-8, bytes as ``0x`` and digits.
+    """
     try:
-        return str(expression)
+        return _NESTED.sub(lambda ref: ".".join(_NAME.findall(ref[0])), str(expression))
     except UnicodeDecodeError:
         return _shown(read_expression(expression))
 

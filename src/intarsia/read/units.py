@@ -26,6 +26,7 @@ _LARGEST, _SHARE = 4, 3
 """Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
 to four times the rule."""
 _COLUMN_BYTES = 128 * 1024
+"""Each column takes some time by itself: of many, units are so large for each."""
 _CODE_BYTES = 4
 _FEW_GROUPS = 8
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
