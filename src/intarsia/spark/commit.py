@@ -45,6 +45,7 @@ TEMPORARY = "_temporary-"
 _LOOKS = 20
 """For the files that an overwrite is to remove."""
 KEEP = "_keep"
+"""A file in the folders of jobs that ``recover`` leaves."""
 
 
 def has_data(place: Place) -> bool:
