@@ -24,6 +24,8 @@ T = TypeVar("T")
 Task = Callable[[], T]
 
 _COMPUTE, _FAR, _WAIT = "intarsia-compute", "intarsia-far", "intarsia-wait"
+THREADED_BYTES = 128 * 1024
+"""Less than this is decoded sooner than a thread is woken."""
 _HEAVY = 128 * 1024 * 1024
 _lock = threading.Lock()
 _pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.template import RootTemplate, narrowed
+from intarsia.decode.template import FAILURES, RootTemplate, narrowed
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.compact import Span, list_span, replace_fields, zigzag
 from intarsia.format.footer import MAGIC, framed
@@ -97,7 +97,7 @@ def _decoded(
         table = file.reader.read_all(column_indices=columns, use_threads=use_threads)
         if order:
             table = table.select(np.argsort(order).tolist())
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except FAILURES as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
             # Dictionaries within structs or lists: pyarrow makes such arrays of one part only.
             tables = [_decoded(template, [group], verify_checksums, False) for group in groups]

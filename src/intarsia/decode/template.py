@@ -43,6 +43,8 @@ ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6
 _TEMPLATES = 256
 """More of them than this are not kept: there is one for each combination of columns."""
+FAILURES = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What comes of files that pyarrow cannot read."""
 _NARROW = [pa.string(), pa.binary()]
 _WIDE = [pa.large_string(), pa.large_binary()]
 """Types of texts and bytes, with offsets of 32 bits and of 64."""
@@ -73,14 +75,20 @@ class RootTemplate:
     """
 
     def opened(
-        self, data: bytes | pa.Buffer, verify_checksums: bool, extensions: bool = True
+        self,
+        data: bytes | pa.Buffer | pa.NativeFile,
+        verify_checksums: bool,
+        extensions: bool = True,
+        metadata: pq.FileMetaData | None = None,
     ) -> pq.ParquetFile:
-        """A file of these roots to pyarrow. Raises what it does.
+        """A file of these roots to pyarrow, which decodes its footer unless that is given as
+        ``metadata``. Raises one of ``FAILURES``.
 
         Without ``extensions``, only those that the writer's Arrow schema names are seen.
         """
         return pq.ParquetFile(
-            pa.BufferReader(data),
+            data if isinstance(data, pa.NativeFile) else pa.BufferReader(data),
+            metadata=metadata,
             read_dictionary=list(self.as_dictionaries) or None,
             binary_type=self.binary_type,
             page_checksum_verification=verify_checksums,
@@ -128,14 +136,13 @@ class SchemaTemplates:
     def whole(
         self, file: pa.NativeFile, metadata: pq.FileMetaData, verify_checksums: bool
     ) -> pq.ParquetFile:
-        """The file itself to pyarrow, by its own footer. Raises what it does."""
-        return pq.ParquetFile(
-            file,
-            metadata=metadata,
-            read_dictionary=list(self._as_dictionaries) or None,
-            page_checksum_verification=verify_checksums,
-            coerce_int96_timestamp_unit=self._int96_unit,
-            pre_buffer=False,
+        """The file itself to pyarrow, by its own footer. Raises one of ``FAILURES``."""
+        return self._of_all(()).opened(file, verify_checksums, metadata=metadata)
+
+    def _of_all(self, fields: tuple[Span, ...]) -> RootTemplate:
+        """How all roots are read, under a footer of such fields."""
+        return RootTemplate(
+            fields, as_dictionaries=self._as_dictionaries, int96_unit=self._int96_unit
         )
 
     def arrow_schema(self, extensions: bool = True) -> pa.Schema:
@@ -147,10 +154,7 @@ class SchemaTemplates:
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
-        template = RootTemplate(
-            head, as_dictionaries=self._as_dictionaries, int96_unit=self._int96_unit
-        )
-        file = template.opened(MAGIC + framed(footer), False, extensions)
+        file = self._of_all(head).opened(MAGIC + framed(footer), False, extensions)
         return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:

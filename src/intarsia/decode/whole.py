@@ -17,12 +17,9 @@ from intarsia.decode.template import SchemaTemplates
 from intarsia.format.footer import MAGIC, framed
 from intarsia.source import ByteRange
 
-FAILURES = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What comes of row groups that pyarrow cannot read."""
-
 
 def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:
-    """A footer, from its thrift bytes, as pyarrow decodes it. Raises what it does."""
+    """A footer, from its thrift bytes, as pyarrow decodes it. Raises one of ``FAILURES``."""
     return pq.read_metadata(pa.BufferReader(MAGIC + framed(footer)))
 
 
@@ -73,7 +70,7 @@ def decode_groups(
 ) -> pa.Table:
     """All rows of these row groups, and a column for each root of ``leaves``, in their order.
 
-    Raises what pyarrow does. No thread but the caller's is left with the file's memory.
+    Raises one of ``FAILURES``. No thread but the caller's is left with the file's memory.
     """
     opened = templates.whole(pa.PythonFile(file, mode="r"), metadata, verify_checksums)
     return opened.reader.read_row_groups(

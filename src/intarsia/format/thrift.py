@@ -105,7 +105,8 @@ class Structs(Sequence[T]):
         That takes a fraction of the time that it takes one by one.
         """
         elements = [self.encoded(at) for at in range(len(self))]
-        spec = None, (1, *_spelled(list_of(cls))[:1], "all", _spelled(list_of(cls))[1], None)
+        kind, arguments = list_of(cls)
+        spec = None, (1, kind, "all", arguments, None)
         raw = replace_fields([list_span(1, elements)], [])
         try:
             return list(Decoder(raw).read(SimpleNamespace, spec, 0)[0].all)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.template import FAILURES, SchemaTemplates
 from intarsia.decode.whole import read_by_pyarrow
 from intarsia.errors import CorruptDataWarning, FormatError, Where, warn
 from intarsia.format.bounds import (
@@ -203,7 +203,7 @@ class OpenedFile:
             _ = schema.names  # names that are not UTF-8 show only now
         except FormatError as error:
             raise error.at(Where(self.name)) from error
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except FAILURES as error:
             raise FormatError(
                 f"pyarrow cannot read the schema: {error}", Where(self.name)
             ) from error
@@ -212,7 +212,7 @@ class OpenedFile:
 
     @functools.cached_property
     def pyarrows_metadata(self) -> pq.FileMetaData:
-        """The footer as pyarrow decodes it. Raises what it does."""
+        """The footer as pyarrow decodes it. Raises one of ``FAILURES``."""
         return read_by_pyarrow(self.footer)
 
     def arrow_type(self, root: Root) -> pa.DataType:

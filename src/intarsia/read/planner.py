@@ -173,8 +173,8 @@ class _Planner:
             if kept is not None:
                 self._learn(test, kept)
                 rows = self._step(f"{BLOOM_FILTERS} of {leaf.name}", pruning, rows)
-        groups = groups_of(file, rows)
-        if rest and rows and not pages_spare_little(file, len(groups)):
+        groups = groups_of(file, rows) if rest and rows else []
+        if groups and not pages_spare_little(file, len(groups)):
             chunks = [(group, leaf.index) for group in groups for leaf in rest.values()]
             file.page_indexes.load(chunks, chunks)
             for test, leaf in rest.items():

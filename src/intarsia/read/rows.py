@@ -16,7 +16,7 @@ from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.page_header import checksum_problem
 from intarsia.format.schema import Root
-from intarsia.parallel import all_of, may_divide
+from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
@@ -37,8 +37,6 @@ from intarsia.source import Source
 
 _DIVIDED_BYTES = 512 * 1024
 """Less than this of a lone column is decoded by one core."""
-_THREADED_BYTES = 128 * 1024
-"""Less than this is decoded sooner than a thread is woken."""
 _TOGETHER_BYTES = 4 * 1024 * 1024
 """Less than this, of several columns, is decoded sooner at once than column by column."""
 _BLOCK = 16
@@ -87,7 +85,7 @@ def read_rows(
         partial(_decoded, file, read, groups, rows, physical=physical, divides=divides)
         for read, groups in zip(reads, fetched, strict=True)
     ]
-    return all_of(tasks) if size >= _THREADED_BYTES else [task() for task in tasks]
+    return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
 
 
 def _are_alike(reads: Sequence[ColumnRead]) -> bool:
@@ -117,7 +115,7 @@ def _together(
     step = count if size < _TOGETHER_BYTES else _BLOCK
     blocks = [slice(at, at + step) for at in range(0, count, step)]
     templates = [file.templates.together([read.root for read in reads[b]]) for b in blocks]
-    use_threads = len(blocks) == 1 and size >= _THREADED_BYTES and may_divide()
+    use_threads = len(blocks) == 1 and size >= THREADED_BYTES and may_divide()
     tasks = [
         partial(_decoded_together, file, template, reads[b], fetched[b], rows, use_threads)
         for b, template in zip(blocks, templates, strict=True)

@@ -56,19 +56,27 @@ def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[Col
 
     Fetches the offset indexes this takes: none for row groups that are wanted whole.
     """
-    wanted = {}
-    for group in groups_of(file, rows):
-        start, stop = file.row_group_starts[group : group + 2].tolist()
-        wanted[group] = rows.clip(start, stop).shift(-start)
-    leaves = [leaf for root in roots for leaf in root.leaves]
-    in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
-    file.page_indexes.load([(group, leaf) for group in in_part for leaf in leaves], [])
+    wanted = load_offsets(file, [leaf for root in roots for leaf in root.leaves], rows)
     selected: list[list[tuple[int, tuple[ChunkSelection, ...]]]] = [[] for _ in roots]
     for group, part in wanted.items():
         select_in = _selector(file, group, part)
         for root, groups in zip(roots, selected, strict=True):
             groups.append((group, tuple(map(select_in, root.leaves))))
     return [ColumnRead(root, tuple(parts)) for root, parts in zip(roots, selected, strict=True)]
+
+
+def load_offsets(file: OpenedFile, leaves: Sequence[int], rows: RowRanges) -> dict[int, RowRanges]:
+    """Fetch the offset indexes of ``leaves`` in row groups of which ``rows`` are a part.
+
+    Gives the rows of each row group that holds some, counted from its start.
+    """
+    wanted = {}
+    for group in groups_of(file, rows):
+        start, stop = file.row_group_starts[group : group + 2].tolist()
+        wanted[group] = rows.clip(start, stop).shift(-start)
+    in_part = [g for g, part in wanted.items() if part.num_rows < file.num_rows_in(g)]
+    file.page_indexes.load([(group, leaf) for group in in_part for leaf in leaves], [])
+    return wanted
 
 
 def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], ChunkSelection]:

@@ -10,16 +10,17 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.whole import FAILURES, PartsOfFile, decode_groups
+from intarsia.decode.template import FAILURES
+from intarsia.decode.whole import PartsOfFile, decode_groups
 from intarsia.errors import FormatError
 from intarsia.format.schema import Root
-from intarsia.parallel import all_of, may_divide
+from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.pages import whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_counts import check_dictionary, checked_values
-from intarsia.read.selection import groups_of
+from intarsia.read.selection import groups_of, load_offsets
 from intarsia.source import ByteRange, Source
 
 T = TypeVar("T")
@@ -32,8 +33,6 @@ _SMALL_BYTES, _SPARED_BYTES = 128 * 1024, 16 * 1024
 """What chunks may have on average, and how much of that reading pages would spare."""
 _FILE_BYTES = 256 * 1024
 """Of files with larger chunks, some of them are not looked for that are small."""
-_THREADED_BYTES = 128 * 1024
-"""Less than this is decoded sooner than a thread is woken."""
 
 
 def read_small_groups(
@@ -45,9 +44,11 @@ def read_small_groups(
     them: why, is found page by page. Raises ``PageIndexMistrust`` where pages contradict the page
     index, by which ``rows`` may have been found.
     """
+    if not _may_be_small(file):
+        return None
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots for leaf in root.leaves]
-    if not _is_worth_it(file, len(groups) * len(leaves)):
+    if not _are_many(file, len(groups) * len(leaves)):
         return None
     refused: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
     if tuple(leaves) in refused:
@@ -77,29 +78,30 @@ def read_small_groups(
     return table, held
 
 
-def _is_worth_it(file: OpenedFile, num_chunks: int) -> bool:
-    """Are so many chunks many, also of those that pyarrow finds in the footer?"""
-    in_all = len(file.metadata.row_groups) * len(file.schema.leaves)
-    return num_chunks >= max(_MANY, in_all // _LEAST) and _may_be_small(file)
-
-
 def _may_be_small(file: OpenedFile) -> bool:
     """Are chunks small, on average, near, and is nothing but their values asked for?
 
     Of what is far, pages are fetched before they are asked for, and chunks would be once more.
     """
-    options, metadata = file.options, file.metadata
+    options = file.options
     if options.looks_for_damage or options.page_size_limit is not None or file.mended:
         return False
-    count = len(metadata.row_groups) * len(file.schema.leaves)
-    return not file.request_bytes and file.source.size <= _FILE_BYTES * count
+    return not file.request_bytes and file.source.size <= _FILE_BYTES * _num_chunks(file)
+
+
+def _num_chunks(file: OpenedFile) -> int:
+    return len(file.metadata.row_groups) * len(file.schema.leaves)
+
+
+def _are_many(file: OpenedFile, num_chunks: int) -> bool:
+    """Are so many chunks many, also of those that pyarrow finds in the footer?"""
+    return num_chunks >= max(_MANY, _num_chunks(file) // _LEAST)
 
 
 def pages_spare_little(file: OpenedFile, num_groups: int) -> bool:
     """Are chunks of so many row groups read whole, whichever pages are wanted?"""
-    count = len(file.metadata.row_groups) * len(file.schema.leaves)
-    are_tiny = file.source.size <= _SPARED_BYTES * count
-    return are_tiny and num_groups >= _MANY and _is_worth_it(file, num_groups)
+    are_tiny = file.source.size <= _SPARED_BYTES * _num_chunks(file)
+    return are_tiny and _are_many(file, num_groups) and _may_be_small(file)
 
 
 def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> None:
@@ -107,15 +109,8 @@ def know_page_indexes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) 
 
     Where chunks are read whole, none would be looked at, and pages not be held against it.
     """
-    if not _may_be_small(file):
-        return
-    starts = file.row_group_starts
-    in_part = [
-        group
-        for group in groups_of(file, rows)
-        if rows.clip(*starts[group : group + 2].tolist()).num_rows < file.num_rows_in(group)
-    ]
-    file.page_indexes.load(itertools.product(in_part, leaves), [])
+    if _may_be_small(file):
+        load_offsets(file, leaves, rows)
 
 
 def _check_counts(
@@ -157,7 +152,7 @@ def _decoded(
         leaves = [leaf for root in roots for leaf in root.leaves]
         return decode(PartsOfFile(file.source.size, places, parts), groups, leaves)
 
-    count = pa.cpu_count() if size >= _THREADED_BYTES and may_divide() else 1
+    count = pa.cpu_count() if size >= THREADED_BYTES and may_divide() else 1
     if len(groups) >= count:
         tables = all_of(partial(task, some, roots) for some in _shares(groups, count))
         return pa.concat_tables(tables)

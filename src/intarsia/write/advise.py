@@ -258,9 +258,9 @@ class _Adviser:
     def _measure(self, views: Sequence[_View]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """About how many bytes of its columns each filter reads, and the least it can."""
         found, units = [], []
+        rows = sum(view.file.num_rows for view in views)
         for number, request in enumerate(self._requests):
             selected, by_bloom, page = 0, False, 0.0
-            rows = sum(view.file.num_rows for view in views)
             for view in views:
                 constants = view.member.constants
                 left = plan_rows(view.file, request.pruning, constants, request.schema)
