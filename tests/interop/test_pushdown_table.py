@@ -195,6 +195,7 @@ def test_periods_of_odd_moments(opened):
         row=[0, 1, 2],
         ns=pa.array([day - 1, 0, day], pa.timestamp("ns")),
         us=pa.array([2**63 - 1, 1_704_067_200_000_000, None], pa.timestamp("us")),
+        tz=pa.array([-(10**17), 1_704_067_200_000_000, None], pa.timestamp("us", "UTC")),
     )
     first = datetime.date(1970, 1, 1)
     assert by_pyarrow(data, "ns::DATE = '1970-01-01'") == 2
@@ -202,6 +203,10 @@ def test_periods_of_odd_moments(opened):
     assert by_polars(data, c("ns").dt.date() == first) == [0, 1]
     assert by_pyarrow(data, "year(us) > 2023") == 2
     assert by_sql(data, "year(us) > 2023") == [1]
+    assert by_pyarrow(data, "year(tz) > 1000") == 1  # the first row's is −1199
+    assert by_sql(data, "year(tz) > 1000") == [0, 1]  # which is 1200 BC
+    assert by_sql(data, "year(tz) = 1200") == [0]
+    assert by_sql(data, "tz::DATE >= '1000-01-01'") == [1]
 
 
 def test_in_with_null(opened):

@@ -247,6 +247,10 @@ date_part('year', ts_ms) IN (2019, 2020)
 ts_ns::DATE = '2020-01-02'
 tz::DATE BETWEEN '2020-01-02' AND '2020-01-03'
 date_trunc('hour', tz) >= '2020-01-02 12:00:00+00'
+date_trunc('day', paris) = '2020-01-02'
+NOT (paris::DATE = DATE '2020-01-02')
+date_trunc('week', tz) IN ('2019-12-30', TIMESTAMPTZ '2020-01-06 00:00:00+00')
+year(tz) = 2020 OR extract(year FROM paris) < 2019
 isnan(d)
 ts_ms = '2020-01-02 12:00:00.0004'
 ts_ms < TIMESTAMP '2020-01-02 12:00:00.0004'
@@ -647,6 +651,9 @@ PUSHED = {
     "lower(s) = lower('AXB')": '(utf8_lower(s) == "axb")',
     "date > DATE '2020-01-01' + INTERVAL 1 DAY": "(date > 2020-01-02 00:00:00.000000)",
     "ts > TIMESTAMPTZ '2020-01-02 12:00:00+00'": "(ts > 2020-01-02 12:00:00.000000)",
+    "tz::DATE = '2020-01-02'": "((tz >= 2020-01-02 00:00:00.000000Z) and (tz < 2020-01-03",
+    "date_trunc('day', paris) >= '2020-01-02'": "(paris >= 2020-01-02 00:00:00",
+    "year(tz) > 2019": "((tz >= 2020-01-01 00:00:00.000000Z) or (tz < 0001-01-01",
     "tz > date_trunc('month', '2020-01-02'::DATE)": "(tz > 2020-01-01 00:00:00.000000Z)",
 }
 KEPT = """
@@ -690,7 +697,8 @@ list_has_any(l, NULL)
 list_has_any(l, [i])
 'a' IN s
 coalesce(i, 0) = 0
-tz::DATE = '2020-01-02'
+year(tz) <> 2020
+year(tz) IS NULL
 ts_ns::DATE <> '2020-01-02'
 year(ts_ns) IS DISTINCT FROM 2020
 NOT (year(ts) = 2020)

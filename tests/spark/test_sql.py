@@ -212,6 +212,7 @@ def odd(tmp_path_factory):
             "s": ["a\\b", "a%b", "É", None],
             "d": [dt.date(2024, 1, 1), dt.date(2024, 2, 29), dt.date(1500, 1, 1), None],
             "ts": pa.array([micros, micros, micros, None], pa.timestamp("us", "UTC")),
+            "ntz": pa.array([micros, dt.datetime(2024, 1, 2), dt.datetime(1, 1, 1), None]),
             "ns": pa.array([1, 1500, 2000, None], pa.timestamp("ns")),
             "flag": [True, False, True, None],
             "u": pa.array([1, 2, 3, None], pa.uint32()),
@@ -252,6 +253,24 @@ PUSHED = {
     "d > '2024-01-01 05:00:00'": False,
     "ts = '2024-01-01 12:00:00'": True,
     "ts >= TIMESTAMP '2024-01-01 12:00:00'": True,
+    "to_date(ts) = '2024-01-01'": True,
+    "CAST(ts AS DATE) IN (DATE '2024-01-01', DATE '2024-02-01')": True,
+    "date(ts) < DATE '2024-01-01' + INTERVAL '1' MONTH": True,
+    "ntz::date <= '2024-01-01'": True,
+    "NOT ntz::date > '2024-01-01'": False,
+    "year(ts) = 2024": True,
+    "extract(YEAR FROM d) BETWEEN 1500 AND 2023": True,
+    "date_trunc('MONTH', ts) = '2024-01-01'": True,
+    "date_trunc('hour', ntz) >= TIMESTAMP '2024-01-01 12:00:00'": True,
+    "date_trunc('years', ts) = '2024-01-01'": True,  # NULL to Spark
+    "date_trunc('MONTH', d) = '2024-01-01'": False,
+    "trunc(ts, 'MONTH') >= '2024-01-01 12:00:00'": False,
+    "to_date(ts, 'yyyy') = '2024-01-01'": False,
+    "to_date(ts) = d": False,
+    "try_cast(s AS DATE) = '2024-01-01'": False,
+    "year(ts) = '2024'": False,
+    "month(ts) = 1": False,
+    "to_date(ns) = '1970-01-01'": False,
     "ns = '1970-01-01 00:00:00.000001'": False,
     "flag": True,
     "NOT flag": True,
@@ -270,12 +289,21 @@ def test_conditions_mean_what_spark_means(condition, is_pushed, spark, odd):
     assert str(found.to_pylist()) == str(everything.where(condition).toArrow().to_pylist())
 
 
-def test_moments_are_not_pushed_in_other_time_zones(spark, setting, odd):
-    query = "SELECT count(*) AS n FROM t WHERE ts = '2024-01-01 13:00:00'"
+@pytest.mark.parametrize("condition", ["ts = '2024-01-01 13:00:00'", "to_date(ts) = '2024-01-01'"])
+def test_moments_are_not_pushed_in_other_time_zones(condition, spark, setting, odd):
+    query = f"SELECT count(*) AS n FROM t WHERE {condition}"
     setting("spark.sql.session.timeZone", "Europe/Paris")
     [scan] = pushed(spark, query, {"t": odd})
     assert scan.filter is None
     assert ias.sql(spark, query, t=odd).first().n == 3
+
+
+def test_days_of_moments_without_a_zone_are_pushed_in_any(spark, setting, odd):
+    setting("spark.sql.session.timeZone", "Europe/Paris")
+    query = "SELECT n FROM t WHERE to_date(ntz) <= '2024-01-01' ORDER BY n"
+    [scan] = pushed(spark, query, {"t": odd})
+    assert "(ntz < 2024-01-02" in str(scan.filter)
+    assert [row.n for row in ias.sql(spark, query, t=odd).collect()] == [1, 3]
 
 
 @pytest.mark.parametrize("column", ["t", "ntz"])

@@ -59,8 +59,9 @@ _DIGITS = {32: 6, 64: 15}
 def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") -> pc.Expression:
     """The Expression of a condition over ``schema``'s fields, with an engine's NaN and NULL.
 
-    ``like_escape`` is the character that escapes in LIKE where nothing says so: none in DuckDB, a
-    backslash in Spark. Raises ``PredicateError`` for whatever might mean something else to pyarrow.
+    The engine's time zone is UTC. ``like_escape`` is the character that escapes in LIKE where
+    nothing says so: none in DuckDB, a backslash in Spark. Raises ``PredicateError`` for whatever
+    might mean something else to pyarrow.
     """
     try:
         found = _Exact(schema, like_escape).condition(node)
@@ -199,7 +200,8 @@ class _Exact(Translator):
     def _is_period(self, node: exp.Expr) -> bool:
         """Is it the day, the month … that a moment is in, compared so that a range will do?
 
-        DuckDB knows no year of what it calls infinite, and rounds nanoseconds.
+        DuckDB knows no year of what it calls infinite, rounds nanoseconds, and of moments with a
+        zone before year 1 tells the year without its era.
         """
         part = part_of(node)
         if part is not None and (part.is_beginning or part.name == "year"):
@@ -209,9 +211,11 @@ class _Exact(Translator):
         else:
             return False
         kind = self._type_of(subject) if isinstance(subject, exp.Column | exp.Dot) else None
-        if kind is None or not is_moment(kind) or has_zone(kind):
+        if kind is None or not is_moment(kind):
             return False
-        return _is_compared(node, _WANTING if kind == pa.timestamp("ns") else _COMPARING)
+        is_rounded = pa.types.is_timestamp(kind) and kind.unit == "ns"
+        is_loose = is_rounded or (has_zone(kind) and part is not None and not part.is_beginning)
+        return _is_compared(node, _WANTING if is_loose else _COMPARING)
 
     def _widens(self, node: exp.Cast) -> bool:
         """Does a cast keep every value?"""

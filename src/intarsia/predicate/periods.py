@@ -45,7 +45,7 @@ class _Period(NamedTuple):
     """What a field of moments is asked for: the beginning of a period, or its year's number.
 
     ``kind`` is the type of the field, ``type`` of what is asked for. A moment may be taken for one
-    that is up to ``slack`` earlier or later.
+    that is up to ``slack`` earlier or later. ``has_eras``: years before the first may be any.
     """
 
     path: tuple[str, ...]
@@ -53,6 +53,7 @@ class _Period(NamedTuple):
     length: Interval
     type: pa.DataType
     slack: timedelta = _NONE
+    has_eras: bool = False
 
 
 def without_periods(
@@ -63,14 +64,14 @@ def without_periods(
 
     Left as they are: moments in a time zone other than UTC, and constants that are none of a
     calendar of the years 1 to 9999, or of more digits than the field's. With ``may_round``, what is
-    said of nanoseconds may be meant of microseconds nearby: it is TRUE wherever either is, and
-    perhaps elsewhere; ``<>`` of them is left.
+    said of nanoseconds may be meant of microseconds nearby, and of years before the first in a time
+    zone of their number in their era: it is TRUE wherever either is, and perhaps elsewhere; ``<>``
+    of these is left.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
         return expression, node
     asking = {*COMPARISONS, *_ASKING}
-    slack = _ROUNDING if may_round else _NONE
-    plain = replaced(expression, asking, functools.partial(_as_range, schema, slack))
+    plain = replaced(expression, asking, functools.partial(_as_range, schema, may_round))
     return (expression, node) if plain is expression else (plain, read_expression(plain))
 
 
@@ -79,11 +80,10 @@ def has_periods(node: Node, schema: pa.Schema) -> bool:
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 
-def _as_range(schema: pa.Schema, slack: timedelta, node: Call) -> pc.Expression | None:
+def _as_range(schema: pa.Schema, may_round: bool, node: Call) -> pc.Expression | None:
     def period_of(asked: Node) -> _Period | None:
         found = _period(asked, schema)
-        is_rounded = found is not None and found.kind == pa.timestamp("ns")
-        return found._replace(slack=slack) if found is not None and is_rounded else found
+        return found if found is None or not may_round else _loosened(found)
 
     try:
         match node:
@@ -125,6 +125,16 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
     return None
 
 
+def _loosened(period: _Period) -> _Period:
+    """The period as an engine may see it that has microseconds, and eras of moments in a zone."""
+    kind = period.kind
+    if not pa.types.is_timestamp(kind):
+        return period
+    slack = _ROUNDING if kind.unit == "ns" else _NONE
+    has_eras = has_zone(kind) and kind.unit != "ns" and pa.types.is_integer(period.type)
+    return period._replace(slack=slack, has_eras=has_eras)
+
+
 def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | None:
     """A field whose values are moments in UTC, of no zone, or days, and its own type."""
     match node:
@@ -151,6 +161,14 @@ def _type_of(field: FieldRef, schema: pa.Schema) -> pa.DataType:
 
 
 def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
+    found = _within(period, op, value)
+    if found is None or not period.has_eras:
+        return found
+    of_other_eras = pc.field(*period.path) < _scalar(period, datetime.min)
+    return None if op is Op.NE else found | of_other_eras
+
+
+def _within(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:
     start = _moment(period, value)
     if start is None:
         return None

@@ -17,7 +17,9 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.calculation import months_later
+from intarsia.predicate.casts import has_zone, is_moment
 from intarsia.predicate.literals import is_constant
+from intarsia.predicate.moments import Part, part_of
 from intarsia.predicate.query import Seen
 from intarsia.predicate.sql import Translator
 
@@ -66,10 +68,18 @@ def seen_by(spark: SparkSession, query: str) -> Seen:
 
 
 def _worked_out(node: exp.Expr) -> exp.Expr:
-    """``DATE '1995-09-01' + INTERVAL '1' MONTH`` as the date it is."""
+    """``DATE '1995-09-01' + INTERVAL '1' MONTH`` as the date it is; ``to_date(ts)`` as a cast."""
     match node:
         case exp.Add() | exp.Sub():
             date, interval = node.this, node.expression
+        case exp.Year(this=exp.TsOrDsToDate(this=moment)):
+            return exp.Year(this=moment)
+        case exp.TsOrDsToDate(this=moment) if not node.args.get("format"):
+            return exp.Cast(this=moment, to=exp.DataType.build("date"))
+        case exp.TryCast(this=exp.Column() | exp.Dot() as moment, to=target):
+            # Spark's CAST is parsed so; days of moments it does not fail of.
+            is_day = target.this == exp.DataType.Type.DATE
+            return exp.Cast(this=moment, to=target) if is_day else node
         case _:
             return node
     match date, interval:
@@ -145,13 +155,32 @@ class _Checker(Translator):
         return kind is not None and kind == self._kind(right)
 
     def _kind(self, node: exp.Expr) -> pa.DataType | None:
-        """The type of a field that Spark has an equal of; None for all else."""
+        """The type of a field that Spark has an equal of, or of the period such a moment is in."""
         while isinstance(node, exp.Paren):
             node = node.this
+        part = part_of(node)
+        if part is not None:
+            return self._kind_of_part(part, is_moment=isinstance(node, exp.TimestampTrunc))
+        if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DATE:
+            return pa.date32() if self._is_moment(node.this) else None
         kind = self._type_of(node) if isinstance(node, exp.Column | exp.Dot) else None
         if kind is not None and pa.types.is_dictionary(kind):
             kind = kind.value_type
         return kind if kind is not None and _is_sparks(kind) else None
+
+    def _kind_of_part(self, part: Part, is_moment: bool) -> pa.DataType | None:
+        """Of years, and of beginnings that are moments: Spark's ``trunc`` gives days."""
+        if not self._is_moment(part.subject):
+            return None
+        if not part.is_beginning:
+            return pa.int32() if part.name == "year" else None
+        kind = self._kind(part.subject)
+        return kind if is_moment and pa.types.is_timestamp(kind) else None
+
+    def _is_moment(self, node: exp.Expr) -> bool:
+        """Is it a field of days, or of moments whose days are the same here and in Spark?"""
+        kind = self._kind(node) if isinstance(node, exp.Column | exp.Dot) else None
+        return kind is not None and is_moment(kind) and (self._is_utc or not has_zone(kind))
 
     def _fits(self, constant: exp.Expr, kind: pa.DataType | None) -> bool:
         """Is a constant beside ``kind`` written so that it can be read in one way only?"""
