@@ -22,12 +22,14 @@ class ChunkSelection:
 
     ``rows`` are the rows they hold, counted from the start of the row group. ``page_rows`` gives
     the number of rows of each part where parts are single pages; it is empty for a whole chunk.
+    ``is_wanted_whole``: no row of its row group is to be left out.
     """
 
     dictionary: ByteRange | None
     parts: tuple[ByteRange, ...]
     rows: RowRanges
     page_rows: tuple[int, ...] = ()
+    is_wanted_whole: bool = False
 
     @property
     def byte_ranges(self) -> list[ByteRange]:
@@ -38,15 +40,17 @@ class ChunkSelection:
         return sum(length for _, length in self.byte_ranges)
 
 
-def whole_chunk(chunk: ColumnMetaData, rows: RowRanges) -> ChunkSelection:
-    """All of a chunk; ``rows`` are those of its row group.
+def whole_chunk(
+    chunk: ColumnMetaData, rows: RowRanges, *, is_wanted: bool = False
+) -> ChunkSelection:
+    """All of a chunk; ``rows`` are those of its row group. ``is_wanted``: each of them.
 
     Its dictionary page is told apart, where the footer says sensibly where the others begin.
     """
     start, stop = chunk.start, chunk.start + chunk.total_compressed_size
     data = chunk.data_page_offset if start <= chunk.data_page_offset < stop else start
     dictionary = (start, data - start) if data > start else None
-    return ChunkSelection(dictionary, ((data, stop - data),), rows)
+    return ChunkSelection(dictionary, ((data, stop - data),), rows, is_wanted_whole=is_wanted)
 
 
 class PageSelector:

@@ -21,6 +21,9 @@ from intarsia.read.substring import Contained, contained_of, is_text, rows_conta
 _NUMBERS = "__intarsia_row"
 _FEW = 0.1
 """A smaller share of a table's rows than this is picked by their positions."""
+_MANY, _SHORT_PAGE = 0.25, 256
+"""Where a larger share of rows passes, and no longer run of rows fails, few pages hold none that
+passes, if any: reading columns at the rows that are left takes longer than reading them whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,7 @@ class Condition:
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
     """Of ``found``, which holds ``rows``, what passes, and which rows that is."""
     if condition.comparison is not None:
-        mask = holds(condition.comparison, found)
-        return _where(mask, found), rows.at(pc.indices_nonzero(mask).to_numpy())
+        return picked(holds(condition.comparison, found), found, rows)
     wanted = condition.contained or condition.needed
     if wanted is not None:
         places = rows_containing(found.column(wanted.column), wanted)
@@ -77,22 +79,43 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     return left.drop_columns([numbers]), kept
 
 
+def picked(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
+    """Of ``found``, which holds ``rows``, what ``mask`` is TRUE of, and which rows that is."""
+    return where(mask, found), rows.at(pc.indices_nonzero(mask).to_numpy())
+
+
+def are_everywhere(mask: pa.ChunkedArray) -> bool:
+    """Are so many rows TRUE, and so near to each other, that no page is without one?"""
+    if num_true(mask) <= len(mask) * _MANY:
+        return False
+    flags = mask.fill_null(False).to_numpy()
+    edges = np.flatnonzero(flags[1:] != flags[:-1]) + 1
+    runs = np.diff(edges, prepend=0, append=len(flags))
+    return int(runs[int(flags[0]) :: 2].max(initial=0)) < _SHORT_PAGE
+
+
+def num_true(mask: pa.ChunkedArray) -> int:
+    """How many rows are TRUE."""
+    return int(pc.sum(mask).as_py() or 0)
+
+
 def passed(condition: Condition, found: pa.Table) -> pa.Table:
     """What of ``found`` passes."""
     if condition.comparison is not None:
-        return _where(holds(condition.comparison, found), found)
+        return where(holds(condition.comparison, found), found)
     return passing(condition, found, RowRanges.all(found.num_rows))[0]
 
 
 def num_passing(condition: Condition, found: pa.Table) -> int:
     """How many rows of ``found`` pass."""
     if condition.comparison is not None:
-        return int(pc.sum(holds(condition.comparison, found)).as_py() or 0)
+        return num_true(holds(condition.comparison, found))
     return int(passed(condition, found).num_rows)
 
 
-def _where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:
-    count = int(pc.sum(mask).as_py() or 0)
+def where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:
+    """What of ``found`` a mask is TRUE of."""
+    count = num_true(mask)
     if count == found.num_rows:
         return found
     if count < found.num_rows * _FEW:

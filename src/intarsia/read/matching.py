@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import expect_columns, read_columns
-from intarsia.read.condition import num_passing, passed, passing
+from intarsia.read.comparisons import holds
+from intarsia.read.condition import (
+    Condition,
+    are_everywhere,
+    num_passing,
+    num_true,
+    passed,
+    passing,
+    picked,
+    where,
+)
 from intarsia.read.conjuncts import STAGED_ROWS, Stage, stages
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
@@ -24,6 +36,25 @@ _SMALL_FILE = 64 * 1024
 _MANY = 0.25
 """Where a larger share of rows than this passes, few pages are passed over, and reading columns at
 the rows that are left takes longer than reading them whole."""
+
+
+class _Held(NamedTuple):
+    """What was read of a unit: columns at ``rows``. Those pass that ``mask`` is TRUE of."""
+
+    found: pa.Table
+    rows: RowRanges
+    mask: pa.ChunkedArray | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows pass."""
+        return self.rows.num_rows if self.mask is None else num_true(self.mask)
+
+    def also(self, condition: Condition) -> pa.ChunkedArray:
+        """For each row whether it passes, and ``condition``, a comparison, holds for it."""
+        assert condition.comparison is not None
+        found = holds(condition.comparison, self.found)
+        return found if self.mask is None else pc.and_kleene(self.mask, found)
 
 
 class UnitReader:
@@ -57,33 +88,34 @@ class UnitReader:
         request, source = self._request, AheadSource(self.file.source)
         have = self._have
         columns_from: Source = RereadSource(source) if self._reads_again else source
-        held, looked_at = pa.table([]), rows.num_rows
+        held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
         for stage in conditions:
-            if not held.num_columns:
-                rows = self._sieved(stage, rows, source)
-            if rows:
-                known = set(held.column_names)
+            if not held.found.num_columns:
+                held = _Held(held.found, self._sieved(stage, rows, source))
+            if held.rows:
+                known = set(held.found.column_names)
                 new = [name for name in stage.columns if name not in known]
-                found = self._read(new, rows, have, columns_from)
-                found = _beside(found, held)
+                found = self._read(new, held.rows, have, columns_from)
+                held = held._replace(found=_beside(found, held.found))
                 if stage is conditions[-1]:
-                    done = self._done(stage, found)
+                    done = self._done(stage, held)
                     if done is not None:
                         self._note(done.num_rows, looked_at)
                         return done
-                held, rows = self._passing(stage, found, rows)
-            if not rows:
+                held = self._passing(stage, held)
+            if not held.rows:
                 self._note(0, looked_at)
                 return without_rows(request.output)
-        self._note(rows.num_rows, looked_at)
+        self._note(held.num_rows, looked_at)
         if not request.columns:
-            return without_columns(rows.num_rows)
-        kept = self._whole(held)
+            return without_columns(held.num_rows)
+        kept = self._whole(held.found)
         rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
-        other = self._read(rest, rows, request.pruned, columns_from) if rest else held
-        arrays = [(other if name in rest else held).column(name) for name in request.columns]
-        return pa.Table.from_arrays(arrays, schema=request.output)
+        other = self._read(rest, held.rows, request.pruned, columns_from) if rest else held.found
+        arrays = [(other if name in rest else held.found).column(name) for name in request.columns]
+        table = pa.Table.from_arrays(arrays, schema=request.output)
+        return table if held.mask is None else where(held.mask, table)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """The filter's conditions, with the columns that are read for them.
@@ -122,18 +154,21 @@ class UnitReader:
         with file.profile.during(Activity.DECODING):
             return read_columns(file, schema, columns, self._constants, rows, pruned, source)
 
-    def _done(self, stage: Stage, found: pa.Table) -> pa.Table | None:
-        """What passes the last stage, where ``found`` has all that is asked for; else None."""
-        columns = self._request.columns
+    def _done(self, stage: Stage, held: _Held) -> pa.Table | None:
+        """What passes the last stage, where all that is asked for was read; else None."""
+        columns, found = self._request.columns, held.found
         if not self._whole(found).issuperset(columns):
             return None
         profile = self.file.profile
         with profile.during(Activity.FILTERING):
-            if columns:
+            if held.mask is not None:
+                mask = held.also(stage.condition)
+                kept = where(mask, found) if columns else without_columns(num_true(mask))
+            elif columns:
                 kept = passed(stage.condition, found)
             else:
                 kept = without_columns(num_passing(stage.condition, found))
-        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
+        profile.filtered(stage.condition.expression, held.num_rows, kept.num_rows)
         if not columns:
             return kept
         arrays = [kept.column(name) for name in columns]
@@ -144,15 +179,18 @@ class UnitReader:
         have, wanted = self._have, self._request.pruned
         return {name for name in held.column_names if have.get(name) == wanted.get(name)}
 
-    def _passing(
-        self, stage: Stage, found: pa.Table, rows: RowRanges
-    ) -> tuple[pa.Table, RowRanges]:
-        """What passes a stage, and which of ``rows`` that is."""
-        profile = self.file.profile
+    def _passing(self, stage: Stage, held: _Held) -> _Held:
+        """What passes a stage: picked, or only marked where it is everywhere."""
+        profile, condition = self.file.profile, stage.condition
         with profile.during(Activity.FILTERING):
-            kept, left = passing(stage.condition, found, rows)
-        profile.filtered(stage.condition.expression, found.num_rows, kept.num_rows)
-        return kept, left
+            if self._may_be_at_once:
+                mask = held.also(condition)
+                is_marked = are_everywhere(mask)
+                kept = held._replace(mask=mask) if is_marked else _Held(*picked(mask, *held[:2]))
+            else:
+                kept = _Held(*passing(condition, held.found, held.rows))
+        profile.filtered(condition.expression, held.num_rows, kept.num_rows)
+        return kept
 
     def _note(self, kept: int, looked_at: int) -> None:
         """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""

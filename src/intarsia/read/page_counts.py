@@ -25,10 +25,11 @@ def checked_values(
 ) -> int:
     """How many values the selected pages hold; each is asked how many rows it has.
 
-    Raises ``PageIndexMistrust`` where these are others than the index says.
+    Where all rows are wanted, no index has left any out, and none is asked. Raises
+    ``PageIndexMistrust`` where these are others than the index says.
     """
     index = file.page_indexes.known_offsets(group, leaf)
-    if index is None or not len(index):
+    if index is None or not len(index) or selection.is_wanted_whole:
         return chunk.num_values
     counts: Sequence[int] = selection.page_rows
     if not counts:  # a whole chunk: its pages are told apart by the index

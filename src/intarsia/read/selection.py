@@ -83,7 +83,7 @@ def _selector(file: OpenedFile, group: int, rows: RowRanges) -> Callable[[int], 
     """What selects ``rows`` of a row group in the chunk of a leaf."""
     count = file.num_rows_in(group)
     if rows.num_rows == count:
-        return lambda leaf: whole_chunk(file.chunk(group, leaf), rows)
+        return lambda leaf: whole_chunk(file.chunk(group, leaf), rows, is_wanted=True)
     selectors: dict[bool, PageSelector] = {}
 
     def select_in(leaf: int) -> ChunkSelection:
