@@ -68,6 +68,22 @@ def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
             assert not places or search.places_of(values, text, len(places) - 1) is None
 
 
+@pytest.mark.parametrize(("most", "asked"), [(2_000, 1_024), (30_000, 30_001), (60_000, 50_000)])
+def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
+    data = np.frombuffer(b"ab" * 50_000, np.uint8)
+    taken = []
+
+    def found(*args):
+        for place in search._places(data, b"a"):
+            taken.append(place)
+            yield place
+
+    with mock.patch.object(search, "_found", found):
+        places = search.places_of(data, b"a", most)
+    assert len(taken) == asked
+    assert (places is None) == (most < 50_000)
+
+
 @given(st.text("aAbB0kK_", max_size=60), st.text("abk_", min_size=1, max_size=4), st.integers(1, 9))
 def test_letters_of_either_case_are_found_across_blocks(text, piece, block):
     values = np.frombuffer(text.encode(), np.uint8)

@@ -9,6 +9,7 @@ from functools import partial
 from intarsia.parallel import in_order
 from intarsia.predicate.tree import Maybe
 from intarsia.ranges import RowRanges
+from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import Constants, folder_might_match, plan_rows
 from intarsia.read.request import Request
@@ -24,7 +25,8 @@ def count_rows(
     Rows that can match and cannot fail to, by statistics and page indexes, are not read.
     """
     ahead = files_ahead(is_far) if use_threads else 0
-    counts = (partial(_count, part, request, use_threads) for part in parts)
+    count = partial(_count, request=request, use_threads=use_threads, trend=Trend())
+    counts = (partial(count, part) for part in parts)
 
     def is_little(task: partial[int]) -> bool:
         return is_settled(task) or _are_all(task.args[0], request)
@@ -39,7 +41,7 @@ def _are_all(part: Part, request: Request) -> bool:
     return not folder_might_match(request.filter.escapes, part.constants)
 
 
-def _count(part: Part, request: Request, use_threads: bool) -> int:
+def _count(part: Part, request: Request, use_threads: bool, trend: Trend) -> int:
     if part.matching is not None:
         if part.get().is_current():
             return part.matching.rows.num_rows
@@ -47,24 +49,30 @@ def _count(part: Part, request: Request, use_threads: bool) -> int:
     while True:
         lease = part.get()
         try:
-            found = _counted(part, request, lease.file, use_threads)
+            found = _counted(part, request, lease.file, use_threads, trend)
         except FileReplaced:
             continue
         if lease.is_current():
             return found
 
 
-def _counted(part: Part, request: Request, file: OpenedFile, use_threads: bool) -> int:
+def _counted(
+    part: Part, request: Request, file: OpenedFile, use_threads: bool, trend: Trend
+) -> int:
+    def found_in(part: Part) -> int:
+        tables = scan([part], request, use_threads=use_threads, trend=trend)
+        return sum(table.num_rows for table in tables)
+
     if file.options.skips_corrupt:  # what can be read is counted, as reading would give it
         rest = replace(part, get=partial(lease_of, file))
-        return sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
+        return found_in(rest)
     if _are_all(part, request):
         return file.num_rows
     while True:
         distrusted = file.page_indexes.distrusted
         proven, unsure = _proven(file, part.constants, request)
         rest = replace(part, get=partial(lease_of, file), rows=unsure, planned=unsure)
-        found = sum(table.num_rows for table in scan([rest], request, use_threads=use_threads))
+        found = found_in(rest)
         if file.page_indexes.distrusted == distrusted:  # else what was proven may be wrong as well
             return int(proven + found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -57,6 +58,14 @@ class _Held(NamedTuple):
         return found if self.mask is None else pc.and_kleene(self.mask, found)
 
 
+@dataclass(slots=True)
+class Trend:
+    """What the last unit of a scan was like, by which the next is read: no answer depends on it."""
+
+    are_many: bool = False
+    """Have many of the rows that it looked at passed?"""
+
+
 class UnitReader:
     """Finds the matching rows of one file, a unit at a time; threads may share it.
 
@@ -64,7 +73,12 @@ class UnitReader:
     """
 
     def __init__(
-        self, file: OpenedFile, request: Request, constants: Constants, are_likely: bool = False
+        self,
+        file: OpenedFile,
+        request: Request,
+        constants: Constants,
+        trend: Trend,
+        are_likely: bool = False,
     ) -> None:
         self.file = file
         self._request, self._constants = request, constants
@@ -73,7 +87,7 @@ class UnitReader:
         is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
         self._may_be_at_once = _may_be_read_at_once(request)
         self._at_once = (is_small or are_likely) and self._may_be_at_once
-        self._are_many = False  # of the rows that the last unit looked at
+        self._trend = trend
         self._have = request.filter.pruned if request.filter else {}
         # Of a column that is asked for, the filter may need other leaves.
         self._reads_again = any(
@@ -129,7 +143,7 @@ class UnitReader:
             return []
         columns, first = request.all_columns, request.filter_columns
         expected = expect_columns(file, columns, first, rows, source, request.pruned)
-        if self._are_many:
+        if self._may_be_at_once and self._trend.are_many:
             return [Stage(request.filter.condition, tuple(columns))]
         found = stages(file, request, rows)
         if self._at_once and rows.num_rows < STAGED_ROWS and (expected or not file.request_bytes):
@@ -194,7 +208,7 @@ class UnitReader:
 
     def _note(self, kept: int, looked_at: int) -> None:
         """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""
-        self._are_many = self._may_be_at_once and kept > looked_at * _MANY
+        self._trend.are_many = kept > looked_at * _MANY
 
 
 def _beside(found: pa.Table, held: pa.Table) -> pa.Table:

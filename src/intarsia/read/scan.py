@@ -18,7 +18,7 @@ from intarsia.plan.account import Activity
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust
-from intarsia.read.matching import UnitReader
+from intarsia.read.matching import Trend, UnitReader
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.planner import Constants, plan_rows
 from intarsia.read.request import Request
@@ -72,17 +72,17 @@ def scan(
     limit: int | None = None,
     use_threads: bool = True,
     is_far: bool = False,
+    trend: Trend | None = None,
 ) -> Generator[pa.Table]:
     """The matching rows of all ``parts``, in their order, as tables of the requested columns.
 
     Ends when ``limit`` rows are found: then units are small at first. ``use_threads`` uses as many
     cores as pyarrow does; units under way hold some 50 MB each. Of files that are far, as many are
-    under way as pyarrow has threads for waiting, as long as they are small.
+    under way as pyarrow has threads for waiting, as long as they are small. Scans of the same
+    request may share a ``trend``.
     """
-    if limit is None:
-        yield from _scan(parts, request, False, use_threads, is_far)
-    else:
-        yield from limited(_scan(parts, request, True, use_threads, is_far), limit)
+    found = _scan(parts, request, limit is not None, use_threads, is_far, trend or Trend())
+    yield from found if limit is None else limited(found, limit)
 
 
 def limited(tables: Iterable[pa.Table], limit: int) -> Generator[pa.Table]:
@@ -97,11 +97,16 @@ def limited(tables: Iterable[pa.Table], limit: int) -> Generator[pa.Table]:
 
 
 def _scan(
-    parts: Iterable[Part], request: Request, small_first: bool, use_threads: bool, is_far: bool
+    parts: Iterable[Part],
+    request: Request,
+    small_first: bool,
+    use_threads: bool,
+    is_far: bool,
+    trend: Trend,
 ) -> Generator[pa.Table]:
     in_advance = use_threads and not (small_first and request.filter is None)
     ahead = files_ahead(is_far) if in_advance else 0
-    attempts = (partial(_Attempt, part, request, use_threads) for part in parts)
+    attempts = (partial(_Attempt, part, request, use_threads, trend) for part in parts)
     begun = in_order(attempts, ahead, is_far=is_far, is_little=is_settled)
     units = (_Unit(a, *unit) for a in begun for unit in a.units(small_first))
     for found in in_order(
@@ -149,8 +154,9 @@ class _Attempt:
     have been replaced, it is begun anew, as long as nothing has been given.
     """
 
-    def __init__(self, part: Part, request: Request, use_threads: bool) -> None:
+    def __init__(self, part: Part, request: Request, use_threads: bool, trend: Trend) -> None:
         self._part, self._request, self._use_threads = part, request, use_threads
+        self._trend = trend
         self._file, self._answer = part.get()
         self._distrusted = self._file.page_indexes.distrusted
         self.given = 0
@@ -159,12 +165,13 @@ class _Attempt:
         self._read: Callable[[], pa.Table | None] | None = None
         if part.matching is not None:
             self._rows, self._read = self._within(part.matching.rows), part.matching.read
-            self._reader = UnitReader(self._file, replace(request, filter=None), part.constants)
+            all_rows = replace(request, filter=None)
+            self._reader = UnitReader(self._file, all_rows, part.constants, trend)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
             tested = roots_of(self._file, request.filter_columns)
             know_page_indexes(self._file, self._rows, [i for root in tested for i in root.leaves])
-            self._reader = UnitReader(self._file, request, part.constants)
+            self._reader = UnitReader(self._file, request, part.constants, trend)
         else:
             self._plan()
 
@@ -190,7 +197,7 @@ class _Attempt:
         leaves = [leaf for root in roots for leaf in root.leaves]
         with file.profile.during(Activity.PLANNING):
             found = plan_rows(file, request.pruning, constants, request.schema, leaves)
-        self._reader = UnitReader(file, request, constants, found.are_likely)
+        self._reader = UnitReader(file, request, constants, self._trend, found.are_likely)
         return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:

@@ -19,6 +19,8 @@ BytesArray = NDArray[np.uint8]
 _CASE = 0x20
 """The bit by which letters of ASCII differ in case."""
 _BLOCK = 256 * 1024
+_LOOK = 1024
+"""After so many places, and as many again, it is asked how many there will be."""
 
 if sys.platform == "linux":
     _memmem = ctypes.CDLL(None).memmem
@@ -38,13 +40,17 @@ def contains(data: BytesArray, text: bytes, *, any_case: bool = False) -> bool:
 def places_of(
     data: BytesArray, text: bytes, most: int, *, any_case: bool = False
 ) -> Int64Array | None:
-    """Where ``text`` begins in ``data``; None for more than ``most`` places. As ``contains``.
+    """Where ``text`` begins in ``data``; None for more than ``most`` places, or where those at its
+    beginning promise twice as many. As ``contains``.
 
     Shape ``(n,)``, ascending; places may overlap.
     """
     places: list[int] = []
     for place in _found(data, text, any_case):
-        if len(places) == most:
+        count = len(places)
+        if count == most:
+            return None
+        if count % _LOOK == _LOOK - 1 and count * len(data) > 2 * most * place:
             return None
         places.append(place)
     return np.array(places, dtype=np.int64)
