@@ -113,6 +113,12 @@ def told_encodings(chunk: ColumnMetaData) -> set[int]:
     return {s.encoding for s in chunk.encoding_stats or () if s.page_type in _DATA and s.count > 0}
 
 
+def has_codes_only(chunk: ColumnMetaData) -> bool:
+    """Are all data pages said to be of a dictionary's codes?"""
+    told = told_encodings(chunk)
+    return bool(told) and told <= DICTIONARY_ENCODINGS
+
+
 def level_encodings(chunk: ColumnMetaData) -> set[int]:
     """The encodings that levels may be in. Not every writer's footer tells that of today: RLE."""
     told = set(chunk.encodings) & _LEVELS

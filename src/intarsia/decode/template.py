@@ -134,10 +134,18 @@ class SchemaTemplates:
         return self._arrow_schema is not None
 
     def whole(
-        self, file: pa.NativeFile, metadata: pq.FileMetaData, verify_checksums: bool
+        self,
+        roots: Iterable[Root],
+        file: pa.NativeFile,
+        metadata: pq.FileMetaData,
+        verify_checksums: bool,
     ) -> pq.ParquetFile:
-        """The file itself to pyarrow, by its own footer. Raises one of ``FAILURES``."""
-        return self._of_all(()).opened(file, verify_checksums, metadata=metadata)
+        """The file itself to pyarrow, by its own footer, to read ``roots``. Raises one of
+        ``FAILURES``.
+        """
+        template = self._of_all(())
+        template = replace(template, as_dictionaries=template.as_dictionaries + _coded(roots))
+        return template.opened(file, verify_checksums, metadata=metadata)
 
     def _of_all(self, fields: tuple[Span, ...]) -> RootTemplate:
         """How all roots are read, under a footer of such fields."""
@@ -197,6 +205,7 @@ class SchemaTemplates:
         orders = [list_span(7, of_leaves)] if of_leaves else []
         starts = tuple(f"{root.name}." for root in roots)
         texts = tuple(path for path in self._as_dictionaries if f"{path}.".startswith(starts))
+        texts += _coded(roots)
 
         def head(fields: list[pa.Field]) -> tuple[Span, ...]:
             schema = self._key_values(pa.schema(fields) if fields else None)
@@ -273,6 +282,11 @@ class SchemaTemplates:
             return []
         text = base64.b64encode(schema.serialize().to_pybytes()).decode()
         return [list_span(5, [encode(KeyValue(key=ARROW_SCHEMA, value=text))])]
+
+
+def _coded(roots: Iterable[Root]) -> tuple[str, ...]:
+    """The paths of those whose texts are to come as Arrow dictionaries."""
+    return tuple(root.name for root in roots if root.is_coded)
 
 
 def _with_children(root: bytes, count: int) -> bytes:

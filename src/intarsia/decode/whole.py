@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.template import SchemaTemplates
 from intarsia.format.footer import MAGIC, framed
+from intarsia.format.schema import Root
 from intarsia.source import ByteRange
 
 
@@ -64,15 +65,14 @@ def decode_groups(
     metadata: pq.FileMetaData,
     file: PartsOfFile,
     groups: Sequence[int],
-    leaves: Sequence[int],
+    roots: Sequence[Root],
     *,
     verify_checksums: bool,
 ) -> pa.Table:
-    """All rows of these row groups, and a column for each root of ``leaves``, in their order.
+    """All rows of these row groups, and a column for each of ``roots``, in their order.
 
     Raises one of ``FAILURES``. No thread but the caller's is left with the file's memory.
     """
-    opened = templates.whole(pa.PythonFile(file, mode="r"), metadata, verify_checksums)
-    return opened.reader.read_row_groups(
-        list(groups), column_indices=list(leaves), use_threads=False
-    )
+    opened = templates.whole(roots, pa.PythonFile(file, mode="r"), metadata, verify_checksums)
+    leaves = [leaf for root in roots for leaf in root.leaves]
+    return opened.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=False)

@@ -17,6 +17,7 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
+from intarsia.engines.coded import with_codes
 from intarsia.engines.keys import Joined
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
@@ -180,4 +181,7 @@ def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Wa
         first = functools.reduce(operator.or_, firsts)
         left = first if left is None else left & first
     table = table if left is None else table.filter(left)
-    return table if need.limit is None else table.limited(need.limit)
+    if need.limit is not None:
+        return table.limited(need.limit)
+    schema = table.schema if scan.need else with_codes(table, scan.columns)
+    return table if schema == table.schema else table.coded(schema)

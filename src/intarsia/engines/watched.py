@@ -21,6 +21,7 @@ class WatchedDataset(Dataset):
     whole: list[Columns]
     """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
     _limit: int | None = None
+    _is_coded = False
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
@@ -36,6 +37,18 @@ class WatchedDataset(Dataset):
         made = self.wrap(self)
         made._limit = limit
         return made
+
+    def coded(self, schema: pa.Schema) -> WatchedDataset:
+        """The same rows by ``schema``, which has texts as dictionaries that pyarrow's own scans
+        would make of them, where they are decoded as such.
+        """
+        made = self.wrap(self, schema)
+        made._limit, made._is_coded = self._limit, True
+        return made
+
+    @property
+    def _is_pyarrows(self) -> bool:
+        return not self._is_coded and super()._is_pyarrows
 
     def read_again(self) -> None:
         """Read what pyarrow scanned by itself, to note what is wrong with it."""

@@ -51,10 +51,16 @@ class Root:
     all_leaves: range
     leaves: Sequence[int]
     """Those that are wanted: all of them, unless it is pruned."""
+    is_coded: bool = False
+    """Are its texts to come as Arrow dictionaries?"""
 
     def pruned(self, leaves: Sequence[int]) -> Root:
         """The same root with just ``leaves``, positions in the schema, ascending."""
         return replace(self, leaves=tuple(leaves))
+
+    def coded(self) -> Root:
+        """The same root, whose texts are to come as Arrow dictionaries."""
+        return replace(self, is_coded=True)
 
 
 @dataclass(frozen=True, slots=True)

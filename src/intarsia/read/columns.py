@@ -17,6 +17,9 @@ from intarsia.read.rows import read_rows
 from intarsia.read.selection import ranges_of, select
 from intarsia.source import AheadSource, Source
 
+CODED = pa.dictionary(pa.int32(), pa.string())
+"""What pyarrow decodes texts to that are to come as Arrow dictionaries."""
+
 
 def roots_of(
     file: OpenedFile, columns: Sequence[str], pruned: Projection | None = None
@@ -86,14 +89,18 @@ def read_columns(
     ``source`` is what the file is read through, where that is not its own.
     """
     wanted = [name for name in columns if name not in constants]
-    roots = roots_of(file, wanted, pruned)
+    output = pruned_schema(schema, columns, pruned)
+    coded = {field.name for field in output if field.type == CODED}
+    roots = [
+        root.coded() if root.name in coded and file.arrow_type(root) == pa.string() else root
+        for root in roots_of(file, wanted, pruned)
+    ]
     found = read_rows(file, roots, rows, source=source)
     decoded = dict(zip((root.name for root in roots), found, strict=True))
     if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
     if FILENAME in wanted and FILENAME not in decoded:
         constants = {**constants, FILENAME: pa.scalar(file.name)}
-    output = pruned_schema(schema, columns, pruned)
     arrays = [
         _typed(file, field, decoded.get(field.name), constants.get(field.name), rows.num_rows)
         for field in output

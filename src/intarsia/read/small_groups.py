@@ -149,8 +149,7 @@ def _decoded(
     )
 
     def task(groups: Sequence[int], roots: Sequence[Root]) -> pa.Table:
-        leaves = [leaf for root in roots for leaf in root.leaves]
-        return decode(PartsOfFile(file.source.size, places, parts), groups, leaves)
+        return decode(PartsOfFile(file.source.size, places, parts), groups, roots)
 
     count = pa.cpu_count() if size >= THREADED_BYTES and may_divide() else 1
     if len(groups) >= count:

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.page_check import told_encodings
+from intarsia.decode.page_check import has_codes_only
 from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData, Outline
+from intarsia.format.metadata import ColumnMetaData, Outline
 from intarsia.format.schema import Leaf
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.columns import roots_of
@@ -111,7 +111,7 @@ def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     coded = file.shape.kept(("coded", file.options.of_types), partial(_coded_leaves, file))
     size = 0
     for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
-        if leaf in coded and _has_codes_only(file.chunk(group, leaf)):
+        if leaf in coded and has_codes_only(file.chunk(group, leaf)):
             size += chunk.num_values * _CODE_BYTES
         else:
             size += decoded_bytes(file.schema.leaves[leaf], chunk)
@@ -145,15 +145,9 @@ def _dictionary_bytes(chunk: ColumnMetaData) -> int:
     None where there are values besides.
     """
     size = chunk.data_page_offset - chunk.start
-    if not 0 < size < chunk.total_compressed_size or not _has_codes_only(chunk):
+    if not 0 < size < chunk.total_compressed_size or not has_codes_only(chunk):
         return 0
     return max(chunk.total_uncompressed_size - (chunk.total_compressed_size - size), 0)
-
-
-def _has_codes_only(chunk: ColumnMetaData) -> bool:
-    """Are all data pages said to be of a dictionary's codes?"""
-    told = told_encodings(chunk)
-    return bool(told) and told <= DICTIONARY_ENCODINGS
 
 
 def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
