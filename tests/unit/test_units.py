@@ -12,7 +12,8 @@ import intarsia as ia
 from intarsia.predicate.expression import read_expression
 from intarsia.ranges import RowRanges
 from intarsia.read import units
-from intarsia.read.condition import Condition, passing
+from intarsia.read.comparisons import holds
+from intarsia.read.condition import Condition, picked
 from intarsia.read.file import open_file
 from intarsia.read.options import ReadOptions
 
@@ -55,7 +56,7 @@ def test_rows_are_taken_of_more_text_than_one_array_holds():
     found = pa.table({"i": numbers, "t": pa.chunked_array([part] * 2)})
     expression = pc.field("i") == 33
     wanted = Condition.of(expression, read_expression(expression), found.schema)
-    kept, rows = passing(wanted, found, RowRanges.all(40))
+    kept, rows = picked(holds(wanted.comparison, found), found, RowRanges.all(40))
     assert kept.to_pydict() == {"i": [33], "t": ["\0"]}
     assert rows == RowRanges.of((33, 34))
 

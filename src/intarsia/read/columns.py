@@ -139,6 +139,8 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if _is_json(kind) and _is_json(values.type):  # of which pyarrow casts no form to another
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
+        values = values.cast(kind.value_type)  # of numbers, pyarrow makes no dictionary of texts
     return values.cast(kind)
 
 

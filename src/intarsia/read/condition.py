@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
-from intarsia.read.comparisons import comparison_of, holds
+from intarsia.read.comparisons import comparison_of
 from intarsia.read.needed import needed_text
 from intarsia.read.substring import Contained, contained_of, is_text, rows_containing
 
@@ -62,9 +62,10 @@ class Condition:
 
 
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
-    """Of ``found``, which holds ``rows``, what passes, and which rows that is."""
-    if condition.comparison is not None:
-        return picked(holds(condition.comparison, found), found, rows)
+    """Of ``found``, which holds ``rows``, what passes, and which rows that is.
+
+    Of a comparison, ``holds`` tells sooner.
+    """
     wanted = condition.contained or condition.needed
     if wanted is not None:
         places = rows_containing(found.column(wanted.column), wanted)
@@ -97,20 +98,6 @@ def are_everywhere(mask: pa.ChunkedArray) -> bool:
 def num_true(mask: pa.ChunkedArray) -> int:
     """How many rows are TRUE."""
     return int(pc.sum(mask).as_py() or 0)
-
-
-def passed(condition: Condition, found: pa.Table) -> pa.Table:
-    """What of ``found`` passes."""
-    if condition.comparison is not None:
-        return where(holds(condition.comparison, found), found)
-    return passing(condition, found, RowRanges.all(found.num_rows))[0]
-
-
-def num_passing(condition: Condition, found: pa.Table) -> int:
-    """How many rows of ``found`` pass."""
-    if condition.comparison is not None:
-        return num_true(holds(condition.comparison, found))
-    return int(passed(condition, found).num_rows)
 
 
 def where(mask: pa.ChunkedArray, found: pa.Table) -> pa.Table:

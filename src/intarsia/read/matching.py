@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +16,7 @@ from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
     Condition,
     are_everywhere,
-    num_passing,
     num_true,
-    passed,
     passing,
     picked,
     where,
@@ -104,7 +102,7 @@ class UnitReader:
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
-        for stage in conditions:
+        for number, stage in enumerate(conditions):
             if not held.found.num_columns:
                 held = _Held(held.found, self._sieved(stage, rows, source))
             if held.rows:
@@ -117,7 +115,8 @@ class UnitReader:
                     if done is not None:
                         self._note(done.num_rows, looked_at)
                         return done
-                held = self._passing(stage, held)
+                later = [name for other in conditions[number + 1 :] for name in other.columns]
+                held = self._passing(stage, held, {*request.columns, *later})
             if not held.rows:
                 self._note(0, looked_at)
                 return without_rows(request.output)
@@ -170,22 +169,24 @@ class UnitReader:
 
     def _done(self, stage: Stage, held: _Held) -> pa.Table | None:
         """What passes the last stage, where all that is asked for was read; else None."""
-        columns, found = self._request.columns, held.found
-        if not self._whole(found).issuperset(columns):
+        request, condition, found = self._request, stage.condition, held.found
+        if not self._whole(found).issuperset(request.columns):
             return None
         profile = self.file.profile
         with profile.during(Activity.FILTERING):
-            if held.mask is not None:
-                mask = held.also(stage.condition)
-                kept = where(mask, found) if columns else without_columns(num_true(mask))
-            elif columns:
-                kept = passed(stage.condition, found)
+            if condition.comparison is None:
+                found, _ = passing(condition, found, held.rows)
+                kept = self._output(found) if request.columns else without_columns(found.num_rows)
+            elif request.columns:
+                kept = where(held.also(condition), self._output(found))
             else:
-                kept = without_columns(num_passing(stage.condition, found))
-        profile.filtered(stage.condition.expression, held.num_rows, kept.num_rows)
-        if not columns:
-            return kept
-        arrays = [kept.column(name) for name in columns]
+                kept = without_columns(num_true(held.also(condition)))
+        profile.filtered(condition.expression, held.num_rows, kept.num_rows)
+        return kept
+
+    def _output(self, found: pa.Table) -> pa.Table:
+        """The requested columns of what was found."""
+        arrays = [found.column(name) for name in self._request.columns]
         return pa.Table.from_arrays(arrays, schema=self._request.output)
 
     def _whole(self, held: pa.Table) -> set[str]:
@@ -193,22 +194,33 @@ class UnitReader:
         have, wanted = self._have, self._request.pruned
         return {name for name in held.column_names if have.get(name) == wanted.get(name)}
 
-    def _passing(self, stage: Stage, held: _Held) -> _Held:
-        """What passes a stage: picked, or only marked where it is everywhere."""
+    def _passing(self, stage: Stage, held: _Held, needed: Collection[str]) -> _Held:
+        """What passes a stage, of the columns that are ``needed`` yet: picked, or only marked where
+        it is everywhere.
+        """
         profile, condition = self.file.profile, stage.condition
         with profile.during(Activity.FILTERING):
-            if self._may_be_at_once:
-                mask = held.also(condition)
-                is_marked = are_everywhere(mask)
-                kept = held._replace(mask=mask) if is_marked else _Held(*picked(mask, *held[:2]))
-            else:
+            if condition.comparison is None:
                 kept = _Held(*passing(condition, held.found, held.rows))
+            else:
+                mask = held.also(condition)
+                found = _only(held.found, needed)
+                if self._may_be_at_once and are_everywhere(mask):
+                    kept = _Held(found, held.rows, mask)
+                else:
+                    kept = _Held(*picked(mask, found, held.rows))
         profile.filtered(condition.expression, held.num_rows, kept.num_rows)
         return kept
 
     def _note(self, kept: int, looked_at: int) -> None:
         """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""
         self._trend.are_many = kept > looked_at * _MANY
+
+
+def _only(found: pa.Table, names: Collection[str]) -> pa.Table:
+    """Those columns of ``found`` that are called so; one at least, which tells how many rows."""
+    wanted = [name for name in found.column_names if name in names]
+    return found.select(wanted or found.column_names[:1])
 
 
 def _beside(found: pa.Table, held: pa.Table) -> pa.Table:
