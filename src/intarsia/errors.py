@@ -82,6 +82,10 @@ class PredicateError(IntarsiaError, ValueError):
     """A filter that cannot be understood, or that does not fit the schema."""
 
 
+_GIVEN = ("__filename", "__row_number")
+"""Columns that are there to be asked for only."""
+
+
 def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
     """The error for a column that is not there."""
     return PredicateError(f"column {name!r} is not there{instead(name, known)}")
@@ -89,6 +93,8 @@ def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
 
 def instead(name: str, known: Iterable[str]) -> str:
     """How a message goes on that says ``name`` is not there: what is like it, or what is there."""
+    if name in _GIVEN:
+        return ": scans give it, and filter by what files hold"
     names = list(known)
     alike = difflib.get_close_matches(name.lower(), [other.lower() for other in names], 1, 0.75)
     meant = [other for other in names if other.lower() in alike]

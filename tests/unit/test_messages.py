@@ -191,6 +191,31 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         "a lookup of it is name:lookup",
         lambda path: ia.add_indexes(path, ["lookup:name"]),
     ),
+    "pseudo_column": (
+        PredicateError,
+        "column '__row_number' is not there: scans give it, and filter by what files hold",
+        lambda path: ia.dataset(path).to_table(filter="__row_number < 5"),
+    ),
+    "function": (
+        PredicateError,
+        "'SOUNDEX.*' is not a value this understands: values are columns, constants, .* lower,",
+        lambda path: ia.dataset(path).to_table(filter="soundex(name) = 'a'"),
+    ),
+    "no_condition": (
+        PredicateError,
+        "'ANY_VALUE.*' is not a condition this understands: conditions are comparisons, BETWEEN",
+        lambda path: ia.dataset(path).to_table(filter="any_value(id)"),
+    ),
+    "option_of_the_writer": (
+        TypeError,
+        "option 'compresion' is not there, 'compression' is",
+        lambda path: ia.write_table(TABLE, path, compresion="zstd"),
+    ),
+    "no_option_of_the_writer": (
+        TypeError,
+        "option 'rows' is not there; there are: row_group_size, version, use_dictionary",
+        lambda path: ia.write_table(TABLE, path, rows=5),
+    ),
     "number_as_a_table": (
         TypeError,
         "int is no data set, path, lazy frame",
@@ -218,3 +243,10 @@ def test_a_column_without_a_distinct_index_has_no_list(path: Path):
     file = ia.ParquetFile(path)
     for on in ("id", "usr.id", "usr", "lower(name)", "tags.list.element"):
         assert file.distinct(on) is None
+
+
+def test_what_duckdb_does_not_know_is_not_logged(path: Path, caplog):
+    with pytest.raises(PredicateError):
+        ia.dataset(path).to_table(filter="soundex(name) = 'a'")
+    ia.sql("SELECT count(*) FROM t WHERE contains(name, 'a') AND id::VARCHAR <> '7'", t=path)
+    assert not caplog.records

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.calculation import DAYS, TIMES, UnknownValueError, unit_name
@@ -80,7 +80,7 @@ class Part(NamedTuple):
         return _NUMBERS[self.name](moments)
 
     def _text(self) -> str:
-        return self.subject.sql("duckdb")
+        return self.subject.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
 def part_of(node: exp.Expr) -> Part | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from intarsia.predicate.scope import Sources, has_only, own_place, owner_of
 
@@ -144,4 +144,4 @@ def _resolved(node: exp.Expr, sources: Sources) -> str:
             exp.to_identifier(name, quoted=True), exp.to_identifier(owner, quoted=True)
         )
 
-    return node.copy().transform(qualify).sql("duckdb")
+    return node.copy().transform(qualify).sql("duckdb", unsupported_level=ErrorLevel.IGNORE)

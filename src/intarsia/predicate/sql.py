@@ -57,6 +57,10 @@ ODD = (sqlglot.errors.SqlglotError, AttributeError, LookupError, TypeError, Valu
 """What comes of SQL that sqlglot cannot parse: its own errors, and others by mistake, also of trees
 that lack a part."""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_CONDITIONS = (
+    "conditions are comparisons, BETWEEN, IN, LIKE, ILIKE, IS, AND, OR, NOT, isnan, starts_with, "
+    "ends_with, contains, regexp_matches, contains_words, list_contains and its like, map_contains"
+)
 _TOO_DEEP = "the condition nests too deeply; write long lists of alternatives with IN"
 
 
@@ -181,7 +185,9 @@ class Translator(Values):
         if type(node) in _COMPARE:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
-        raise PredicateError(f"{text_of(node)!r} is not a condition this understands")
+        raise PredicateError(
+            f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}"
+        )
 
     def _compare(
         self,
@@ -259,7 +265,9 @@ class Translator(Values):
             subject, wanted = self.condition(node.this), bool(operand.this)
             truth = subject if wanted else ~subject
             return pc.coalesce(truth, pc.scalar(False))
-        raise PredicateError(f"{text_of(node)!r} is not a condition this understands")
+        raise PredicateError(
+            f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}"
+        )
 
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = node.expression
@@ -343,3 +351,7 @@ def is_plainly_wanted(node: exp.Expr) -> bool:
             return False
         parent = parent.parent
     return True
+
+
+def _no_condition(node: exp.Expr) -> PredicateError:
+    return PredicateError(f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
@@ -35,6 +35,12 @@ _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Upper: pc.utf8_upper,
     exp.Abs: pc.abs,
 }
+
+
+_VALUES = (
+    "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, and of "
+    "moments date_trunc, year, month, hour and the like"
+)
 
 
 class Values:
@@ -77,7 +83,7 @@ class Values:
             return part.of(self._value(part.subject), self._type_of(part.subject))
         if type(node) in _FUNCTIONS:
             return _FUNCTIONS[type(node)](self._undictionaried(node.this))
-        raise PredicateError(f"{text_of(node)!r} is not a value this understands")
+        raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
 
     def _computed(self, node: exp.Expr) -> Typed:
         """What arithmetic gives."""
@@ -256,7 +262,7 @@ def text_of(node: exp.Expr) -> str:
     sqlglot has no text for some, as for bytes that are none.
     """
     try:
-        return node.sql("duckdb")
+        return node.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
     except ValueError:
         return f"a condition of {node.key}"
 

@@ -13,6 +13,8 @@ that is not used is left out before.
 from __future__ import annotations
 
 import base64
+import inspect
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.decode.template import ARROW_SCHEMA
+from intarsia.errors import instead
 from intarsia.predicate.nested import with_children
 
 USUAL_ROW_GROUP = 1024 * 1024
@@ -34,6 +37,10 @@ _TEXTS = {
 }
 
 
+_GIVEN = ("table", "where", "kwargs")
+"""Of the arguments of pyarrow's ``write_table``, those that are no options."""
+
+
 class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typed
     """As ``pyarrow.parquet.ParquetWriter``, whose arguments it takes."""
 
@@ -43,7 +50,10 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
         self._cast_to = None if counted.equals(schema) else counted
         self._has_dictionaries = any(map(pa.types.is_dictionary, counted.types))
         stores = options.pop("store_schema", True)
-        super().__init__(where, counted, store_schema=stores and not self._cast_to, **options)
+        try:
+            super().__init__(where, counted, store_schema=stores and not self._cast_to, **options)
+        except TypeError as error:
+            raise _unknown_option(error) from error
         if stores and self._cast_to:
             named = [own.with_name(new.name) for own, new in zip(schema, self.schema, strict=True)]
             told = base64.b64encode(pa.schema(named, schema.metadata).serialize())
@@ -60,6 +70,15 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
             part = table.slice(start, step)
             part = part if self._cast_to is None else part.cast(self._cast_to)
             super().write_table(_without_unused(part), size)
+
+
+def _unknown_option(error: TypeError) -> TypeError:
+    """Of an option that pyarrow does not know, an error that says which are."""
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if unknown is None:
+        return error
+    known = [name for name in inspect.signature(pq.write_table).parameters if name not in _GIVEN]
+    return TypeError(f"option {unknown[1]!r} is not there{instead(unknown[1], known)}")
 
 
 def _without_unused(table: pa.Table) -> pa.Table:
