@@ -217,6 +217,14 @@ def test_in_with_null(opened):
     assert by_sql(data, "i NOT IN (1, NULL)") == []
 
 
+def test_not_in_of_null(opened):
+    data = opened(row=[0, 1, 2], i=[1, 2, None])
+    assert by_pyarrow(data, "i NOT IN (1)") == 1
+    assert by_sql(data, "i NOT IN (1)") == by_polars(data, ~c("i").is_in([1])) == [1]
+    assert data.to_table(filter=~pc.field("i").isin([1]))["row"].to_pylist() == [1, 2]
+    assert data.to_table(filter=[("i", "not in", [1])])["row"].to_pylist() == [1, 2]
+
+
 def test_casts_of_constants(opened):
     data = opened(row=[0, 1], i=[1, 2])
     assert by_pyarrow(data, "i > 1.5") == by_pyarrow(data, "i = '2'") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -149,3 +150,26 @@ def test_advice_is_for_the_command_line(say, plain):
 def test_what_is_translated_is_still_said(said):
     sources = Path(intarsia.__file__).parent.rglob("*.py")
     assert any(said in path.read_text() for path in sources if path.parent.name != "cli")
+
+
+def test_who_interrupts_a_command_is_told_so(say, plain, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.cli.main.dataset", interrupted)
+    _, err, code = say("scan", plain)
+    assert (err.strip(), code) == ("intarsia: interrupted", 130)
+
+
+def test_an_interruption_before_any_command_is_no_traceback():
+    script = """
+import sys, types
+from intarsia.cli import main
+class Imported(types.ModuleType):
+    def __getattr__(self, name):
+        raise KeyboardInterrupt
+sys.modules["intarsia.cli.main"] = Imported("intarsia.cli.main")
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C ended."""
+
 
 def main() -> None:
     """Run the command line; tell how to install it where its libraries are missing."""
     try:
-        from intarsia.cli.main import run
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
-            raise
-        sys.exit(f"intarsia: the command line needs {error.name}: install the extra, intarsia[cli]")
-    run()
+        try:
+            from intarsia.cli.main import run
+        except ModuleNotFoundError as error:
+            if error.name not in ("click", "rich"):
+                raise
+            needed = f"the command line needs {error.name}: install the extra, intarsia[cli]"
+            sys.exit(f"intarsia: {needed}")
+        run()
+    except KeyboardInterrupt:  # outside of commands, of which click makes its own error
+        sys.exit(INTERRUPTED)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 import pyarrow as pa
 
-from intarsia.cli import show, show_column, show_file, show_pages, stream, terminal
+from intarsia.cli import INTERRUPTED, show, show_column, show_file, show_pages, stream, terminal
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
@@ -77,7 +77,8 @@ def run() -> None:
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
-        sys.exit(130)
+        click.echo("intarsia: interrupted", err=True)
+        sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
