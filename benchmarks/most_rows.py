@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,11 @@ def compared(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> s
     return f"{name:60} {peer:8.1f} {own:8.1f} {ratio:6.2f}"
 
 
+def answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """DuckDB's answer."""
+    return connection.sql(query).to_arrow_table()
+
+
 def main() -> None:
     """Print a line a question: the peer's time, ours, and the ratio."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
@@ -86,16 +92,16 @@ def main() -> None:
             assert peer.count_rows(filter=wanted) == own.count_rows(filter=wanted)
             for columns in (COLUMNS, None):
                 what = "three columns" if columns else "all columns"
-                options = {"columns": columns, "filter": wanted}
-                theirs, ours = (lambda d=d, o=options: d.to_table(**o) for d in (peer, own))
+                theirs, ours = (partial(d.to_table, columns, wanted) for d in (peer, own))
                 print(compared(f"{name}: {what}", theirs, ours))
-            theirs, ours = (lambda d=d, w=wanted: d.count_rows(filter=w) for d in (peer, own))
+            theirs, ours = (partial(d.count_rows, wanted) for d in (peer, own))
             print(compared(f"{name}: count", theirs, ours))
         print(f"{'':60} {'DuckDB':>8}")
-        view = f"FROM read_parquet('{folder}/*/*.parquet')"
         for query in QUERIES:
-            theirs = lambda q=query: connection.sql(q.replace("FROM t", view)).to_arrow_table()  # noqa: E731
-            print(compared(query, theirs, lambda q=query: ia.sql(q, t=own)))
+            view = query.replace("FROM t", f"FROM read_parquet('{folder}/*/*.parquet')")
+            theirs, ours = partial(answer, connection, view), partial(ia.sql, query, t=own)
+            assert theirs().num_rows == ours().num_rows
+            print(compared(query, theirs, ours))
 
 
 if __name__ == "__main__":

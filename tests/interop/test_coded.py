@@ -4,16 +4,19 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
 from intarsia.data.dataset import Dataset
+from intarsia.decode.template import RootTemplate
 from intarsia.engines.coded import with_codes
+from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import FormatError
 from intarsia.read.columns import CODED
 
-ROWS = 40_000
+ROWS = 100_000
 TEXTS = ["api", "web", "", "é", "db", "auth", "a" * 200]
 CODED_COLUMNS = {"svc", "level", "none", "dots.in"}
 
@@ -44,7 +47,7 @@ def lake(tmp_path_factory):
     for seed in range(3):
         at = folder / f"day={seed}" / "a.parquet"
         at.parent.mkdir()
-        options = {"row_group_size": 15_000, "max_rows_per_page": 2_000}
+        options = {"row_group_size": 50_000, "max_rows_per_page": 2_000}
         ia.write_table(table_of(seed), at, write_batch_size=500, **options)
     return ia.dataset(folder), pq.read_table(folder)
 
@@ -66,7 +69,7 @@ SELECT svc, level, min("dots.in") AS m, max(svc) AS x, count(none) AS c FROM t
 SELECT level, count(DISTINCT svc) AS c FROM t WHERE n < 50 GROUP BY level ORDER BY level;
 SELECT DISTINCT svc, "dots.in" FROM t WHERE n BETWEEN 10 AND 20 ORDER BY ALL;
 SELECT * FROM t WHERE n = 7 AND day = 1 ORDER BY row;
-SELECT * FROM t WHERE row IN (5, 44444, 99999) ORDER BY row;
+SELECT * FROM t WHERE row IN (5, 123456, 299999) ORDER BY row;
 SELECT row, svc FROM t WHERE upper(svc) = 'É' OR svc || level = 'weblow' ORDER BY row LIMIT 99;
 SELECT count(*) AS n FROM t WHERE svc = 'api';
 SELECT count(*) AS n FROM t WHERE svc > 'b' AND level LIKE 'h%';
@@ -147,7 +150,111 @@ def test_a_file_that_cannot_be_opened_is_told_of_where_it_is_read(tmp_path):
         ia.sql(query.format(3), t=ds)
 
 
-def test_a_data_set_that_has_texts_as_dictionaries_is_decoded_so(lake):
+def are_coded(ds, columns=("svc", "level", "id", "n")):
+    return [f.name for f in with_codes(ds, columns) if f.type == CODED]
+
+
+def as_file(path, table, **options):
+    pq.write_table(table, path, **options)
+    return ia.dataset(path)
+
+
+def test_which_files_are_asked_and_what(tmp_path):
+    table = table_of(0).select(["svc", "level", "n"])
+    assert are_coded(as_file(tmp_path / "a.parquet", table)) == ["svc", "level"]
+    # Not all codes, or of many texts, or of few rows, in the last row group alone or in all.
+    ends = pa.concat_tables([table, table.slice(0, 40_000)])
+    assert are_coded(as_file(tmp_path / "b.parquet", ends, row_group_size=ROWS)) == []
+    plain = as_file(tmp_path / "c.parquet", table, use_dictionary=["svc"])
+    assert are_coded(plain) == ["svc"]
+    texts = pa.array([f"{i}" * 50 for i in range(5_000)])
+    long = table.append_column("id", texts.take(pa.array(np.arange(ROWS) % 5_000)))
+    assert are_coded(as_file(tmp_path / "d.parquet", long, compression="zstd")) == ["svc", "level"]
+    limit = {"dictionary_pagesize_limit": 10_000}  # then values follow, plain
+    mixed = table.append_column("id", pa.array([f"{i % 3_000}" for i in range(ROWS)]))
+    assert are_coded(as_file(tmp_path / "e.parquet", mixed)) == ["svc", "level", "id"]
+    assert are_coded(as_file(tmp_path / "f.parquet", mixed, **limit)) == ["svc", "level"]
+
+
+def test_a_file_of_another_type_or_of_none_is_asked_as_well(tmp_path):
+    table = table_of(0).select(["svc", "level", "n"])
+    for place in range(3):
+        for number in range(3):
+            other = table.set_column(0, "svc", table["n"].cast(pa.string()).cast(pa.large_string()))
+            part = other.drop_columns(["level"]) if number == place else table
+            pq.write_table(part, tmp_path / f"{number}.parquet")
+        ds = ia.dataset(tmp_path, schema=table.schema)
+        assert are_coded(ds) == []
+    pq.write_table(table, tmp_path / "2.parquet")
+    assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == ["svc", "level"]
+    pq.write_table(table.slice(0, 0), tmp_path / "2.parquet")
+    assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == []
+
+
+def test_files_that_a_query_leaves_out_are_not_opened_for_it(tmp_path):
+    for day in range(3):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(table_of(day), tmp_path / f"day={day}" / "a.parquet")
+    ds = ia.dataset(tmp_path)
+    assert are_coded(ds.filter("day = 1")) == ["svc", "level"]
+    assert [path for path in ds.files if ds._cache._find(path)] == [ds.files[1]]
+    assert are_coded(ds.filter("day = 7")) == []
+    ia.build_catalog(tmp_path)
+    ds = ia.dataset(tmp_path)
+    assert are_coded(ds.filter("n = 5")) == []
+    assert not any(map(ds._cache._find, ds.files))
+    assert are_coded(ds) == ["svc", "level"]
+
+
+def test_texts_that_folders_fix_are_left(tmp_path):
+    for number in range(2):
+        (tmp_path / f"level=x{number}").mkdir()
+        table = table_of(number).select(["svc", "level", "n"])
+        pq.write_table(table, tmp_path / f"level=x{number}" / "a.parquet")
+    ds = ia.dataset(tmp_path)
+    assert are_coded(ds) == ["svc"]
+    found = ia.sql("SELECT level, count(*) AS n FROM t GROUP BY level ORDER BY level", t=ds)
+    assert found.to_pylist() == [{"level": f"x{number}", "n": ROWS} for number in range(2)]
+
+
+def test_files_that_are_far_are_not_opened_to_be_asked(lake):
+    ds, _ = lake
+    far = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
+    assert are_coded(ia.dataset([path[1:] for path in ds.files], filesystem=far)) == []
+
+
+def test_what_is_made_of_a_coded_data_set_is_coded(lake):
+    ds, _ = lake
+    coded = WatchedDataset.wrap(ds).coded(with_codes(ds, ["svc"]))
+    for made in (coded, coded.filter("n < 5"), coded.limited(7), coded.limited(7).filter("n < 5")):
+        found = made.to_table(["svc"])
+        assert found.schema.types == [CODED]
+        assert found.num_rows <= 7 or made._limit is None
+        assert not made._is_pyarrows
+
+
+@pytest.mark.parametrize("row_group_size", [ROWS, 1_000])
+def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, monkeypatch):
+    table = table_of(0).select(["svc", "level", "id", "n"])
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_size)
+    ds = ia.dataset(tmp_path / "a.parquet", read_dictionary=["level"])
+    seen = []
+
+    def opened(template, *arguments, **options):
+        seen.append(template.as_dictionaries)
+        return open_it(template, *arguments, **options)
+
+    open_it = RootTemplate.opened
+    monkeypatch.setattr(RootTemplate, "opened", opened)
+    schema = ds.schema.set(0, pa.field("svc", CODED))
+    found = Dataset.wrap(ds, schema).to_table(["svc", "level", "id"], filter=pc.field("n") < 50)
+    expected = table.filter(pc.field("n") < 50)
+    assert found.schema.types == [CODED, CODED, pa.string()]
+    assert found["svc"].cast(pa.string()).equals(expected["svc"])
+    assert set(sum(seen, ())) == {"svc", "level"}
+
+
+def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
     ds, whole = lake
     condition = pc.field("n") < 50
     seen = Dataset.wrap(ds, with_codes(ds, ds.schema.names))

@@ -207,6 +207,10 @@ def test_periods_of_odd_moments(opened):
     assert by_sql(data, "year(tz) > 1000") == [0, 1]  # which is 1200 BC
     assert by_sql(data, "year(tz) = 1200") == [0]
     assert by_sql(data, "tz::DATE >= '1000-01-01'") == [1]
+    zoned = pa.array([-1, 0, 86_400 * 10**9], pa.timestamp("ns", "UTC"))
+    data = opened(row=[0, 1, 2], tz=zoned)
+    assert by_sql(data, "year(tz) > 1969") == [1, 2]
+    assert by_sql(data, "year(tz) = 1969 OR tz::DATE = '1970-01-02'") == [0, 2]
 
 
 def test_in_with_null(opened):

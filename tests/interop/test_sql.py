@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia import engines
+from intarsia.engines import session
 from intarsia.predicate import pushdown
 from intarsia.predicate.equalities import equal_columns
 from intarsia.predicate.query import Query, scans_of
@@ -1376,3 +1377,20 @@ def test_a_filter_means_what_it_did_in_types_that_duckdb_has_not(tmp_path):
     assert data.to_table(["i"])["i"].to_pylist() == [1]
     with pytest.raises(duckdb.NotImplementedException, match="d:60,0,256"):
         ia.sql("SELECT i FROM t", t=data)
+
+
+def test_an_error_of_duckdbs_own_making_ends_no_other_query(tmp_path):
+    """It leaves a database in which nothing runs any more."""
+    bad = pa.array([b"\xff\xfe"] * 10, pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 10, bad.buffers())
+    pq.write_table(pa.table({"s": texts}), tmp_path / "bad.parquet")
+    assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
+    (before,) = session._shared
+    with pytest.raises(duckdb.InternalException):
+        ia.sql("SELECT upper(s) AS u FROM t", t=tmp_path / "bad.parquet")
+    assert session._shared == []
+    session._shared.append(before)  # as queries have it that began before
+    assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
+    assert before not in session._shared
+    assert ia.sql("SELECT 2 AS two").to_pydict() == {"two": [2]}
+    assert len(session._shared) == 1

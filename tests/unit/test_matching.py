@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.ranges import RowRanges
-from intarsia.read.condition import are_everywhere
+from intarsia.read import matching, page_counts
+from intarsia.read.columns import read_columns
+from intarsia.read.condition import are_everywhere, picked
 
 ROWS, PAGE = 100_000, 1_000
 
@@ -26,16 +28,16 @@ def runs_that_fail(flags):
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([True, False, None]), st.sampled_from([1, 3, 255, 256]))),
+    st.lists(st.tuples(st.sampled_from([True, False, None]), st.sampled_from([1, 3, 15, 16]))),
     st.integers(0, 9),
 )
-def test_rows_are_everywhere_where_no_long_run_fails(runs, parts):
+def test_rows_are_everywhere_where_no_run_fails_that_is_half_a_page(runs, parts):
     flags = [flag for flag, count in runs for _ in range(count)]
     edges = [len(flags) * part // (parts + 1) for part in range(parts + 2)]
     chunks = [pa.array(flags[a:b], pa.bool_()) for a, b in itertools.pairwise(edges)]
     passing = sum(flag is True for flag in flags)
-    expected = passing > len(flags) / 4 and max(runs_that_fail(flags)) < 256
-    assert are_everywhere(pa.chunked_array(chunks)) == expected
+    expected = passing > len(flags) / 4 and max(runs_that_fail(flags)) < 16
+    assert are_everywhere(pa.chunked_array(chunks), 32) == expected
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +89,175 @@ def test_pages_without_a_row_that_passes_are_not_read(stored, condition, pages):
     assert found == pages
 
 
-def test_rows_that_were_marked_are_counted_and_shown(stored):
-    _, table, at = stored
-    condition = IS_ODD & IN_FIRST & (pc.field("t") > "000100")
-    assert ia.dataset(at).count_rows(condition) == table.filter(condition).num_rows
-    assert read(stored, condition, ("odd",))[0].num_rows == table.filter(condition).num_rows
+@pytest.fixture(scope="module")
+def random(tmp_path_factory):
+    """Three files of numbers in no order, of each of which 9 of 10 are below 9."""
+    folder, rng = tmp_path_factory.mktemp("random"), np.random.default_rng(0)
+    parts = []
+    for number in range(3):
+        part = pa.table({name: rng.integers(0, 10, ROWS) for name in "abc"})
+        parts.append(part.append_column("t", [[f"{i:06}" for i in range(ROWS)]]))
+        pq.write_table(parts[-1], folder / f"{number}.parquet")
+    return ia.dataset(folder), pa.concat_tables(parts)
+
+
+LOW = {name: pc.field(name) < 9 for name in "abc"}
+WITH_TEXT = pc.match_substring(pc.field("t"), "9")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        LOW["a"] & LOW["b"],
+        LOW["a"] & LOW["b"] & LOW["c"],
+        LOW["a"] & LOW["b"] & (pc.field("c") == 3),
+        LOW["a"] & WITH_TEXT,
+        LOW["a"] & WITH_TEXT & LOW["b"],
+        LOW["a"] & (pc.field("b") + 1 < 9),
+        LOW["a"] & (pc.field("b") > 90),
+    ],
+    ids=str,
+)
+def test_what_was_marked_first_is_picked_last(random, condition):
+    ds, table = random
+    expected = table.filter(condition)
+    for columns in (["a"], ["a", "c"], ["t", "b"], ["c", "c", "t"]):
+        assert ds.to_table(columns, filter=condition).equals(expected.select(columns))
+        few = ds.head(100_000, columns, filter=condition)
+        assert few.equals(expected.select(columns).slice(0, 100_000))
+    assert ds.count_rows(filter=condition) == expected.num_rows
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Which columns were read, one step after the other, and which were picked."""
+    found = {"read": [], "picked": []}
+
+    def read(file, schema, columns, *others):
+        found["read"].append(sorted(columns))
+        return read_columns(file, schema, columns, *others)
+
+    def pick(mask, table, rows):
+        found["picked"].append(sorted(table.column_names))
+        return picked(mask, table, rows)
+
+    monkeypatch.setattr(matching, "read_columns", read)
+    monkeypatch.setattr(matching, "picked", pick)
+    return found
+
+
+def test_a_file_is_read_as_the_one_before_it_would_have_been(random, steps):
+    ds, _ = random
+    ds.to_table(["t"], filter=LOW["a"], use_threads=False)
+    assert steps["read"] == [["a"], ["t"], ["a", "t"], ["a", "t"]]
+    steps["read"].clear()
+    ds.count_rows(filter=LOW["a"] & LOW["b"], use_threads=False)
+    assert steps["read"] == [["a"], ["b"], ["a", "b"], ["a", "b"]]
+    steps["read"].clear()
+    ds.to_table(["t"], filter=pc.field("a") == 9, use_threads=False)
+    assert steps["read"] == [["a"], ["t"]] * 3
+
+
+def test_conditions_that_may_fail_are_asked_of_the_rows_that_are_left(random, steps):
+    ds, _ = random
+    ds.to_table(["t"], filter=LOW["a"] & (pc.field("b") + 1 < 9), use_threads=False)
+    assert sorted(steps["read"][-3:]) == [["a"], ["b"], ["t"]]
+
+
+def test_files_of_which_the_matching_rows_are_known_say_nothing_of_others(tmp_path, steps):
+    """Small ones are sifted before, and read without a filter."""
+    rng = np.random.default_rng(1)
+    for number in range(30):
+        small = pa.table({"k": np.arange(2_000) % 500, "t": ["x"] * 2_000})
+        pq.write_table(small, tmp_path / f"{number:02}.parquet")
+    large = pa.table({"k": rng.integers(0, 500, ROWS), "t": ["y"] * ROWS})
+    pq.write_table(large, tmp_path / "last.parquet")
+    ds = ia.dataset(tmp_path)
+    found = ds.to_table(["t", "__filename"], filter=pc.field("k") == 7, use_threads=False)
+    assert found.num_rows == 30 * 4 + pc.sum(pc.equal(large["k"], 7)).as_py()
+    assert steps["read"][-2:] == [["k"], ["__filename", "t"]]
+
+
+def test_columns_of_conditions_that_were_asked_are_not_picked(random, steps):
+    ds, _ = random
+    condition = (pc.field("a") == 3) & (pc.field("b") == 3)
+    ds.to_table(["t"], filter=condition, use_threads=False)
+    assert steps["picked"] == [["a"], ["b"]] * 3
+    steps["picked"].clear()
+    ds.to_table(["a", "t"], filter=condition, use_threads=False)
+    assert steps["picked"] == [["a"], ["a"]] * 3
+
+
+def test_columns_that_a_later_condition_asks_of_are_read_once(random, steps):
+    ds, _ = random
+    condition = (pc.field("a") == 3) & (pc.field("a") + pc.field("b") < 5)
+    ds.to_table(["t"], filter=condition, use_threads=False)
+    assert steps["read"] == [["a"], ["b"], ["t"]] * 3
+
+
+def test_pages_with_few_rows_are_passed_over(tmp_path):
+    """Of 4 KB each, where runs of 200 rows fail."""
+    rows = 70_000
+    numbers = np.arange(rows) // 100 % 3
+    text = pa.array([f"{number:06}" * 600 for number in range(400)]).take(
+        pa.array(np.arange(rows) % 400)
+    )
+    pq.write_table(
+        pa.table({"k": numbers, "t": text}),
+        tmp_path / "a.parquet",
+        use_dictionary=False,
+        max_rows_per_page=25,
+        write_batch_size=25,
+        write_page_index=True,
+    )
+    ds = ia.dataset(tmp_path / "a.parquet")
+    found = ds.explain(["t"], filter=pc.field("k") == 0, analyze=True)
+    assert found.read.rows.selected == pc.sum(pc.equal(pa.array(numbers), 0)).as_py()
+    assert found.read.pages.selected < 0.7 * found.read.pages.total
+
+
+def test_a_damaged_page_without_a_matching_row_is_not_met(tmp_path):
+    """Whatever the files before it were like."""
+    for number in range(3):
+        k = np.zeros(ROWS, np.int64)
+        if number == 2:
+            k[100:] = np.arange(ROWS - 100) % 2 * 2 - 1  # of which bounds rule out no page
+        table = pa.table({"k": k, "t": [f"{i:06}" for i in range(ROWS)]})
+        options = {"compression": "none", "use_dictionary": False}
+        ia.write_table(table, tmp_path / f"{number}.parquet", **options)
+    damaged = tmp_path / "2.parquet"
+    last = list(ia.ParquetFile(damaged).pages(0, "t"))[-1]
+    data = bytearray(damaged.read_bytes())
+    data[last.offset : last.offset + 40] = b"\xff" * 40
+    damaged.write_bytes(data)
+    for what in ("raise", "skip"):
+        ds = ia.dataset(tmp_path, on_corrupt=what)
+        found = ds.to_table(["t"], filter=pc.field("k") == 0, use_threads=False)
+        assert found.num_rows == 2 * ROWS + 100
+        assert ds.corrupt == []
+
+
+def test_values_of_rows_that_do_not_pass_need_not_fit(tmp_path):
+    """Neither where many pass, nor in a file after one of which many did."""
+    numbers = np.arange(ROWS)
+    pq.write_table(
+        pa.table({"k": numbers % 2, "v": numbers.astype(np.int32)}), tmp_path / "0.parquet"
+    )
+    large = np.where(numbers == 50_000, 2**40, numbers)
+    pq.write_table(pa.table({"k": numbers % 2, "v": large}), tmp_path / "1.parquet")
+    for threads in (False, True):
+        found = ia.dataset(tmp_path).to_table(["v"], filter=pc.field("k") == 1, use_threads=threads)
+        assert found.schema.types == [pa.int32()]
+        assert found["v"].to_pylist() == [*range(1, ROWS, 2)] * 2
+    with pytest.raises(ia.FormatError, match=r"1\.parquet, column v: int64 cannot be read"):
+        ia.dataset(tmp_path).to_table(["v"], filter=pc.field("k") == 0)
+
+
+def test_pages_of_row_groups_that_are_wanted_whole_are_not_asked_for_their_rows(
+    stored, monkeypatch
+):
+    file, table, _ = stored
+    monkeypatch.setattr(page_counts, "_counts", None)
+    assert file.read(["odd", "t"]).equals(table.select(["odd", "t"]))
+    with pytest.raises(TypeError):
+        file.read(["t"], RowRanges.of((0, 10)))

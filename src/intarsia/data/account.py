@@ -16,6 +16,7 @@ from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.tree import tests_of
 from intarsia.read.choice import may_pay
 from intarsia.read.conjuncts import stages
+from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of
 from intarsia.read.profile import Profile
@@ -34,18 +35,24 @@ def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccoun
 
 
 def read_of(
-    cache: FileCache, path: str, request: Request, constants: Constants, plan: FilePlan
+    cache: FileCache,
+    path: str,
+    request: Request,
+    constants: Constants,
+    plan: FilePlan,
+    trend: Trend,
 ) -> FileRead:
     """What a first query reads of the file, unit after unit, so that its seconds add up.
 
-    ``plan`` is where the totals come from.
+    ``plan`` is where the totals come from, ``trend`` that of the files before.
     """
     planned = plan.figures
     profile = Profile()
     with profile.during(Activity.PLANNING):
         source, file = cache.open_unshared(path, profile)
     part = Part(lambda: lease_of(file), constants)
-    rows = sum(table.num_rows for table in scan([part], request, use_threads=False))
+    found = scan([part], request, use_threads=False, trend=trend)
+    rows = sum(table.num_rows for table in found)
     figures = Figures(
         files=Amount(1, planned.files.total),
         row_groups=Amount(len(file.groups_read), planned.row_groups.total),

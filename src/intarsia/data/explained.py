@@ -16,6 +16,7 @@ from intarsia.predicate.expression import shown
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
+from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_rows
 from intarsia.read.request import Request
@@ -73,11 +74,12 @@ def explain_files(
     cache: FileCache, files: Sequence[File], request: Request, gap: int, analyze: bool
 ) -> Explanation:
     """Accounts of all ``files``; with ``analyze`` each is read, one after the other."""
+    trend = Trend() if analyze else None
     left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
     accounts = tuple(
         _cut(cache, file)
         if file.path not in left and folder_might_match(request.pruning, file.constants)
-        else _account(cache, file, request, gap, analyze)
+        else _account(cache, file, request, gap, trend)
         for file in files
     )
     text = "none" if request.filter is None else shown(request.filter.condition.expression)
@@ -93,16 +95,17 @@ def _cut(cache: FileCache, file: File) -> FileAccount:
 
 
 def _account(
-    cache: FileCache, file: File, request: Request, gap: int, analyze: bool
+    cache: FileCache, file: File, request: Request, gap: int, trend: Trend | None
 ) -> FileAccount:
+    """A file's account, with what is read of it where there is a ``trend`` of what was before."""
     opened = cache.get(file.path)
     plan = _plan_file(opened, file.constants, request, gap)
     if not folder_might_match(request.pruning, file.constants):
         return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
     account = account_of(opened, request, plan)
-    if not analyze:
+    if trend is None:
         return account
-    return replace(account, read=read_of(cache, file.path, request, file.constants, plan))
+    return replace(account, read=read_of(cache, file.path, request, file.constants, plan, trend))
 
 
 def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:

@@ -9,40 +9,55 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
+from intarsia.data.survey import File, in_folders
 from intarsia.decode.page_check import has_codes_only
-from intarsia.errors import IntarsiaError
-from intarsia.format.metadata import ColumnMetaData
-from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.errors import FormatError, IntarsiaError
+from intarsia.format.page_header import read_page_header
 from intarsia.read.columns import CODED
 from intarsia.read.opened import OpenedFile
+from intarsia.read.request import Request
 
-_DICTIONARY_BYTES, _BYTES_A_ROW = 64 * 1024, 0.25
-"""Of a dictionary as it is stored, at most: each batch of rows comes with all of it."""
+_LEAST_ROWS = 50_000
+"""Of a chunk: with fewer, dictionaries are handed over more often than that saves."""
+_ROWS_A_TEXT, _DICTIONARY_BYTES = 16, 256 * 1024
+"""Each batch of rows comes with all of a dictionary, which is to be small beside it."""
+_HEADER_BYTES = 256
+"""A dictionary page has a shorter header."""
 
 
 def with_codes(data: Dataset, columns: Iterable[str]) -> pa.Schema:
-    """The schema of a data set, with those of ``columns`` as dictionaries that are a few texts in
-    its files, as far as their first, one in their middle and their last tell.
+    """The schema of a data set, in which those of ``columns`` are dictionaries that have few texts.
 
-    Not those that folders fix, nor any of its filter.
+    That is told by three of the files that have to be opened for its rows: the first, the last and
+    one in their middle. Columns that a folder fixes, and those that its filter asks of, are left.
     """
-    schema, files = data.schema, data._files
-    wanted = data._scan_options.get("filter")
-    used = set() if wanted is None else field_paths(read_expression(wanted))
-    if used is None or not files or not data._cache.is_local:
+    schema = data.schema
+    request = request_of(schema, [], data._scan_options.get("filter"))
+    files = _opened_anyway(data, request)
+    fixed = {name for file in files for name in file.constants}
+    names = set(columns) - set(request.filter_columns) - fixed
+    texts = [at for at, f in enumerate(schema) if f.name in names and f.type == pa.string()]
+    if not files or not texts:
         return schema
-    left_out = {path[0] for path in used} | set(files[0].constants)
     paths = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
-    for at, field in enumerate(schema):
-        if field.type == pa.string() and field.name in set(columns) - left_out:
-            try:
-                is_coded = all(_has_few(data._cache.get(path), field.name) for path in paths)
-            except (IntarsiaError, OSError):  # of which the scan tells, if it comes by there
-                return data.schema
-            if is_coded:
-                schema = schema.set(at, field.with_type(CODED))
+    try:
+        opened = [data._cache.get(path) for path in paths]
+        few = [at for at in texts if all(_has_few(file, schema.names[at]) for file in opened)]
+    except (IntarsiaError, OSError):  # of which the scan tells
+        return schema
+    for at in few:
+        schema = schema.set(at, schema.field(at).with_type(CODED))
     return schema
+
+
+def _opened_anyway(data: Dataset, request: Request) -> list[File]:
+    """The files that any scan opens: none that a catalog may leave out, or that are far."""
+    cache = data._cache
+    if not cache.is_local or (cache.catalog is not None and request.filter is not None):
+        return []
+    return list(in_folders(data._files, request.pruning))
 
 
 def _has_few(file: OpenedFile, name: str) -> bool:
@@ -51,11 +66,20 @@ def _has_few(file: OpenedFile, name: str) -> bool:
     if root is None or not count or file.arrow_type(root) != pa.string():
         return False
     groups = dict.fromkeys((0, count // 2, count - 1))
-    return all(_is_coded(file.chunk(group, root.leaves[0])) for group in groups)
+    return all(_is_coded(file, group, root.leaves[0]) for group in groups)
 
 
-def _is_coded(chunk: ColumnMetaData) -> bool:
-    """Is it all codes, of a dictionary that is small beside them?"""
+def _is_coded(file: OpenedFile, group: int, leaf: int) -> bool:
+    """Is a chunk all codes, of a dictionary that is small beside them?"""
+    chunk = file.chunk(group, leaf)
     size = chunk.data_page_offset - chunk.start
-    most = min(_DICTIONARY_BYTES, chunk.num_values * _BYTES_A_ROW)
-    return 0 < size <= most and has_codes_only(chunk)
+    if size <= 0 or chunk.num_values < _LEAST_ROWS or not has_codes_only(chunk):
+        return False
+    (data,) = file.source.read([(chunk.start, min(size, _HEADER_BYTES))])
+    try:
+        header, _ = read_page_header(data)
+    except FormatError:
+        return False
+    told = header.dictionary_page_header
+    is_small = header.uncompressed_page_size <= _DICTIONARY_BYTES
+    return told is not None and is_small and told.num_values * _ROWS_A_TEXT <= chunk.num_values

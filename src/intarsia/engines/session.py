@@ -42,21 +42,26 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection in UTC that knows ``contains_words``, closed in the end.
 
     Tables and settings of one that is ``shared`` are its own; what a statement creates or sets for
-    all of a database, others see.
+    all of a database, others see. An error of DuckDB's own making leaves a database of no use: the
+    next session has a new one.
     """
-    connection = _database() if shared else _opened()
+    database = _database() if shared else _opened()
     try:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
+        with contextlib.closing(database.cursor() if shared else database) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+    except (require_duckdb().InternalException, require_duckdb().FatalException):
+        with _lock:
+            if database in _shared:
+                _shared.remove(database)
+        raise
 
 
 def _database() -> duckdb.DuckDBPyConnection:
     with _lock:
         if not _shared:
             _shared.append(_opened())
-        return _shared[0].cursor()
+        return _shared[0]
 
 
 def _opened() -> duckdb.DuckDBPyConnection:

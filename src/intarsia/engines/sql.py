@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import os
@@ -63,7 +64,11 @@ def sql(
     """
     require_duckdb()
     opened = {name: _opened(table) for name, table in tables.items()}
-    with session(shared=True) as connection:
+    # Another query's error may just have made the shared database useless.
+    with (
+        contextlib.suppress(require_duckdb().FatalException),
+        session(shared=True) as connection,
+    ):
         rewritten = _rewritten(connection, query, parameters, opened)
         if rewritten.is_one:
             return _answer(connection, rewritten, parameters, opened)
@@ -183,5 +188,7 @@ def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Wa
     table = table if left is None else table.filter(left)
     if need.limit is not None:
         return table.limited(need.limit)
-    schema = table.schema if scan.need else with_codes(table, scan.columns)
+    if firsts:  # of which few rows are left
+        return table
+    schema = with_codes(table, scan.columns)
     return table if schema == table.schema else table.coded(schema)

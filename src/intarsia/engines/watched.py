@@ -25,11 +25,14 @@ class WatchedDataset(Dataset):
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
-        """As ``Dataset.wrap``, with the errors of ``base``."""
+        """As ``Dataset.wrap``, with the errors of ``base``, and its limit."""
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
-        made.errors = base.errors if isinstance(base, WatchedDataset) else []
-        made.whole = base.whole if isinstance(base, WatchedDataset) else []
+        if isinstance(base, WatchedDataset):
+            made.errors, made.whole = base.errors, base.whole
+            made._limit, made._is_coded = base._limit, base._is_coded
+        else:
+            made.errors, made.whole = [], []
         return made
 
     def limited(self, limit: int) -> WatchedDataset:
@@ -39,11 +42,12 @@ class WatchedDataset(Dataset):
         return made
 
     def coded(self, schema: pa.Schema) -> WatchedDataset:
-        """The same rows by ``schema``, which has texts as dictionaries that pyarrow's own scans
-        would make of them, where they are decoded as such.
+        """The same rows by ``schema``, in which some texts are dictionaries.
+
+        They are decoded as such; pyarrow's own scans would decode texts, and look each up.
         """
         made = self.wrap(self, schema)
-        made._limit, made._is_coded = self._limit, True
+        made._is_coded = True
         return made
 
     @property

@@ -67,7 +67,7 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
         found = _Exact(schema, like_escape).condition(node)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
-    found, tree = without_periods(found, read_expression(found), schema, may_round=True)
+    found, tree = without_periods(found, read_expression(found), schema, loosely=True)
     if has_periods(tree, schema):  # of years that no calendar here has
         raise _refusal(node)
     return checked_condition(found, schema)

@@ -45,7 +45,8 @@ class _Period(NamedTuple):
     """What a field of moments is asked for: the beginning of a period, or its year's number.
 
     ``kind`` is the type of the field, ``type`` of what is asked for. A moment may be taken for one
-    that is up to ``slack`` earlier or later. ``has_eras``: years before the first may be any.
+    that is up to ``slack`` earlier or later. ``has_eras``: years before the first may be told
+    without their era, as 1200 of 1200 BC.
     """
 
     path: tuple[str, ...]
@@ -57,21 +58,21 @@ class _Period(NamedTuple):
 
 
 def without_periods(
-    expression: pc.Expression, node: Node, schema: pa.Schema, *, may_round: bool = False
+    expression: pc.Expression, node: Node, schema: pa.Schema, *, loosely: bool = False
 ) -> tuple[pc.Expression, Node]:
     """An Expression that is TRUE, FALSE and NULL where ``expression`` is, whose tree is ``node``;
     and its tree.
 
     Left as they are: moments in a time zone other than UTC, and constants that are none of a
-    calendar of the years 1 to 9999, or of more digits than the field's. With ``may_round``, what is
-    said of nanoseconds may be meant of microseconds nearby, and of years before the first in a time
-    zone of their number in their era: it is TRUE wherever either is, and perhaps elsewhere; ``<>``
-    of these is left.
+    calendar of the years 1 to 9999, or of more digits than the field's. ``loosely`` goes by what an
+    engine may see: of nanoseconds microseconds nearby, and of moments in a time zone the number of
+    a year in its era. Then what it gives is TRUE wherever either is, and perhaps elsewhere; ``<>``
+    of nanoseconds is left.
     """
     if not any(call.function in _FUNCTIONS for call in calls_in(node)):
         return expression, node
     asking = {*COMPARISONS, *_ASKING}
-    plain = replaced(expression, asking, functools.partial(_as_range, schema, may_round))
+    plain = replaced(expression, asking, functools.partial(_as_range, schema, loosely))
     return (expression, node) if plain is expression else (plain, read_expression(plain))
 
 
@@ -80,10 +81,10 @@ def has_periods(node: Node, schema: pa.Schema) -> bool:
     return any(_period(call, schema) is not None for call in calls_in(node))
 
 
-def _as_range(schema: pa.Schema, may_round: bool, node: Call) -> pc.Expression | None:
+def _as_range(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | None:
     def period_of(asked: Node) -> _Period | None:
         found = _period(asked, schema)
-        return found if found is None or not may_round else _loosened(found)
+        return found if found is None or not loosely else _loosened(found)
 
     try:
         match node:
@@ -164,8 +165,7 @@ def _compared(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None
     found = _within(period, op, value)
     if found is None or not period.has_eras:
         return found
-    of_other_eras = pc.field(*period.path) < _scalar(period, datetime.min)
-    return None if op is Op.NE else found | of_other_eras
+    return found | (pc.field(*period.path) < _scalar(period, datetime.min))
 
 
 def _within(period: _Period, op: Op, value: pa.Scalar) -> pc.Expression | None:

@@ -17,7 +17,7 @@ from intarsia.read.selection import groups_of
 _PROBE_BYTES = 256 * 1024
 """A probe takes about as long as it takes to read and decode so much; far storage says itself."""
 _PAGE_BYTES = 20 * 1024
-"""Of a section, about."""
+"""Of a section, about; no page of a column is expected to be shorter."""
 _ENTRIES_COST = 2
 """Decoding a byte of entries takes so many times what a byte of values takes."""
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
@@ -105,6 +105,20 @@ def _num_pages(chunks: Sequence[ColumnMetaData]) -> int | None:
         return None
     stats = (one for chunk in chunks for one in chunk.encoding_stats or ())
     return sum(one.count for one in stats if one.page_type in _DATA_PAGES)
+
+
+def page_rows(file: OpenedFile, leaves: Iterable[int], rows: RowRanges) -> float:
+    """How many rows a page has, on average, of that of ``leaves`` whose pages have the fewest.
+
+    That is in the first row group that holds any of ``rows``.
+    """
+    group = groups_of(file, rows)[0]
+    counts = [1]
+    for leaf in leaves:
+        chunk, index = file.chunk(group, leaf), file.page_indexes.known_offsets(group, leaf)
+        told = len(index) if index is not None else _num_pages([chunk])
+        counts.append(told or chunk.total_compressed_size // _PAGE_BYTES)
+    return file.num_rows_in(group) / max(counts)
 
 
 def _share(thrown: int, places: float) -> float:

@@ -21,9 +21,11 @@ from intarsia.read.substring import Contained, contained_of, is_text, rows_conta
 _NUMBERS = "__intarsia_row"
 _FEW = 0.1
 """A smaller share of a table's rows than this is picked by their positions."""
-_MANY, _SHORT_PAGE = 0.25, 256
-"""Where a larger share of rows passes, and no longer run of rows fails, few pages hold none that
-passes, if any: reading columns at the rows that are left takes longer than reading them whole."""
+MANY = 0.25
+"""Where a larger share of rows than this passes, few pages are passed over, and reading columns at
+the rows that are left takes longer than reading them whole."""
+_SHORT = 0.5
+"""Pages are longer than this share of the average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Condition:
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:
     """Of ``found``, which holds ``rows``, what passes, and which rows that is.
 
-    Of a comparison, ``holds`` tells sooner.
+    The condition is no comparison, of which ``holds`` tells.
     """
     wanted = condition.contained or condition.needed
     if wanted is not None:
@@ -85,14 +87,17 @@ def picked(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.
     return where(mask, found), rows.at(pc.indices_nonzero(mask).to_numpy())
 
 
-def are_everywhere(mask: pa.ChunkedArray) -> bool:
-    """Are so many rows TRUE, and so near to each other, that no page is without one?"""
-    if num_true(mask) <= len(mask) * _MANY:
+def are_everywhere(mask: pa.ChunkedArray, page_rows: float) -> bool:
+    """Are many rows TRUE, and so near to each other that hardly a page is without one?
+
+    Pages have ``page_rows`` on average.
+    """
+    if num_true(mask) <= len(mask) * MANY:
         return False
     flags = mask.fill_null(False).to_numpy()
     edges = np.flatnonzero(flags[1:] != flags[:-1]) + 1
     runs = np.diff(edges, prepend=0, append=len(flags))
-    return int(runs[int(flags[0]) :: 2].max(initial=0)) < _SHORT_PAGE
+    return int(runs[int(flags[0]) :: 2].max(initial=0)) < page_rows * _SHORT
 
 
 def num_true(mask: pa.ChunkedArray) -> int:

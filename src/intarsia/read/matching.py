@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,10 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.plan.account import Activity
+from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
-from intarsia.read.columns import expect_columns, read_columns
+from intarsia.read.choice import page_rows
+from intarsia.read.columns import CODED, expect_columns, read_columns, roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
+    MANY,
     Condition,
     are_everywhere,
     num_true,
@@ -32,9 +36,6 @@ from intarsia.source import AheadSource, RereadSource, Source
 
 _SMALL_FILE = 64 * 1024
 """Of a file of so many bytes, reading some columns first saves less than it takes."""
-_MANY = 0.25
-"""Where a larger share of rows than this passes, few pages are passed over, and reading columns at
-the rows that are left takes longer than reading them whole."""
 
 
 class _Held(NamedTuple):
@@ -58,7 +59,10 @@ class _Held(NamedTuple):
 
 @dataclass(slots=True)
 class Trend:
-    """What the last unit of a scan was like, by which the next is read: no answer depends on it."""
+    """What the last unit of a scan was like, by which the next is read.
+
+    It decides which pages are read, not which rows are found in them.
+    """
 
     are_many: bool = False
     """Have many of the rows that it looked at passed?"""
@@ -81,9 +85,8 @@ class UnitReader:
         self.file = file
         self._request, self._constants = request, constants
         self._are_pointed_at = are_likely
-        # Where damage is looked for, what is not read is not lost.
-        is_small = file.source.size <= _SMALL_FILE and not file.options.looks_for_damage
-        self._may_be_at_once = _may_be_read_at_once(request)
+        self._may_be_at_once = _may_be_read_at_once(file, request, constants)
+        is_small = file.source.size <= _SMALL_FILE
         self._at_once = (is_small or are_likely) and self._may_be_at_once
         self._trend = trend
         self._have = request.filter.pruned if request.filter else {}
@@ -175,6 +178,7 @@ class UnitReader:
         profile = self.file.profile
         with profile.during(Activity.FILTERING):
             if condition.comparison is None:
+                assert held.mask is None  # which conditions have that are comparisons all
                 found, _ = passing(condition, found, held.rows)
                 kept = self._output(found) if request.columns else without_columns(found.num_rows)
             elif request.columns:
@@ -194,27 +198,39 @@ class UnitReader:
         have, wanted = self._have, self._request.pruned
         return {name for name in held.column_names if have.get(name) == wanted.get(name)}
 
-    def _passing(self, stage: Stage, held: _Held, needed: Collection[str]) -> _Held:
+    def _passing(self, stage: Stage, held: _Held, needed: AbstractSet[str]) -> _Held:
         """What passes a stage, of the columns that are ``needed`` yet: picked, or only marked where
         it is everywhere.
         """
         profile, condition = self.file.profile, stage.condition
         with profile.during(Activity.FILTERING):
             if condition.comparison is None:
+                assert held.mask is None
                 kept = _Held(*passing(condition, held.found, held.rows))
             else:
                 mask = held.also(condition)
                 found = _only(held.found, needed)
-                if self._may_be_at_once and are_everywhere(mask):
+                if self._are_everywhere(mask, needed - set(found.column_names), held.rows):
                     kept = _Held(found, held.rows, mask)
                 else:
                     kept = _Held(*picked(mask, found, held.rows))
         profile.filtered(condition.expression, held.num_rows, kept.num_rows)
         return kept
 
+    def _are_everywhere(
+        self, mask: pa.ChunkedArray, others: AbstractSet[str], rows: RowRanges
+    ) -> bool:
+        """Would reading ``others`` at the rows that pass, of ``rows``, pass over hardly a page?"""
+        if not self._may_be_at_once:
+            return False
+        roots = roots_of(self.file, [name for name in others if name not in self._constants])
+        leaves = [leaf for root in roots for leaf in root.leaves]
+        return are_everywhere(mask, page_rows(self.file, leaves, rows))
+
     def _note(self, kept: int, looked_at: int) -> None:
         """Of a unit of which ``looked_at`` rows were candidates, so many have passed."""
-        self._trend.are_many = kept > looked_at * _MANY
+        if self._may_be_at_once:
+            self._trend.are_many = kept > looked_at * MANY
 
 
 def _only(found: pa.Table, names: Collection[str]) -> pa.Table:
@@ -229,8 +245,26 @@ def _beside(found: pa.Table, held: pa.Table) -> pa.Table:
     return found
 
 
-def _may_be_read_at_once(request: Request) -> bool:
-    """Are the filter's conditions sure to evaluate, and is no column read in part?"""
+def _may_be_read_at_once(file: OpenedFile, request: Request, constants: Constants) -> bool:
+    """Are the filter's conditions sure to evaluate, and all columns to be read of any row?
+
+    Not those of which a part is asked for, nor where values may not fit the data set's type. Where
+    damage is looked for, what is not read is not lost.
+    """
     wanted = request.filter
-    is_known = wanted is not None and wanted.condition.comparison is not None
-    return is_known and not request.pruned and not (wanted and wanted.pruned)
+    if wanted is None or wanted.condition.comparison is None or file.options.looks_for_damage:
+        return False
+    if request.pruned or wanted.pruned:
+        return False
+    stored = file.schema_arrow
+    for name in request.all_columns:
+        places = [] if name in constants else stored.get_all_field_indices(name)
+        kind = request.schema.field(name).type
+        if not all(_fits(stored.field(place).type, kind) for place in places):
+            return False
+    return True
+
+
+def _fits(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Has ``kind`` a value for each of those stored?"""
+    return stored == kind or kind == CODED or keeps_values(stored, kind)
