@@ -23,6 +23,8 @@ _LEAST_ROWS = 50_000
 """Of a chunk: with fewer, dictionaries are handed over more often than that saves."""
 _ROWS_A_TEXT, _DICTIONARY_BYTES = 16, 256 * 1024
 """Each batch of rows comes with all of a dictionary, which is to be small beside it."""
+_MOST_COLUMNS = 64
+"""Who asks for more texts than that hardly groups by them, and to look at each takes a while."""
 _HEADER_BYTES = 256
 """A dictionary page has a shorter header."""
 
@@ -39,7 +41,7 @@ def with_codes(data: Dataset, columns: Iterable[str]) -> pa.Schema:
     fixed = {name for file in files for name in file.constants}
     names = set(columns) - set(request.filter_columns) - fixed
     texts = [at for at, f in enumerate(schema) if f.name in names and f.type == pa.string()]
-    if not files or not texts:
+    if not files or not 0 < len(texts) <= _MOST_COLUMNS:
         return schema
     paths = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
     try:

@@ -7,6 +7,7 @@ then on treated as if it were not there.
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -218,7 +219,13 @@ class OpenedFile:
     def arrow_type(self, root: Root) -> pa.DataType:
         """The type of a root with all of its leaves, as pyarrow reads it."""
         at = self.schema.leaves[root.all_leaves.start].root
-        return self.schema_arrow.field(sum(bool(r.all_leaves) for r in self.schema.roots[:at])).type
+        return self.schema_arrow.field(self._arrow_places[at]).type
+
+    @functools.cached_property
+    def _arrow_places(self) -> list[int]:
+        """For each root how many before it are in the Arrow schema: those that have leaves."""
+        have_leaves = (bool(root.all_leaves) for root in self.schema.roots)
+        return list(itertools.accumulate(have_leaves, initial=0))
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
         """What the footer says of one chunk.
