@@ -185,9 +185,7 @@ class Translator(Values):
         if type(node) in _COMPARE:
             sides = node.args["this"], node.args["expression"]
             return self._compare(type(node), *sides)
-        raise PredicateError(
-            f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}"
-        )
+        raise _no_condition(node)
 
     def _compare(
         self,
@@ -265,9 +263,7 @@ class Translator(Values):
             subject, wanted = self.condition(node.this), bool(operand.this)
             truth = subject if wanted else ~subject
             return pc.coalesce(truth, pc.scalar(False))
-        raise PredicateError(
-            f"{text_of(node)!r} is not a condition this understands: {_CONDITIONS}"
-        )
+        raise _no_condition(node)
 
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None) -> pc.Expression:
         pattern = node.expression

@@ -267,4 +267,5 @@ def _may_be_read_at_once(file: OpenedFile, request: Request, constants: Constant
 
 def _fits(stored: pa.DataType, kind: pa.DataType) -> bool:
     """Has ``kind`` a value for each of those stored?"""
-    return stored == kind or kind == CODED or keeps_values(stored, kind)
+    kind = kind.value_type if kind == CODED else kind
+    return stored == kind or keeps_values(stored, kind)
