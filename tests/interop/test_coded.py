@@ -1,12 +1,14 @@
-"""``ia.sql`` hands DuckDB columns of few texts as dictionaries, and answers are the same."""
+"""Columns of few texts are read as dictionaries for DuckDB and Polars: answers are the same."""
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from polars.testing import assert_frame_equal
 
 import intarsia as ia
 from intarsia.data.dataset import Dataset
@@ -225,7 +227,7 @@ def test_files_that_are_far_are_not_opened_to_be_asked(lake):
 
 def test_what_is_made_of_a_coded_data_set_is_coded(lake):
     ds, _ = lake
-    coded = WatchedDataset.wrap(ds).coded(with_codes(ds, ["svc"]))
+    coded = WatchedDataset.wrap(ds).coded(["svc"])
     for made in (coded, coded.filter("n < 5"), coded.limited(7), coded.limited(7).filter("n < 5")):
         found = made.to_table(["svc"])
         assert found.schema.types == [CODED]
@@ -262,3 +264,42 @@ def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
     assert found.schema.types == [CODED, CODED, pa.string()]
     texts = pa.table([column.cast(pa.string()) for column in found.columns], found.column_names)
     assert texts.equals(whole.filter(condition).select(found.column_names))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda frame: frame.group_by("svc").agg(pl.len(), pl.col("n").sum()).sort("svc"),
+        lambda frame: frame.filter(pl.col("n") > 90).select("svc", "id", "none", "row").sort("row"),
+        lambda frame: frame.filter(pl.col("n") == 7).sort("row"),
+        lambda frame: frame.select("level").unique().sort("level"),
+        lambda frame: frame.filter(pl.col("svc").str.to_uppercase() == "API").select(pl.len()),
+        lambda frame: frame.filter(pl.col("svc") == "web").select("level", "row").sort("row"),
+        lambda frame: frame.select(pl.col("dots.in").null_count(), pl.col("svc").max()),
+        lambda frame: frame.sort("row").slice(70_000, 5).select("row", "svc"),
+    ],
+)
+def test_polars_is_given_texts_again(ask, lake, monkeypatch):
+    ds, whole = lake
+    kinds = []
+
+    def spy(self, columns=None, filter=None, **options):  # noqa: A002
+        for batch in to_batches(self, columns, filter, **options):
+            kinds.extend(batch.schema.types)
+            yield batch
+
+    to_batches = ia.Dataset.to_batches
+    monkeypatch.setattr(ia.Dataset, "to_batches", spy)
+    found = ask(ia.polars.scan(ds)).collect()
+    assert_frame_equal(found, ask(pl.from_arrow(whole).lazy()).collect())
+    assert CODED in kinds or found.columns == ["len"]
+
+
+def test_polars_keeps_categories(lake, tmp_path):
+    """Which are dictionaries in the file's own Arrow schema."""
+    table = table_of(0).select(["svc", "level", "n"])
+    own = table.set_column(1, "level", table["level"].dictionary_encode())
+    pq.write_table(own, tmp_path / "a.parquet")
+    scanned = ia.polars.scan(tmp_path / "a.parquet")
+    assert scanned.collect_schema().dtypes() == [pl.String, pl.Categorical(), pl.Int64]
+    assert_frame_equal(scanned.collect(), pl.DataFrame(pl.from_arrow(own)))

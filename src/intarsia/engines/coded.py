@@ -1,6 +1,5 @@
-"""Columns of few texts, which an engine is handed as Arrow dictionaries.
-
-DuckDB groups, compares and joins by their codes, which are sooner decoded than texts.
+"""Columns of few texts, which are read for engines as Arrow dictionaries: their codes are sooner
+decoded than texts, and DuckDB groups, compares and joins by them.
 """
 
 from __future__ import annotations
@@ -8,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
@@ -29,14 +30,48 @@ _HEADER_BYTES = 256
 """A dictionary page has a shorter header."""
 
 
-def with_codes(data: Dataset, columns: Iterable[str]) -> pa.Schema:
+class CodedDataset(Dataset):
+    """A data set; what ``coded`` makes of it reads some of its texts as Arrow dictionaries."""
+
+    _is_coded = False
+
+    @classmethod
+    def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> CodedDataset:
+        """As ``Dataset.wrap``."""
+        made = super().wrap(base, schema)
+        assert isinstance(made, CodedDataset)
+        made._is_coded = isinstance(base, CodedDataset) and base._is_coded
+        return made
+
+    def coded(self, columns: Iterable[str], filter_: pc.Expression | None = None) -> CodedDataset:
+        """The same rows, those of ``columns`` as dictionaries that have few texts.
+
+        ``filter_`` is that of the scan.
+        """
+        schema = with_codes(self, columns, filter_)
+        if schema == self.schema:
+            return self
+        made = self.wrap(self, schema)
+        made._is_coded = True
+        return made
+
+    @property
+    def _is_pyarrows(self) -> bool:
+        # Its own scans would decode texts, and look each up in a dictionary.
+        return not self._is_coded and super()._is_pyarrows
+
+
+def with_codes(
+    data: Dataset, columns: Iterable[str], filter_: pc.Expression | None = None
+) -> pa.Schema:
     """The schema of a data set, in which those of ``columns`` are dictionaries that have few texts.
 
     That is told by three of the files that have to be opened for its rows: the first, the last and
-    one in their middle. Columns that a folder fixes, and those that its filter asks of, are left.
+    one in their middle. Columns that a folder fixes are left, and those that a filter asks of: its
+    own, or that of a scan.
     """
     schema = data.schema
-    request = request_of(schema, [], data._scan_options.get("filter"))
+    request = request_of(schema, [], data._wanted(filter_))
     files = _opened_anyway(data, request)
     fixed = {name for file in files for name in file.constants}
     names = set(columns) - set(request.filter_columns) - fixed

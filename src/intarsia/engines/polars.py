@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
+from intarsia.engines.coded import CodedDataset
 from intarsia.engines.types import as_in_polars, asks_of_other_types
 from intarsia.errors import MissingDependencyError, UnsupportedError
 from intarsia.storage import PathLike
@@ -40,8 +41,21 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
 
     data = _opened(source, options)
 
-    def framed(batch: pa.RecordBatch) -> polars.DataFrame:
-        frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))
+    def framed(batch: pa.RecordBatch, coded: Collection[str] = ()) -> polars.DataFrame:
+        """``batch`` as a frame; columns in ``coded`` are texts again, which share their bytes."""
+        frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch.drop_columns(coded))))
+        if coded:
+            others = iter(frame.get_columns())
+            frame = polars.DataFrame(
+                [
+                    polars.Series(values.dictionary)
+                    .gather(polars.Series(values.indices))
+                    .alias(name)
+                    if name in coded
+                    else next(others)
+                    for name, values in zip(batch.schema.names, batch.columns, strict=True)
+                ]
+            )
         frame.columns = batch.schema.names  # Polars gives one without a name another
         return frame
 
@@ -59,14 +73,17 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         found = None if pushed is None else arrow_predicate(pushed, data.schema)
         left, asked = limit, names or data.schema.names[:1]
         size = batch_rows or _BATCH_ROWS
+        coded: list[str] = []
         if left is not None and left <= size:  # a scan would read ahead
             batches = iter(data.head(left, asked).to_batches())
         else:
-            batches = data.to_batches(asked, found, batch_size=size)
+            source = data.coded(asked, found)
+            coded = [name for name in asked if source.schema.field(name) != data.schema.field(name)]
+            batches = source.to_batches(asked, found, batch_size=size)
         for batch in batches:
             rows = batch if left is None else batch.slice(0, left)
             left = None if left is None else left - rows.num_rows
-            frame = framed(rows)
+            frame = framed(rows, coded)
             if predicate is not None:
                 frame = frame.filter(predicate)
             # Names may look like patterns; without columns, a selection has no rows.
@@ -78,7 +95,9 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     return register_io_source(read, schema=schema, is_pure=True)
 
 
-def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]) -> Dataset:
+def _opened(
+    source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]
+) -> CodedDataset:
     """The data set, in types that Polars takes. Raises as ``scan`` does."""
     if not isinstance(source, Dataset):
         data = dataset(source, **options)
@@ -90,7 +109,7 @@ def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[st
     if asks_of_other_types(data, known):
         problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
         raise UnsupportedError(f"{problem}: filter the LazyFrame")
-    return data if known == data.schema else Dataset.wrap(data, known)
+    return CodedDataset.wrap(data, known)
 
 
 def _from_the_start(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -18,7 +18,6 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
-from intarsia.engines.coded import with_codes
 from intarsia.engines.keys import Joined
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
@@ -178,7 +177,7 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     return None
 
 
-def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> WatchedDataset:
+def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Dataset:
     """The rows of a data set that a query needs, or not many more."""
     need = scan.need or Need()
     firsts = [first_rows(table, first, left) for first in need.firsts]
@@ -188,7 +187,4 @@ def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Wa
     table = table if left is None else table.filter(left)
     if need.limit is not None:
         return table.limited(need.limit)
-    if firsts:  # of which few rows are left
-        return table
-    schema = with_codes(table, scan.columns)
-    return table if schema == table.schema else table.coded(schema)
+    return table if firsts else table.coded(scan.columns)  # of the first, few rows are left

@@ -10,27 +10,25 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
-from intarsia.data.dataset import Dataset
+from intarsia.engines.coded import CodedDataset
 from intarsia.errors import IntarsiaError
 
 
-class WatchedDataset(Dataset):
+class WatchedDataset(CodedDataset):
     """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
     errors: list[IntarsiaError]
     whole: list[Columns]
     """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
     _limit: int | None = None
-    _is_coded = False
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
-        """As ``Dataset.wrap``, with the errors of ``base``, and its limit."""
+        """As ``CodedDataset.wrap``, with the errors of ``base``, and its limit."""
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         if isinstance(base, WatchedDataset):
-            made.errors, made.whole = base.errors, base.whole
-            made._limit, made._is_coded = base._limit, base._is_coded
+            made.errors, made.whole, made._limit = base.errors, base.whole, base._limit
         else:
             made.errors, made.whole = [], []
         return made
@@ -40,19 +38,6 @@ class WatchedDataset(Dataset):
         made = self.wrap(self)
         made._limit = limit
         return made
-
-    def coded(self, schema: pa.Schema) -> WatchedDataset:
-        """The same rows by ``schema``, in which some texts are dictionaries.
-
-        They are decoded as such; pyarrow's own scans would decode texts, and look each up.
-        """
-        made = self.wrap(self, schema)
-        made._is_coded = True
-        return made
-
-    @property
-    def _is_pyarrows(self) -> bool:
-        return not self._is_coded and super()._is_pyarrows
 
     def read_again(self) -> None:
         """Read what pyarrow scanned by itself, to note what is wrong with it."""
