@@ -1669,3 +1669,15 @@ def test_verifying_leaves_the_file_as_it_was(indexed, tmp_path):
     ia.verify(path)
     assert path.read_bytes() == indexed
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_schema_of_arrows_that_its_readers_refuse(tmp_path):
+    path = tmp_path / "t.parquet"
+    for stored in ("\x01", "Z2FyYmFnZQ=="):
+        with pq.ParquetWriter(path, pa.schema([("n", pa.int64())]), store_schema=False) as writer:
+            writer.write_table(pa.table({"n": range(10)}))
+            writer.add_key_value_metadata({"ARROW:schema": stored})
+        with pytest.raises(pa.ArrowInvalid):
+            pq.read_table(path)
+        (found,) = ia.verify(path)
+        assert found.message == "ARROW:schema cannot be decoded: readers of Arrow's refuse the file"

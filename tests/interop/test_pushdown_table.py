@@ -229,6 +229,19 @@ def test_not_in_of_null(opened):
     assert data.to_table(filter=[("i", "not in", [1])])["row"].to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(9, 2)])
+def test_casts_to_integers_round(opened, kind):
+    numbers = [0.5, 1.5, 2.5, -0.5, 2.6, None, 3.0, -2.5]
+    values = pa.array(
+        [None if n is None else Decimal(str(n)) for n in numbers], pa.decimal128(9, 2)
+    )
+    data = opened(row=range(8), x=values.cast(kind))
+    for condition in ("x::INTEGER = 3", "x::BIGINT <= 0", "CAST(x AS INTEGER) IN (2, -3)"):
+        found = data.to_table(filter=condition)["row"].to_pylist()
+        assert found == by_sql(data, condition)
+        assert found
+
+
 def test_casts_of_constants(opened):
     data = opened(row=[0, 1], i=[1, 2])
     assert by_pyarrow(data, "i > 1.5") == by_pyarrow(data, "i = '2'") == 1

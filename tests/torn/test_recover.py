@@ -8,9 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyarrow.fs import LocalFileSystem
 
 import intarsia as ia
 from intarsia.cli.main import cli
+from intarsia.format.footer import read_footer
+from intarsia.format.metadata import ColumnMetaData
+from intarsia.format.thrift import amended, decode, encode
+from intarsia.storage import FileSource
 
 TABLE = pa.table({"n": range(40), "s": [f"x{n % 7}" for n in range(40)]})
 
@@ -149,3 +154,45 @@ def test_lengths_that_are_made_up_cost_nothing(tmp_path, claim):
     path.write_bytes(data + struct.pack("<I", claim) + b"PAR1")
     with pytest.raises(ia.FormatError):
         ia.recover(path, tmp_path / "out.parquet", schema_from=TABLE.schema)
+
+
+CODECS = ("none", "snappy", "zstd", "gzip")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("other", CODECS)
+def test_the_file_that_tells_the_schema_may_be_of_another_codec(codec, other, tmp_path):
+    path, like, out = (tmp_path / f"{name}.parquet" for name in ("t", "like", "out"))
+    table = pa.table({"n": range(20_000), "s": [f"text {n}" for n in range(20_000)]})
+    pq.write_table(table, path, row_group_size=5_000, compression=codec)
+    pq.write_table(table.slice(0, 9), like, compression=other)
+    third = pq.read_metadata(path).row_group(3).column(0)
+    os.truncate(path, third.data_page_offset + 9)
+    report = ia.recover(path, out, schema_from=like)
+    assert pq.read_table(out).equals(table.slice(0, 15_000))
+    assert ("another codec" in str(report)) == (codec != other)
+
+
+def with_codec_22(data, raw):
+    """The last of these chunks, which a footer describes so, in a codec that is not known."""
+    changed = encode(amended(decode(ColumnMetaData, raw)[0], codec=22))
+    assert len(raw) == len(changed)
+    before, after = data.rsplit(raw, 1)
+    return before + changed + after
+
+
+def test_a_footer_that_belies_its_checksum_is_not_the_whole_file(tmp_path):
+    """The one that it had before indexes were embedded is, and without that a row group is lost."""
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    ia.write_table(TABLE, path, row_group_size=10, indexes=[ia.Lookup("n")])
+    footer = read_footer(FileSource(LocalFileSystem(), str(path)))
+    raw = encode(footer.metadata.row_groups[2].columns[1].meta_data)
+    damaged = with_codec_22(path.read_bytes(), raw)
+    path.write_bytes(damaged)
+    assert ia.recover(path, out).rows == 40
+    assert pq.read_table(out).equals(TABLE)
+    path.write_bytes(with_codec_22(damaged, raw))
+    report = ia.recover(path, out)
+    assert pq.read_table(out).equals(pa.concat_tables([TABLE.slice(0, 20), TABLE.slice(30)]))
+    assert not report.is_whole
+    assert "compression codec 22 is not known" in str(report)

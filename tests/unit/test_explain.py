@@ -337,3 +337,21 @@ def test_of_a_nested_column_only_the_leaves_that_are_read_are_counted(tmp_path):
 def test_an_unwatched_scan_looks_at_no_clock(lake, monkeypatch):
     monkeypatch.setattr("time.perf_counter", None)
     assert ia.dataset(lake).to_table(filter=pc.field("n") == 4001).num_rows == 1
+
+
+def test_indexes_of_structs_are_used_whatever_their_other_fields_are_read_as(tmp_path):
+    """As where a file's texts have offsets of 64 bits, and the first one's of 32."""
+    kinds = [pa.string(), pa.large_string()]
+    for number, kind in enumerate(kinds):
+        usr = [{"id": i + number * ROWS, "country": f"c{i % 7}"} for i in range(ROWS)]
+        users = pa.array(usr, pa.struct([("id", pa.int64()), ("country", kind)]))
+        names = pa.array([f"Name {i}" for i in range(ROWS)], kind)
+        table = pa.table({"usr": users, "name": names})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    wanted = [ia.Lookup("usr.id"), "lookup(lower(name))", "lookup(lower(usr.country))"]
+    ia.add_indexes(tmp_path, wanted)
+    ds = ia.dataset(tmp_path)
+    for condition in ("usr.id = -7", "lower(name) = 'x'", "lower(usr.country) = 'x'"):
+        assert ds.explain(filter=condition).planned.rows.selected == 0
+    assert ds.to_table(filter=f"usr.id = {ROWS + 3}")["name"].to_pylist() == ["Name 3"]
+    assert ds.count_rows(filter="lower(name) = 'name 5' AND lower(usr.country) = 'c5'") == 2

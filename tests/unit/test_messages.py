@@ -216,6 +216,11 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         "option 'rows' is not there; there are: row_group_size, version, use_dictionary",
         lambda path: ia.write_table(TABLE, path, rows=5),
     ),
+    "parameters": (
+        TypeError,
+        "parameters are given in a list or by name, not as 5",
+        lambda path: ia.sql("SELECT * FROM t WHERE id = ?", 5, t=path),
+    ),
     "number_as_a_table": (
         TypeError,
         "int is no data set, path, lazy frame",

@@ -7,7 +7,7 @@ import functools
 import operator
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -62,6 +62,8 @@ def sql(
     A statement that gives nothing gives a table of nothing.
     """
     require_duckdb()
+    if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):
+        raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
     opened = {name: _opened(table) for name, table in tables.items()}
     # Another query's error may just have made the shared database useless.
     with (

@@ -7,11 +7,32 @@ comparison.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from intarsia.predicate.functions import is_list
 
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+
+
+def agree_at(
+    stored: pa.DataType, seen: pa.DataType, path: Sequence[str], *, exactly: bool = False
+) -> bool:
+    """Do the types at ``path``, through structs, agree? ``exactly``, also for any function of them.
+
+    That is of one type, or of texts, whatever their offsets.
+    """
+    for name in path:
+        if not (pa.types.is_struct(stored) and pa.types.is_struct(seen)):
+            break
+        places = stored.get_field_index(name), seen.get_field_index(name)
+        if min(places) < 0:
+            return False
+        stored, seen = stored.field(places[0]).type, seen.field(places[1]).type
+    if exactly:
+        return bool(stored.equals(seen) or (_is_text(stored) and _is_text(seen)))
+    return types_agree(stored, seen)
 
 
 def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:

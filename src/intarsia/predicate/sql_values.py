@@ -253,6 +253,11 @@ class Values:
         is_decimal = kind is not None and pa.types.is_decimal(kind)
         if is_decimal and pa.types.is_floating(target) and self._knows_fractions:
             return nearest(value, kind, target)
+        if kind is not None and pa.types.is_integer(target):
+            if pa.types.is_floating(kind):
+                value = pc.round(value, round_mode="half_to_even")
+            elif is_decimal:
+                value = pc.round(value, round_mode="half_towards_infinity")
         return value.cast(target)
 
 

@@ -17,7 +17,7 @@ from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
 from intarsia.index.verdict import rows_might_match
-from intarsia.plan.agree import types_agree
+from intarsia.plan.agree import agree_at
 from intarsia.plan.plan import Step
 from intarsia.plan.prune import might_pass, rows_left
 from intarsia.plan.verdict import constant_might_match
@@ -85,7 +85,7 @@ def leaf_of(
     if leaf is None or leaf.max_repetition_level:
         return None
     stored = file.arrow_type(file.schema.roots[leaf.root])
-    return leaf if types_agree(stored, schema.field(path[0]).type) else None
+    return leaf if agree_at(stored, schema.field(path[0]).type, path[1:]) else None
 
 
 def indexes_for(
@@ -111,7 +111,7 @@ def values_agree(file: OpenedFile, term: Term, constants: Constants, schema: pa.
         if path[0] in constants or root is None:
             return False
         stored, seen = file.arrow_type(root), schema.field(path[0]).type
-        if not (types_agree(stored, seen) if term.path else stored.equals(seen)):
+        if not agree_at(stored, seen, path[1:], exactly=not term.path):
             return False
     return True
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from intarsia.data.catalog import catalog_root
+from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
@@ -120,6 +121,8 @@ def _of_frame(file: OpenedFile) -> Iterator[Finding]:
     _, length = spans(file.footer)
     if length < len(file.footer) and metadata.encryption_algorithm is None:
         yield warning(where, f"{len(file.footer) - length:,} bytes follow the footer's last field")
+    if metadata.key_value(ARROW_SCHEMA) and not file.templates.has_stored_schema:
+        yield error(where, f"{ARROW_SCHEMA} cannot be decoded: readers of Arrow's refuse the file")
     if metadata.column_orders and len(metadata.column_orders) != len(file.schema.leaves):
         claim = f"{len(metadata.column_orders)} column orders for {len(file.schema.leaves)} columns"
         yield error(where, claim)

@@ -6,6 +6,7 @@ for by their pages.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from intarsia.format.footer import check_editable, framed, read_footer, with_key
 from intarsia.format.metadata import FileMetaData, RowGroup
 from intarsia.format.schema import Schema, read_schema
 from intarsia.format.thrift import amended, decode, encode
-from intarsia.index.directory import FOOTER_KEY, binding_of, read_directory
+from intarsia.index.directory import FOOTER_KEY, binding_of, checked_footer, read_directory
 from intarsia.source import BufferSource, Source
 from intarsia.write.checkpoint import footer_of
 from intarsia.write.claimed import (
@@ -88,7 +89,9 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
     ``UnsupportedError`` for encrypted files.
     """
     tiles = walk_tiles(source)
-    for tile in list(reversed(tiles.footers))[:_MOST_FOOTERS]:
+    last = list(reversed(tiles.footers))[:_MOST_FOOTERS]
+    # Those that are known to be damaged come after all others.
+    for tile in sorted(last, key=lambda tile: bool(_footer_problem(source, tile))):
         try:
             return _from_footer(source, tiles, tile)
         except UnsupportedError:
@@ -111,7 +114,16 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
             f"{tiles.stop:,}; give a file or a schema of the same columns as schema_from",
             Where(offset=tiles.stop),
         )
-    return _from_pages(source, tiles, given, [], codecs=given.codecs)
+    try:
+        return _from_pages(source, tiles, given, [], codecs=given.codecs)
+    except FormatError:
+        if given.codecs is None:
+            raise
+        with contextlib.suppress(FormatError):
+            found = _from_pages(source, tiles, given, [])
+            found.notes.append("its pages are in another codec than those of schema_from")
+            return found
+        raise
 
 
 def template_of(schema: pa.Schema) -> Template:
@@ -134,12 +146,25 @@ def _from_footer(source: Source, tiles: Tiles, tile: FooterTile) -> Salvage:
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
     verdicts = claimed_groups(torn, tile.metadata.row_groups, tile.pages_before)
-    whole = _whole(source, tiles, tile, verdicts)
+    problem = _footer_problem(source, tile)
+    whole = None if problem else _whole(source, tiles, tile, verdicts)
     if whole is not None:
         return whole
     codecs = template.codecs
     rebuilt = _rebuilt(torn, tiles, tile.pages_before, codecs)
-    return _put_together(tiles, template, verdicts, rebuilt, tile.stop)
+    found = _put_together(tiles, template, verdicts, rebuilt, tile.stop)
+    if problem:
+        found.notes.append(f"{problem}: what it says of values may be wrong")
+    return found
+
+
+def _footer_problem(source: Source, tile: FooterTile) -> str:
+    """What its checksum says against a footer, where it has one."""
+    try:
+        checked_footer(tile.metadata, tile.raw, source, tile.offset)
+    except FormatError as error:
+        return error.message
+    return ""
 
 
 def _whole(source: Source, tiles: Tiles, tile: FooterTile, verdicts: Verdicts) -> Salvage | None:
@@ -160,6 +185,7 @@ def _has_additions(source: Source, tile: FooterTile) -> bool:
     """Does the file end in a sound directory of indexes of the row groups of ``tile``?"""
     try:
         last = read_footer(source)
+        checked_footer(last.metadata, last.raw, source, last.offset)
         if binding_of(last.metadata) != binding_of(tile.metadata):
             return False
         directory = read_directory(last.metadata, source)

@@ -15,6 +15,7 @@ from intarsia.format.levels import bit_packed_bytes
 from intarsia.format.metadata import (
     DICTIONARY_ENCODINGS,
     ColumnMetaData,
+    CompressionCodec,
     Encoding,
     PageHeader,
     PageType,
@@ -25,6 +26,7 @@ from intarsia.format.schema import Leaf, Schema
 from intarsia.source import Source
 from intarsia.write.tiles import Checksum, Pages
 
+_CODECS = frozenset(CompressionCodec)
 _WIDTHS = {
     Type.BOOLEAN: 1,
     Type.INT32: 32,
@@ -137,6 +139,8 @@ class TornPages:
         damage = self.damage(first, stop)
         if damage:
             return damage
+        if metadata.codec not in _CODECS:
+            return f"compression codec {metadata.codec} is not known"
         try:
             self.decode(leaf, metadata, range(first, stop))
         except UnsupportedError:
