@@ -70,13 +70,15 @@ def with_codes(
     one in their middle. Columns that a folder fixes are left, and those that a filter asks of: its
     own, or that of a scan.
     """
-    schema = data.schema
+    schema, names = data.schema, set(columns)
+    texts = [at for at, f in enumerate(schema) if f.name in names and f.type == pa.string()]
+    if not 0 < len(texts) <= _MOST_COLUMNS:
+        return schema
     request = request_of(schema, [], data._wanted(filter_))
     files = _opened_anyway(data, request)
-    fixed = {name for file in files for name in file.constants}
-    names = set(columns) - set(request.filter_columns) - fixed
-    texts = [at for at, f in enumerate(schema) if f.name in names and f.type == pa.string()]
-    if not files or not 0 < len(texts) <= _MOST_COLUMNS:
+    left_out = {*request.filter_columns, *(name for file in files for name in file.constants)}
+    texts = [at for at in texts if schema.names[at] not in left_out]
+    if not files or not texts:
         return schema
     paths = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
     try:

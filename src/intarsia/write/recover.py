@@ -89,8 +89,9 @@ def recover(
     checkpoint of ``ParquetWriter`` or the file's last. Row groups written since are found by their
     pages, as far as pages tell where columns end; so are all of a file without a footer, with the
     schema of ``schema_from``, a Parquet file of the same columns or a ``pyarrow.Schema``. A file
-    tells each column's codec as well; else one is found by trial, the same for all. Row groups with
-    pages that do not match their checksums, or cannot be decoded, are left out.
+    tells each column's codec as well; else, and where that undoes no pages, one is found by trial,
+    the same for all. Row groups with pages that do not match their checksums, or cannot be decoded,
+    are left out.
 
     Every row that comes back is one that was written, whole. What cannot be told for certain is
     left out and reported: without a footer, columns of one type and without dictionaries cannot
