@@ -11,13 +11,16 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line; tell how to install it where its libraries are missing."""
     try:
-        try:
-            from intarsia.cli.main import run
-        except ModuleNotFoundError as error:
-            if error.name not in ("click", "rich"):
-                raise
-            needed = f"the command line needs {error.name}: install the extra, intarsia[cli]"
-            sys.exit(f"intarsia: {needed}")
-        run()
+        _run()
     except KeyboardInterrupt:  # outside of commands, of which click makes its own error
         sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
+    try:
+        from intarsia.cli.main import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        sys.exit(f"intarsia: the command line needs {error.name}: install the extra, intarsia[cli]")
+    run()

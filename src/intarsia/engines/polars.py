@@ -31,8 +31,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     ``UnsupportedError`` for one whose filter asks of a type that Polars has not.
     """
     try:
-        import polars
-        from polars.io.plugins import register_io_source
+        import polars.io.plugins
 
         from intarsia.engines.polars_predicate import arrow_predicate
     except ModuleNotFoundError as error:
@@ -40,24 +39,6 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         raise MissingDependencyError(message) from error
 
     data = _opened(source, options)
-
-    def framed(batch: pa.RecordBatch, coded: Collection[str] = ()) -> polars.DataFrame:
-        """``batch`` as a frame; columns in ``coded`` are texts again, which share their bytes."""
-        frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch.drop_columns(coded))))
-        if coded:
-            others = iter(frame.get_columns())
-            frame = polars.DataFrame(
-                [
-                    polars.Series(values.dictionary)
-                    .gather(polars.Series(values.indices))
-                    .alias(name)
-                    if name in coded
-                    else next(others)
-                    for name, values in zip(batch.schema.names, batch.columns, strict=True)
-                ]
-            )
-        frame.columns = batch.schema.names  # Polars gives one without a name another
-        return frame
 
     def read(
         columns: list[str] | None,
@@ -83,7 +64,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         for batch in batches:
             rows = batch if left is None else batch.slice(0, left)
             left = None if left is None else left - rows.num_rows
-            frame = framed(rows, coded)
+            frame = _framed(rows, coded)
             if predicate is not None:
                 frame = frame.filter(predicate)
             # Names may look like patterns; without columns, a selection has no rows.
@@ -91,8 +72,28 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             if left == 0:
                 return
 
-    schema = framed(empty_batch(data.schema)).schema
-    return register_io_source(read, schema=schema, is_pure=True)
+    schema = _framed(empty_batch(data.schema)).schema
+    return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True)
+
+
+def _framed(batch: pa.RecordBatch, coded: Collection[str] = ()) -> polars.DataFrame:
+    """``batch`` as a frame; columns in ``coded`` are texts again, which share their bytes."""
+    import polars
+
+    frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch.drop_columns(coded))))
+    if coded:
+        others = iter(frame.get_columns())
+        columns = zip(batch.schema.names, batch.columns, strict=True)
+        frame = polars.DataFrame(
+            [
+                polars.Series(values.dictionary).gather(polars.Series(values.indices)).alias(name)
+                if name in coded
+                else next(others)
+                for name, values in columns
+            ]
+        )
+    frame.columns = batch.schema.names  # Polars gives one without a name another
+    return frame
 
 
 def _opened(

@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.sql_text import text_of
 
 _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.DATE: pa.date32(),
@@ -31,7 +32,7 @@ def cast_type(target: exp.DataType) -> pa.DataType:
     kind = _TYPES.get(target.this)
     is_plain = kind == pa.string() or not target.expressions  # a length of texts means nothing
     if kind is None or not is_plain:
-        raise PredicateError(f"CAST to {target.sql('duckdb')} is not understood")
+        raise PredicateError(f"CAST to {text_of(target)} is not understood")
     return kind
 
 

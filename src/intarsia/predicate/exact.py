@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import has_zone, is_moment, is_text, keeps_values
+from intarsia.predicate.casts import is_moment, is_text, keeps_values
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
@@ -25,10 +25,10 @@ from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.moments import part_of
-from intarsia.predicate.periods import has_periods, without_periods
+from intarsia.predicate.periods import has_periods, looseness, without_periods
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_plainly_wanted
-from intarsia.predicate.sql_values import text_of
+from intarsia.predicate.sql_text import text_of
 from intarsia.predicate.text_search import TextSearch, matches_like, regex_problem
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -213,9 +213,8 @@ class _Exact(Translator):
         kind = self._type_of(subject) if isinstance(subject, exp.Column | exp.Dot) else None
         if kind is None or not is_moment(kind):
             return False
-        is_rounded = pa.types.is_timestamp(kind) and kind.unit == "ns"
-        is_loose = is_rounded or (has_zone(kind) and part is not None and not part.is_beginning)
-        return _is_compared(node, _WANTING if is_loose else _COMPARING)
+        asked = pa.date32() if part is None else part.type(kind)
+        return _is_compared(node, _WANTING if any(looseness(kind, asked)) else _COMPARING)
 
     def _widens(self, node: exp.Cast) -> bool:
         """Does a cast keep every value?"""

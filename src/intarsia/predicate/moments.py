@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import ErrorLevel, exp
+from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.calculation import DAYS, TIMES, UnknownValueError, unit_name
 from intarsia.predicate.casts import has_zone, is_moment
+from intarsia.predicate.sql_text import text_of
 
 _NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
     "year": pc.year,
@@ -80,7 +81,7 @@ class Part(NamedTuple):
         return _NUMBERS[self.name](moments)
 
     def _text(self) -> str:
-        return self.subject.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
+        return text_of(self.subject)
 
 
 def part_of(node: exp.Expr) -> Part | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlglot import ErrorLevel, exp
+from sqlglot import exp
 
 from intarsia.predicate.scope import Sources, has_only, own_place, owner_of
+from intarsia.predicate.sql_text import sql_of
 
 _LIMITS = ("limit", "offset", "windows")
 _SAFE = (
@@ -144,4 +145,4 @@ def _resolved(node: exp.Expr, sources: Sources) -> str:
             exp.to_identifier(name, quoted=True), exp.to_identifier(owner, quoted=True)
         )
 
-    return node.copy().transform(qualify).sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
+    return sql_of(node.copy().transform(qualify))

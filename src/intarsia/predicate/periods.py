@@ -84,7 +84,10 @@ def has_periods(node: Node, schema: pa.Schema) -> bool:
 def _as_range(schema: pa.Schema, loosely: bool, node: Call) -> pc.Expression | None:
     def period_of(asked: Node) -> _Period | None:
         found = _period(asked, schema)
-        return found if found is None or not loosely else _loosened(found)
+        if found is None or not loosely:
+            return found
+        slack, has_eras = looseness(found.kind, found.type)
+        return found._replace(slack=slack, has_eras=has_eras)
 
     try:
         match node:
@@ -126,14 +129,15 @@ def _period(node: Node, schema: pa.Schema) -> _Period | None:
     return None
 
 
-def _loosened(period: _Period) -> _Period:
-    """The period as an engine may see it that has microseconds, and eras of moments in a zone."""
-    kind = period.kind
+def looseness(kind: pa.DataType, asked: pa.DataType) -> tuple[timedelta, bool]:
+    """A period's ``slack`` and ``has_eras`` to an engine that has microseconds, and eras of moments
+    in a zone: of moments of type ``kind``, where what is asked for is of type ``asked``.
+    """
     if not pa.types.is_timestamp(kind):
-        return period
-    slack = _ROUNDING if kind.unit == "ns" else _NONE
-    has_eras = has_zone(kind) and kind.unit != "ns" and pa.types.is_integer(period.type)
-    return period._replace(slack=slack, has_eras=has_eras)
+        return _NONE, False
+    if kind.unit == "ns":  # which know no time before the first year
+        return _ROUNDING, False
+    return _NONE, has_zone(kind) and bool(pa.types.is_integer(asked))
 
 
 def _moments(node: Node, schema: pa.Schema) -> tuple[FieldRef, pa.DataType] | None:

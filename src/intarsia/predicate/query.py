@@ -30,7 +30,7 @@ from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
 from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
-from intarsia.predicate.sql_values import text_of
+from intarsia.predicate.sql_text import text_of
 from intarsia.predicate.taken import columns_taken
 
 _LIKE_ESCAPE = {"spark": "\\"}

@@ -25,7 +25,8 @@ from intarsia.predicate.literals import is_constant
 from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.spans import odd_span
-from intarsia.predicate.sql_values import Values, text_of
+from intarsia.predicate.sql_text import text_of
+from intarsia.predicate.sql_values import Values
 from intarsia.predicate.taken import columns_taken
 from intarsia.predicate.text_search import (
     SEARCHES,

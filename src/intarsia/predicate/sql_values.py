@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import ErrorLevel, exp
+from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
@@ -24,6 +24,7 @@ from intarsia.predicate.constants import (
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
+from intarsia.predicate.sql_text import text_of
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,
@@ -259,17 +260,6 @@ class Values:
             elif is_decimal:
                 value = pc.round(value, round_mode="half_towards_infinity")
         return value.cast(target)
-
-
-def text_of(node: exp.Expr) -> str:
-    """A part of a condition as it might have been written, for messages.
-
-    sqlglot has no text for some, as for bytes that are none.
-    """
-    try:
-        return node.sql("duckdb", unsupported_level=ErrorLevel.IGNORE)
-    except ValueError:
-        return f"a condition of {node.key}"
 
 
 def _is_blob(target: exp.DataType) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,9 +85,6 @@ class UnitReader:
         self.file = file
         self._request, self._constants = request, constants
         self._are_pointed_at = are_likely
-        self._may_be_at_once = _may_be_read_at_once(file, request, constants)
-        is_small = file.source.size <= _SMALL_FILE
-        self._at_once = (is_small or are_likely) and self._may_be_at_once
         self._trend = trend
         self._have = request.filter.pruned if request.filter else {}
         # Of a column that is asked for, the filter may need other leaves.
@@ -98,6 +95,10 @@ class UnitReader:
         )
         self._sieves: dict[Contained, Sieve] = {}
 
+    @functools.cached_property
+    def _may_be_at_once(self) -> bool:
+        return _may_be_read_at_once(self.file, self._request, self._constants)
+
     def matching(self, rows: RowRanges) -> pa.Table:
         """The requested columns of those of ``rows`` that match."""
         request, source = self._request, AheadSource(self.file.source)
@@ -105,7 +106,7 @@ class UnitReader:
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
-        for number, stage in enumerate(conditions):
+        for number, stage in enumerate(conditions, start=1):
             if not held.found.num_columns:
                 held = _Held(held.found, self._sieved(stage, rows, source))
             if held.rows:
@@ -113,13 +114,7 @@ class UnitReader:
                 new = [name for name in stage.columns if name not in known]
                 found = self._read(new, held.rows, have, columns_from)
                 held = held._replace(found=_beside(found, held.found))
-                if stage is conditions[-1]:
-                    done = self._done(stage, held)
-                    if done is not None:
-                        self._note(done.num_rows, looked_at)
-                        return done
-                later = [name for other in conditions[number + 1 :] for name in other.columns]
-                held = self._passing(stage, held, {*request.columns, *later})
+                held = self._passing(stage, held, conditions[number:])
             if not held.rows:
                 self._note(0, looked_at)
                 return without_rows(request.output)
@@ -131,7 +126,10 @@ class UnitReader:
         other = self._read(rest, held.rows, request.pruned, columns_from) if rest else held.found
         arrays = [(other if name in rest else held.found).column(name) for name in request.columns]
         table = pa.Table.from_arrays(arrays, schema=request.output)
-        return table if held.mask is None else where(held.mask, table)
+        if held.mask is None:
+            return table
+        with self.file.profile.during(Activity.FILTERING):
+            return where(held.mask, table)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """The filter's conditions, with the columns that are read for them.
@@ -145,10 +143,12 @@ class UnitReader:
             return []
         columns, first = request.all_columns, request.filter_columns
         expected = expect_columns(file, columns, first, rows, source, request.pruned)
-        if self._may_be_at_once and self._trend.are_many:
+        if self._trend.are_many and self._may_be_at_once:
             return [Stage(request.filter.condition, tuple(columns))]
         found = stages(file, request, rows)
-        if self._at_once and rows.num_rows < STAGED_ROWS and (expected or not file.request_bytes):
+        is_free = expected or not file.request_bytes
+        is_little = self._are_pointed_at or file.source.size <= _SMALL_FILE
+        if is_free and is_little and rows.num_rows < STAGED_ROWS and self._may_be_at_once:
             return [stage._replace(columns=columns) for stage in found]
         return found
 
@@ -170,47 +170,27 @@ class UnitReader:
         with file.profile.during(Activity.DECODING):
             return read_columns(file, schema, columns, self._constants, rows, pruned, source)
 
-    def _done(self, stage: Stage, held: _Held) -> pa.Table | None:
-        """What passes the last stage, where all that is asked for was read; else None."""
-        request, condition, found = self._request, stage.condition, held.found
-        if not self._whole(found).issuperset(request.columns):
-            return None
-        profile = self.file.profile
-        with profile.during(Activity.FILTERING):
-            if condition.comparison is None:
-                assert held.mask is None  # which conditions have that are comparisons all
-                found, _ = passing(condition, found, held.rows)
-                kept = self._output(found) if request.columns else without_columns(found.num_rows)
-            elif request.columns:
-                kept = where(held.also(condition), self._output(found))
-            else:
-                kept = without_columns(num_true(held.also(condition)))
-        profile.filtered(condition.expression, held.num_rows, kept.num_rows)
-        return kept
-
-    def _output(self, found: pa.Table) -> pa.Table:
-        """The requested columns of what was found."""
-        arrays = [found.column(name) for name in self._request.columns]
-        return pa.Table.from_arrays(arrays, schema=self._request.output)
-
     def _whole(self, held: pa.Table) -> set[str]:
         """The columns that a filter's table has as they are asked for, and not in part."""
         have, wanted = self._have, self._request.pruned
         return {name for name in held.column_names if have.get(name) == wanted.get(name)}
 
-    def _passing(self, stage: Stage, held: _Held, needed: AbstractSet[str]) -> _Held:
-        """What passes a stage, of the columns that are ``needed`` yet: picked, or only marked where
-        it is everywhere.
+    def _passing(self, stage: Stage, held: _Held, later: Sequence[Stage]) -> _Held:
+        """What passes a stage, of the columns that are needed yet: picked, or only marked where
+        nothing else is to be read, or hardly a page of it is without a row that passes.
         """
-        profile, condition = self.file.profile, stage.condition
+        profile, condition, found = self.file.profile, stage.condition, held.found
         with profile.during(Activity.FILTERING):
             if condition.comparison is None:
-                assert held.mask is None
-                kept = _Held(*passing(condition, held.found, held.rows))
+                assert held.mask is None  # which conditions have that are comparisons all
+                kept = _Held(*passing(condition, found, held.rows))
             else:
                 mask = held.also(condition)
-                found = _only(held.found, needed)
-                if self._are_everywhere(mask, needed - set(found.column_names), held.rows):
+                needed = {*self._request.columns, *(name for s in later for name in s.columns)}
+                unread = needed - self._whole(found)
+                found = _only(found, needed)
+                is_last = not later and not unread
+                if is_last or self._are_everywhere(mask, unread, held.rows):
                     kept = _Held(found, held.rows, mask)
                 else:
                     kept = _Held(*picked(mask, found, held.rows))
@@ -218,7 +198,7 @@ class UnitReader:
         return kept
 
     def _are_everywhere(
-        self, mask: pa.ChunkedArray, others: AbstractSet[str], rows: RowRanges
+        self, mask: pa.ChunkedArray, others: Collection[str], rows: RowRanges
     ) -> bool:
         """Would reading ``others`` at the rows that pass, of ``rows``, pass over hardly a page?"""
         if not self._may_be_at_once:

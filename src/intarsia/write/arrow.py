@@ -35,8 +35,6 @@ _TEXTS = {
     pa.binary(): pa.large_binary(),
     pa.large_binary(): pa.large_binary(),
 }
-
-
 _GIVEN = ("table", "where", "kwargs")
 """Of the arguments of pyarrow's ``write_table``, those that are no options."""
 

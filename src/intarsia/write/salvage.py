@@ -90,10 +90,11 @@ def salvage(source: Source, schema_from: Template | pa.Schema | None = None) -> 
     """
     tiles = walk_tiles(source)
     last = list(reversed(tiles.footers))[:_MOST_FOOTERS]
+    judged = [(tile, _footer_problem(source, tile)) for tile in last]
     # Those that are known to be damaged come after all others.
-    for tile in sorted(last, key=lambda tile: bool(_footer_problem(source, tile))):
+    for tile, problem in sorted(judged, key=lambda pair: bool(pair[1])):
         try:
-            return _from_footer(source, tiles, tile)
+            return _from_footer(source, tiles, tile, problem)
         except UnsupportedError:
             raise
         except FormatError:
@@ -142,11 +143,11 @@ def _opened(source: Source, tiles: Tiles, template: Template) -> TornPages:
     return TornPages(source, tiles.pages, schema, templates)
 
 
-def _from_footer(source: Source, tiles: Tiles, tile: FooterTile) -> Salvage:
+def _from_footer(source: Source, tiles: Tiles, tile: FooterTile, problem: str) -> Salvage:
+    """``problem`` is what speaks against the footer, where anything does."""
     template = Template(tile.raw, tile.metadata)
     torn = _opened(source, tiles, template)
     verdicts = claimed_groups(torn, tile.metadata.row_groups, tile.pages_before)
-    problem = _footer_problem(source, tile)
     whole = None if problem else _whole(source, tiles, tile, verdicts)
     if whole is not None:
         return whole
