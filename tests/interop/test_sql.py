@@ -35,6 +35,26 @@ i = 2
 i <> 2
 i = 1.5
 i > 1.5
+i = 2.0
+i <> 1.5
+NOT (i = 1.5)
+i IS DISTINCT FROM 1.5
+i IS NOT DISTINCT FROM 1.5
+i NOT IN (1.5, 2)
+i IN (1.5, NULL)
+i IN (1.5)
+i BETWEEN 0.5 AND 2.5
+i NOT BETWEEN 1.5 AND 2.5
+u >= -0.5
+u < -0.5
+1.5 > i8
+i >= 1.5::DOUBLE
+i = CAST('2' AS BIGINT)
+length(s) > 0.5
+d = CAST('0.1' AS DOUBLE)
+dec = CAST(1.5 AS DECIMAL(4, 2))
+s = CAST('a' AS VARCHAR)
+year(ts) > 2019.5
 i = '2'
 i = NULL
 i IN (1, 2, NULL)
@@ -652,6 +672,16 @@ PUSHED = {
     "lower(s) = lower('AXB')": '(utf8_lower(s) == "axb")',
     "date > DATE '2020-01-01' + INTERVAL 1 DAY": "(date > 2020-01-02 00:00:00.000000)",
     "ts > TIMESTAMPTZ '2020-01-02 12:00:00+00'": "(ts > 2020-01-02 12:00:00.000000)",
+    "list_contains(l, 2.0)": "ia.list_contains(l, 2)",
+    "i = 2.5": "((i < 3) and (i >= 3))",
+    "i < 2.5": "(i < 3)",
+    "u < -1.5": "(u < 0)",
+    "2.5 <= u": "(u >= 3)",
+    "i8 IN (1, 2.0, 3.7)": "is_in(i8",
+    "i = 2.0::DOUBLE": "(i == 2)",
+    "i > CAST('2' AS BIGINT) AND s = 'x'::VARCHAR": '((i > 2) and (s == "x"))',
+    "d > CAST('0.30000000000000004' AS DOUBLE)": "invert((d <= 0.30000000000000004))",
+    "dec = CAST('1.5' AS DECIMAL(10, 2))": "(dec == 1.50)",
     "tz::DATE = '2020-01-02'": "((tz >= 2020-01-02 00:00:00.000000Z) and (tz < 2020-01-03",
     "date_trunc('day', paris) >= '2020-01-02'": "(paris >= 2020-01-02 00:00:00",
     "year(tz) > 2019": "((tz >= 2020-01-01 00:00:00.000000Z) or (tz < 0001-01-01",
@@ -665,6 +695,9 @@ ts > now()
 ts > random() * DATE '2020-01-01'
 s COLLATE NOCASE = 'a'
 d = 'nan'
+i > 123456789012345.75
+i > 9007199254740993.0::DOUBLE
+d > CAST(0.30000000000000004 AS DOUBLE)
 dec = '1.105'
 dec > 1e0
 f > 1e0
@@ -688,7 +721,7 @@ NOT (2 = ANY(l))
 2 = ALL(l)
 i = ANY(l)
 list_contains(l, i)
-list_contains(l, 2.0)
+list_contains(l, 2.5)
 list_contains(ld, 'nan')
 list_contains(lt, 2)
 list_contains(i, 2)
@@ -750,9 +783,9 @@ def test_now_is_one_moment_to_engine_and_scans(tmp_path):
 def test_the_current_moment_reaches_the_scan(data, monkeypatch):
     queries = []
 
-    def registered(connection, query, tables):
+    def registered(connection, query, *others):
         queries.append(query)
-        register(connection, query, tables)
+        register(connection, query, *others)
 
     register = engines.sql._register
     monkeypatch.setattr(engines.sql, "_register", registered)

@@ -132,3 +132,14 @@ def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeyp
     parts = list(units.units_of(file, rows, ["t"]))
     assert RowRanges.union(parts) == rows
     assert 8 <= len(parts) <= 11
+
+
+def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
+    file, rows = open_file(path), RowRanges.from_rows(np.arange(5, 300, 10))  # one of each page
+    monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
+    parts = list(units.units_of(file, rows, ["i", "t"]))
+    assert RowRanges.union(parts) == rows
+    assert 4 <= len(parts) <= 6
+    assert list(units.units_of(file, rows, ["i"])) == [rows]
+    few = RowRanges.of((5, 9), (205, 209))
+    assert list(units.units_of(file, few, ["i", "t"])) == [few]

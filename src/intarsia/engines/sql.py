@@ -19,6 +19,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
+from intarsia.engines.looked import rows_found
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
@@ -87,7 +88,10 @@ def _rewritten(
     """The query over scans, with what is now to the connection."""
     schemas = {name: table.schema for name, table in tables.items()}
     now = functools.cache(functools.partial(_begin, connection))
-    return scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
+    found = scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
+    if any(scan.look for scan in found.scans):  # it asks twice, at one moment
+        now()
+    return found
 
 
 def _answer(
@@ -96,7 +100,7 @@ def _answer(
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
 ) -> pa.Table:
-    _register(connection, query, tables)
+    _register(connection, query, parameters, tables)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys
         table.errors.clear()
@@ -152,6 +156,7 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
 def _register(
     connection: duckdb.DuckDBPyConnection,
     query: Query,
+    parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
 ) -> None:
     """Every scan under its name, and every table under its own, for what was not rewritten.
@@ -162,10 +167,11 @@ def _register(
     for name, table in tables.items():
         connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
-    for scan in query.scans:
+    # What is looked at first, when all else is there.
+    for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
         table = tables[scan.table]
         if isinstance(table, WatchedDataset):
-            table = _needed(table, scan, joined.filter_of(scan))
+            table = _needed(connection, table, scan, joined.filter_of(scan), parameters)
         connection.register(scan.name, table)
 
 
@@ -179,7 +185,13 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     return None
 
 
-def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Dataset:
+def _needed(
+    connection: duckdb.DuckDBPyConnection,
+    table: WatchedDataset,
+    scan: Scan,
+    left: pc.Expression | None,
+    parameters: Parameters,
+) -> Dataset:
     """The rows of a data set that a query needs, or not many more."""
     need = scan.need or Need()
     firsts = [first_rows(table, first, left) for first in need.firsts]
@@ -187,6 +199,10 @@ def _needed(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> Da
         first = functools.reduce(operator.or_, firsts)
         left = first if left is None else left & first
     table = table if left is None else table.filter(left)
+    if scan.look is not None:
+        found = rows_found(connection, table, scan.look, scan.columns, parameters)
+        if found is not None:
+            return found
     if need.limit is not None:
         return table.limited(need.limit)
     return table if firsts else table.coded(scan.columns)  # of the first, few rows are left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.dataset as pads
 from intarsia.data.asked import Columns
 from intarsia.engines.coded import CodedDataset
 from intarsia.errors import IntarsiaError
+from intarsia.read.scan import Part
 
 
 class WatchedDataset(CodedDataset):
@@ -21,14 +22,16 @@ class WatchedDataset(CodedDataset):
     whole: list[Columns]
     """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
     _limit: int | None = None
+    _parts_left: Sequence[Part] | None = None
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
-        """As ``CodedDataset.wrap``, with the errors of ``base``, and its limit."""
+        """As ``CodedDataset.wrap``, with the errors of ``base``, and its limits."""
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         if isinstance(base, WatchedDataset):
-            made.errors, made.whole, made._limit = base.errors, base.whole, base._limit
+            made.errors, made.whole = base.errors, base.whole
+            made._limit, made._parts_left = base._limit, base._parts_left
         else:
             made.errors, made.whole = [], []
         return made
@@ -37,6 +40,12 @@ class WatchedDataset(CodedDataset):
         """The first ``limit`` rows of whatever is asked of it; of a great number, soon."""
         made = self.wrap(self)
         made._limit = limit
+        return made
+
+    def at(self, parts: Sequence[Part]) -> WatchedDataset:
+        """Of whatever is asked of it, the rows of ``parts``."""
+        made = self.wrap(self)
+        made._parts_left = parts
         return made
 
     def read_again(self) -> None:
@@ -51,6 +60,8 @@ class WatchedDataset(CodedDataset):
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         if self._limit is not None:
             options = {"limit": self._limit, **options}
+        if self._parts_left is not None:
+            options = {"parts": self._parts_left, **options}
         scan = super()._scan(columns, *args, **options)
         if scan is None:
             self.whole.append(columns)

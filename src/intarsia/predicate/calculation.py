@@ -28,7 +28,12 @@ _DECIMAL = re.compile(r"\d+\.\d*|\.\d+", re.ASCII)
 _DOUBLE = re.compile(r"(\d+\.?\d*|\.\d+)e[+-]?\d+", re.IGNORECASE | re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _WEEK = 7
-_BITS = {exp.DataType.Type.INT: 32, exp.DataType.Type.BIGINT: 64}
+_BITS = {
+    exp.DataType.Type.TINYINT: 8,
+    exp.DataType.Type.SMALLINT: 16,
+    exp.DataType.Type.INT: 32,
+    exp.DataType.Type.BIGINT: 64,
+}
 _TEXTS = (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR)
 _ZONED = exp.DataType.Type.TIMESTAMPTZ
 _MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ, _ZONED)
@@ -254,6 +259,16 @@ def cast(value: Value, kind: object) -> Value:
     if isinstance(value, str):
         value = _read(value, pa.timestamp("us", zone and "UTC"))
     return moment(value).replace(tzinfo=zone)
+
+
+def as_decimal(value: Value, precision: int = 18, scale: int = 3) -> Decimal:
+    """``value`` as a DECIMAL of so many digits, so many of them decimals, which has room for it."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value.removeprefix("-")):
+        value = Decimal(value)
+    found = _exact(value).quantize(Decimal(1).scaleb(-scale))
+    if found != value or len(found.as_tuple().digits) > precision:
+        raise UnknownValueError
+    return found
 
 
 def _is_whole(value: Value) -> TypeGuard[str]:

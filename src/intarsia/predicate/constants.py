@@ -38,9 +38,13 @@ def cast_scalar(
     if pa.types.is_floating(found.type) and found.is_valid and math.isnan(found.as_py()):
         raise PredicateError("NaN is asked for by isnan")
     try:
-        return exactly(found, target)
+        found = exactly(found, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise PredicateError(f"{found} is no {target} without being rounded") from error
+    is_whole = pa.types.is_floating(target) and found.is_valid and _is_whole(found.as_py())
+    if is_whole and kind is not None and pa.types.is_integer(kind):
+        return _integer(int(found.as_py()), kind)
+    return found
 
 
 def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
@@ -162,8 +166,9 @@ def _is_whole(value: float) -> bool:
     return abs(value) < _EXACT and value.is_integer()
 
 
-def whole_around(value: pa.Scalar, kind: pa.DataType | None) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """The integers next to a double that is none, to compare with integers of type ``kind``.
+def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
+    """The least integer of type ``kind`` above a double that is none: those that are not less than
+    it are greater than the double.
 
     None for any other constant, or kind.
     """
@@ -174,9 +179,8 @@ def whole_around(value: pa.Scalar, kind: pa.DataType | None) -> tuple[pa.Scalar,
     number = value.as_py()
     if not abs(number) < _EXACT or number.is_integer():
         return None
-    if number < 0 and pa.types.is_unsigned_integer(kind):
-        return None
-    return _integer(math.floor(number), kind), _integer(math.ceil(number), kind)
+    least = 0 if pa.types.is_unsigned_integer(kind) else -_EXACT
+    return _integer(int(max(math.ceil(number), least)), kind)
 
 
 def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:

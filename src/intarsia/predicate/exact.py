@@ -18,11 +18,11 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_moment, is_text, keeps_values
-from intarsia.predicate.constants import DECIMALS
+from intarsia.predicate.constants import DECIMALS, whole_above
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
-from intarsia.predicate.literals import is_constant
+from intarsia.predicate.literals import READ, is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.moments import part_of
 from intarsia.predicate.periods import has_periods, looseness, without_periods
@@ -45,15 +45,11 @@ _COMPARING = (*_WANTING, exp.NEQ, exp.NullSafeNEQ)
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _OPPOSITES: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LTE, exp.GTE: exp.LT}
 _MAPPED = (exp.Lower, exp.Upper)
-_MOMENTS = (
-    exp.DataType.Type.DATE,
-    exp.DataType.Type.TIMESTAMP,
-    exp.DataType.Type.TIMESTAMPNTZ,
-    exp.DataType.Type.TIMESTAMPTZ,
-)
 # As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
 # from a decimal to a float may end at a neighbour.
 _DIGITS = {32: 6, 64: 15}
+_EXACT = 2.0**53
+"""Up to here, doubles tell all integers apart."""
 
 
 def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") -> pc.Expression:
@@ -153,6 +149,8 @@ class _Exact(Translator):
             raise _refusal(node)  # of empty lists it is NULL to DuckDB 2.0.0, FALSE to later ones
         for constant in asked.constants:
             if held is None or not is_constant(constant) or not _fits(_bare(constant), held):
+                raise _refusal(constant)
+            if whole_above(self._scalar(constant, held), held):  # which pyarrow compares otherwise
                 raise _refusal(constant)
         return super()._membership(node, asked, kind)
 
@@ -290,10 +288,11 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Boolean():
             return bool(pa.types.is_boolean(kind))
         case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
-            is_plain = not isinstance(constant, exp.TryCast) and _decimals(text) <= DECIMALS["us"]
-            return is_plain and target.this in _MOMENTS and is_moment(kind)
-        case exp.Cast(this=number, to=target) if target.this is exp.DataType.Type.DOUBLE:
-            return type(constant) is exp.Cast and kind == pa.float64() and _fits(number, kind)
+            if isinstance(constant, exp.TryCast):
+                return False
+            if target.this is exp.DataType.Type.DOUBLE:
+                return _double_fits(text, kind)
+            return target.this in READ and is_moment(kind) and _decimals(text) <= DECIMALS["us"]
         case exp.Neg(this=exp.Literal(is_string=False) as number):
             return _number_fits(f"-{number.this}", kind)
         case exp.Literal(is_string=True, this=str(text)):
@@ -323,11 +322,23 @@ def _decimals(text: str) -> int:
     return len(found.group(1).rstrip("0")) if found else 0
 
 
+def _double_fits(text: str, kind: pa.DataType) -> bool:
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    if pa.types.is_integer(kind):  # of which a double tells those beside it apart
+        return abs(value) < _EXACT
+    return kind == pa.float64() and math.isfinite(value)
+
+
 def _number_fits(number: str, kind: pa.DataType) -> bool:
     digits = number.lstrip("-").replace(".", "")
+    if pa.types.is_integer(kind) and not number.lstrip("-").isdigit():
+        return _float_fits(number, pa.float64())
     if pa.types.is_integer(kind):
         low, high = _limits(kind)
-        return number.lstrip("-").isdigit() and low <= int(number) < high
+        return low <= int(number) < high
     if pa.types.is_decimal(kind):
         return digits.isdigit() and len(digits) + kind.precision <= 38
     return bool(pa.types.is_floating(kind)) and _float_fits(number, kind)

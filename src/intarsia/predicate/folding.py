@@ -19,6 +19,7 @@ from intarsia.predicate.calculation import (
     Interval,
     UnknownValueError,
     Value,
+    as_decimal,
     cast,
     in_ascii,
     in_double,
@@ -30,7 +31,7 @@ from intarsia.predicate.calculation import (
     unit,
     whole,
 )
-from intarsia.predicate.literals import constant_of
+from intarsia.predicate.literals import READ, constant_of
 
 Now = Callable[[], datetime]
 """The moment that a query begins, with its time zone."""
@@ -111,6 +112,8 @@ class _Folder:
             case exp.Interval():
                 return self._interval(node)
             case exp.Cast(this=inner, to=exp.DataType(this=kind) as to) if type(node) is exp.Cast:
+                if kind is exp.DataType.Type.DECIMAL:
+                    return as_decimal(self._value(inner), *map(_parameter, to.expressions))
                 if to.expressions:  # of a precision, to which it is rounded
                     raise UnknownValueError
                 return cast(self._value(inner), kind)
@@ -168,11 +171,18 @@ class _Folder:
         return unit(counted.name).times(in_double(int(node.name)))
 
 
+def _parameter(node: exp.Expr) -> int:
+    """A type's, as in ``DECIMAL(10, 2)``."""
+    return int(node.name)
+
+
 def _computes(node: exp.Expr) -> bool:
     """Is ``node`` more than a constant as ``constant_of`` writes them?"""
     if type(node) not in _COMPUTING:
         return False
-    inner = node.this if isinstance(node, exp.Cast) else node
-    if isinstance(inner, exp.Neg):
-        inner = inner.this
-    return not isinstance(inner, exp.Literal | exp.Null | exp.Boolean)
+    if isinstance(node, exp.Cast):
+        inner = node.this
+        if isinstance(inner, exp.Literal) and inner.is_string:
+            return node.to.this not in READ
+        return not isinstance(inner, exp.Null | exp.Boolean)
+    return not (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))

@@ -9,6 +9,15 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+READ = {
+    exp.DataType.Type.DATE,
+    exp.DataType.Type.DOUBLE,
+    exp.DataType.Type.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ,
+    exp.DataType.Type.TIMESTAMPTZ,
+}
+"""Types whose constants are texts, cast to these."""
+
 
 def is_constant(node: exp.Expr) -> bool:
     """Is ``node`` a literal, cast or in parentheses perhaps?"""
@@ -29,7 +38,7 @@ def constant_of(value: object) -> exp.Expr | None:
     return None if constant is None else constant(value)
 
 
-def _number(value: int | float) -> exp.Expr:
+def _number(value: int) -> exp.Expr:
     return _signed(str(abs(value)), value < 0)
 
 
@@ -46,8 +55,8 @@ def _signed(digits: str, is_negative: bool) -> exp.Expr:
 
 
 def _double(value: float) -> exp.Expr | None:
-    """As DOUBLE: a literal with a point is a DECIMAL."""
-    return exp.cast(_number(value), "DOUBLE") if math.isfinite(value) else None
+    """Read as a DOUBLE: a literal with a point is a DECIMAL, which has its own way to one."""
+    return exp.cast(exp.Literal.string(repr(value)), "DOUBLE") if math.isfinite(value) else None
 
 
 _CONSTANTS: Mapping[type, Callable[..., exp.Expr | None]] = {

@@ -34,11 +34,16 @@ def numbered(query: str, dialect: str) -> str:
     return "".join([*parts, query[end:]])
 
 
+def by_name(parameters: Parameters) -> Mapping[str, object]:
+    """Parameters by what they are called after ``$``."""
+    if isinstance(parameters, Mapping):
+        return parameters
+    return {str(number): value for number, value in enumerate(parameters, start=1)}
+
+
 def put_in(tree: exp.Expr, parameters: Parameters) -> None:
     """Replace parameters in conditions of ``tree`` by the constants of their values."""
-    if not isinstance(parameters, Mapping):
-        parameters = {str(number): value for number, value in enumerate(parameters, start=1)}
-    values = {name.lower(): value for name, value in parameters.items()}
+    values = {name.lower(): value for name, value in by_name(parameters).items()}
     for place in list(tree.find_all(exp.Placeholder)):
         value = values.get(place.name.lower(), _UNKNOWN)
         if isinstance(place.parent, exp.In) and place.arg_key == "field":

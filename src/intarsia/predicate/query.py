@@ -24,6 +24,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
+from intarsia.predicate.look import FirstLook, first_look
 from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
@@ -64,7 +65,8 @@ class Scan:
 
     ``columns`` are all that the query may use. ``filter`` is TRUE for every row the query needs,
     None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says what
-    it needs of the rows for which the filter is TRUE, None where that may be all of them.
+    it needs of the rows for which the filter is TRUE, None where that may be all of them. ``look``
+    is what may be asked first, where the filter does not say all that the query's WHERE does.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Scan:
     filter: pc.Expression | None
     keys: tuple[Keys, ...] = ()
     need: Need | None = None
+    look: FirstLook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ def scans_of(
         wanted = {}
     prefix = _unused_prefix(query)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
-    scans = []
+    text, scans = _renamed(query, tables, named.values()), []
     for table in tables:
         schema, conditions = fields[id(table)], wanted.get(id(table), ())
         exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
@@ -153,17 +156,20 @@ def scans_of(
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
         need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
-        scans.append(Scan(named[id(table)], known[table.name.lower()], columns, found, keys, need))
+        name = named[id(table)]
+        ask = functools.partial(first_look, text, name, schema.names, dialect)
+        look = _look(tree, scopes, table, exact, ask)
+        scans.append(Scan(name, known[table.name.lower()], columns, found, keys, need, look))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
     others = tuple(name for lower, name in known.items() if lower in left)
-    text = _renamed(query, tables, [scan.name for scan in scans])
     return Query(text, tuple(scans), others, is_one=_only_reads(tree))
 
 
 def _as_explained(scan: Scan) -> Scan:
-    """What gives a number gives a plan instead."""
-    return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
+    """What gives a number gives a plan instead, and nothing is asked."""
+    is_number = scan.need is not None and scan.need.is_number
+    return replace(scan, need=None if is_number else scan.need, look=None)
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
@@ -289,14 +295,41 @@ def _need(
     return replace(need, firsts=tuple(firsts))
 
 
+def _look(
+    tree: exp.Query,
+    scopes: Scopes,
+    table: exp.Table,
+    exact: Callable[[exp.Expr], pc.Expression],
+    ask: Callable[[int | None], FirstLook | None],
+) -> FirstLook | None:
+    """What to ``ask`` about the one table that a query is from, where a condition on it stays with
+    the engine: any so many rows that it holds for, or all.
+    """
+    if not isinstance(tree, exp.Select):
+        return None
+    sources = scopes.sources(tree)
+    if sources is None or [id(source.node) for source in sources.values()] != [id(table)]:
+        return None
+    ((alias, source),) = sources.items()
+    own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
+    if all(_is_seen(condition, exact) for condition in own):
+        return None
+    need = need_of(tree, sources, scopes.outputs(tree))
+    return ask(None if need is None else need.limit)
+
+
 def _is_exact(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
     """Is a condition TRUE and FALSE for the scan just where it is for the engine?
 
     Under NOT, what finds more rows than there are is refused.
     """
+    opposite = exp.Not(this=exp.Paren(this=condition))
+    return _is_seen(condition, exact) and _is_seen(opposite, exact)
+
+
+def _is_seen(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
     try:
         exact(condition)
-        exact(exp.Not(this=exp.Paren(this=condition)))
     except PredicateError:
         return False
     return True

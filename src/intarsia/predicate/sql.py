@@ -18,7 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.arithmetic import as_floats
-from intarsia.predicate.constants import whole_around
+from intarsia.predicate.constants import whole_above
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words
 from intarsia.predicate.literals import is_constant
@@ -209,9 +209,9 @@ class Translator(Values):
         is_turned: bool = False,
     ) -> pc.Expression:
         value, op = self._value(node), _COMPARE[comparison]
-        around = whole_around(scalar, self._type_of(node))
-        if around is not None:
-            return _with_fraction(_TURNED[comparison] if is_turned else comparison, value, *around)
+        above = whole_above(scalar, self._type_of(node))
+        if above is not None:
+            return _with_fraction(_TURNED[comparison] if is_turned else comparison, value, above)
         # Views are read as large ones, but NULLs stay.
         kind = scalar.type if scalar.is_valid else VIEWED.get(scalar.type, scalar.type)
         if kind != scalar.type:
@@ -242,7 +242,7 @@ class Translator(Values):
         # SQL: NULL IN (…) is NULL, and a NULL in the list can turn FALSE into NULL, never into
         # TRUE.
         unknown = pc.scalar(pa.scalar(None, pa.bool_()))
-        found = is_member(subject, [one for one in known if not whole_around(one, kind)], kind)
+        found = is_member(subject, [one for one in known if not whole_above(one, kind)], kind)
         if len(known) < len(scalars):
             found = pc.if_else(found, found, unknown)
         return pc.if_else(subject.is_valid(), found, unknown)
@@ -326,18 +326,19 @@ class Translator(Values):
 
 
 def _with_fraction(
-    comparison: type[exp.Expr], value: pc.Expression, low: pa.Scalar, high: pa.Scalar
+    comparison: type[exp.Expr], value: pc.Expression, above: pa.Scalar
 ) -> pc.Expression:
-    """Integers compared with what is between ``low`` and ``high``: doubles may not tell them apart.
+    """Integers compared with what is between ``above`` and the one before it: doubles may not tell
+    them apart.
 
     None is equal, but of a NULL that is not known.
     """
-    at_most, at_least = value <= pc.scalar(low), value >= pc.scalar(high)
+    is_less, is_more = value < pc.scalar(above), value >= pc.scalar(above)
     if comparison in (exp.LT, exp.LTE):
-        return at_most
+        return is_less
     if comparison in (exp.GT, exp.GTE):
-        return at_least
-    return at_most & at_least if comparison is exp.EQ else at_most | at_least
+        return is_more
+    return is_less & is_more if comparison is exp.EQ else is_less | is_more
 
 
 def is_plainly_wanted(node: exp.Expr) -> bool:

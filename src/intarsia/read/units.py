@@ -28,7 +28,8 @@ to four times the rule."""
 _COLUMN_BYTES = 128 * 1024
 """Each column takes some time by itself: of many, units are so large for each."""
 _CODE_BYTES = 4
-_FEW_GROUPS = 8
+_FEW_GROUPS, _FEW_RANGES = 8, 16
+"""Rows of so few row groups that are in so few places are hardly in many pages."""
 _LARGE_ROWS, _LARGE_BYTES = 128 * 1024, 16 * 1024 * 1024
 _PART = 8
 """One row in so many, at most, is worth looking for its pages where no index tells of them."""
@@ -46,7 +47,8 @@ def units_of(
     """
     groups = groups_of(file, rows)
     leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
-    if rows and rows.num_rows <= FIRST_ROWS and len(groups) <= _FEW_GROUPS:
+    are_few = len(rows.starts) <= _FEW_RANGES and len(groups) <= _FEW_GROUPS
+    if rows and rows.num_rows <= FIRST_ROWS and are_few:
         for group in groups:
             _find_pages(file, group, leaves, rows)
         row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
@@ -62,12 +64,12 @@ def units_of(
         step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
         for part, held in _parts_of(file, rows, group, leaves, step):
             part_size = held * row_bytes / scale
-            if pending and (count + part.num_rows / scale > limit or size + part_size > UNIT_BYTES):
+            if pending and (count + held / scale > limit or size + part_size > UNIT_BYTES):
                 yield RowRanges.union(pending)
                 pending, count, size = [], 0.0, 0.0
                 limit = min(2 * limit, UNIT_ROWS)
             pending.append(part)
-            count += part.num_rows / scale
+            count += held / scale
             size += part_size
     if pending:
         yield RowRanges.union(pending)
@@ -164,9 +166,9 @@ def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
 def _parts_of(
     file: OpenedFile, rows: RowRanges, group: int, leaves: Sequence[int], step: float
 ) -> Iterator[tuple[RowRanges, int]]:
-    """``rows`` of a row group, about ``step`` at a time, and how many have to be decoded for them.
+    """``rows`` of a row group, and how many have to be decoded for them: about ``step`` at a time.
 
-    Parts end where a page of the largest column does; rows that are near each other are one part.
+    Parts end where a page of the largest column does, and are as heavy as the pages that hold them.
     """
     start, stop = file.row_group_starts[group : group + 2].tolist()
     wanted = rows.clip(start, stop)
@@ -177,19 +179,17 @@ def _parts_of(
     if edges is None:
         yield wanted, stop - start
         return
-    if wanted.stops[-1] - wanted.starts[0] <= step:
-        yield wanted, wanted.num_rows
-        return
     edges = np.append(edges, stop - start) + start
-    at = start
-    while at < stop:
-        within = int(np.searchsorted(edges, at + step, side="right")) - 1
-        beyond = int(np.searchsorted(edges, at, side="right"))
-        end = int(edges[max(within, beyond)])
-        part = wanted.clip(at, end)
-        at = end
+    is_touched = wanted.covers(edges[:-1], edges[1:])
+    held = np.append(0, np.cumsum(np.where(is_touched, np.diff(edges), 0)))
+    at, pages = 0, len(is_touched)
+    while at < pages:
+        within = int(np.searchsorted(held, held[at] + step, side="right")) - 1
+        end = min(max(within, at + 1), pages)
+        part = wanted.clip(int(edges[at]), int(edges[end]))
         if part:
-            yield part, part.num_rows
+            yield part, int(held[end] - held[at])
+        at = end
 
 
 def _page_starts(file: OpenedFile, group: int, leaves: Sequence[int]) -> Int64Array | None:

@@ -1,0 +1,128 @@
+"""Rows of which DuckDB alone can tell that they are wanted, found before all columns are read.
+
+DuckDB is given the columns of the WHERE, and where each row is; of the others, only the pages that
+hold one of the rows it names are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.data.survey import File
+from intarsia.engines.session import require_duckdb
+from intarsia.engines.watched import WatchedDataset
+from intarsia.errors import IntarsiaError
+from intarsia.predicate.look import FirstLook
+from intarsia.predicate.parameters import Parameters, by_name
+from intarsia.ranges import RowRanges
+from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.request import ROW_NUMBER
+from intarsia.read.scan import Part
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FILE = "__intarsia_file"
+_MOST_FILES = 100
+"""More are not opened beforehand, nor kept open."""
+_LEAST_ROWS = 64 * 1024
+"""Fewer than these are soon read as a whole."""
+_SHARE = 20
+"""One row in so many is found, at most: with more, hardly a page is passed over."""
+_TIMES = 3
+"""So many times the bytes of the columns that are looked at first, others take at least."""
+
+
+def rows_found(
+    connection: duckdb.DuckDBPyConnection,
+    table: WatchedDataset,
+    look: FirstLook,
+    used: Sequence[str],
+    parameters: Parameters,
+) -> WatchedDataset | None:
+    """The rows of ``table`` for which the WHERE of a query holds that uses columns ``used``.
+
+    All other tables of the query are registered. None where that might not pay, and where something
+    fails, as it will again.
+    """
+    if {_FILE, ROW_NUMBER} & set(table.schema.names) or table._cache.options.looks_for_damage:
+        return None
+    try:
+        files = [table._cache.get(file.path) for file in table._files[: _MOST_FILES + 1]]
+        most = _most_rows(table, files, look, used)
+        if not most:
+            return None
+        found = _asked(connection, table, look, parameters, most + 1)
+        if found.num_rows > most or any(
+            table._cache.get(file.path) is not one
+            for file, one in zip(table._files, files, strict=True)
+        ):
+            return None
+    except (IntarsiaError, OSError, pa.ArrowException, require_duckdb().Error):
+        table.errors.clear()
+        return None
+    return table.at(list(_parts(table._files, files, found)))
+
+
+def _most_rows(
+    table: WatchedDataset, files: Sequence[OpenedFile], look: FirstLook, used: Sequence[str]
+) -> int:
+    """How many rows may be found for it to pay; 0 where it hardly ever does."""
+    if not 0 < len(files) <= _MOST_FILES:
+        return 0
+    sizes = {name: sum(map(partial(_size, name=name), files)) for name in used}
+    first = sum(size for name, size in sizes.items() if name.lower() in look.columns)
+    if sum(sizes.values()) < (_TIMES + 1) * first:
+        return 0
+    rows = table.plan([]).figures.rows.selected
+    return rows // _SHARE if rows >= _LEAST_ROWS else 0
+
+
+def _size(file: OpenedFile, name: str) -> int:
+    """Bytes that a column takes in a file's first row group."""
+    root = file.schema.root(name)
+    if root is None or not file.metadata.row_groups:
+        return 0
+    return sum(one.total_compressed_size for one in file.outlines(0, root.leaves))
+
+
+def _asked(
+    connection: duckdb.DuckDBPyConnection,
+    table: WatchedDataset,
+    look: FirstLook,
+    parameters: Parameters,
+    most: int,
+) -> pa.Table:
+    """Where the rows are that are found: numbers of files, and of rows in these."""
+    limit = most if look.limit is None else min(look.limit, most)
+    given = {name: v for name, v in by_name(parameters).items() if name in look.parameters}
+    connection.register(look.name, _numbered(table))
+    try:
+        query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
+        return connection.sql(query, params=given or None).to_arrow_table()
+    finally:
+        connection.unregister(look.name)
+
+
+def _numbered(table: WatchedDataset) -> WatchedDataset:
+    """``table``, with columns of where each row is."""
+    numbers = [pa.field(_FILE, pa.int32()), pa.field(ROW_NUMBER, pa.int64())]
+    made = table.wrap(table, pa.schema([*table.schema, *numbers]))
+    made._files = [
+        File(file.path, {**file.constants, _FILE: pa.scalar(number, pa.int32())})
+        for number, file in enumerate(table._files)
+    ]
+    return made
+
+
+def _parts(files: Sequence[File], opened: Sequence[OpenedFile], found: pa.Table) -> Iterator[Part]:
+    """What ``_asked`` found, as parts of a scan."""
+    numbers, rows = (column.to_numpy() for column in found.columns)
+    for number in np.unique(numbers):
+        wanted = RowRanges.from_rows(np.unique(rows[numbers == number]))
+        yield Part(partial(lease_of, opened[number]), files[number].constants, wanted)

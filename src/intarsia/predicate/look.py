@@ -1,0 +1,132 @@
+"""A first look at a table: for which rows the WHERE of a query holds, told by its columns alone.
+
+What an engine alone can compute of a WHERE, it has to be asked; that needs few columns, and the
+others are wanted only of the rows for which it holds.
+
+::
+
+    SELECT * FROM t WHERE soundex(name) = 'I536' ORDER BY ts
+                    ^─────────────────────────^
+    SELECT place FROM t WHERE soundex(name) = 'I536'        reads name
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+
+from intarsia.predicate.scope import PLAIN_TABLE, has_only
+from intarsia.predicate.sql import ODD
+
+_PARTS = (
+    *("expressions", "distinct", "from_", "where", "group", "having", "windows", "qualify"),
+    *("order", "limit", "offset"),
+)
+_AFTER_WHERE = {
+    *(TokenType.GROUP_BY, TokenType.HAVING, TokenType.WINDOW, TokenType.QUALIFY),
+    *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.SEMICOLON),
+}
+_NEVER_THE_SAME = {
+    *("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval"),
+    *("setval", "error", "write_log", "sleep_ms", "stats", "vector_type", "current_query"),
+    *("current_query_id", "current_transaction_id", "current_connection_id", "txid_current"),
+}
+"""Of DuckDB's functions, those that give something else, or do something, each time."""
+_PARAMETER = re.compile(r"\$(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What to ask about the scan ``name`` first, by ``columns`` of it, in lower case.
+
+    ``parameters`` are those of the query's that the question has, by name or number. As many rows
+    as ``limit`` are enough, whichever they are; with None, all are needed.
+    """
+
+    name: str
+    columns: frozenset[str]
+    parameters: frozenset[str]
+    limit: int | None
+    _alias: str
+    _condition: str
+
+    def query(self, select: str) -> str:
+        """A query for what ``select`` says of the rows for which the WHERE holds."""
+        # The condition may end in a comment.
+        return f"SELECT {select} FROM {self.name} AS {self._alias} WHERE {self._condition}\n"
+
+
+def first_look(
+    query: str, name: str, columns: Sequence[str], dialect: str, limit: int | None
+) -> FirstLook | None:
+    """What to ask first for a query of the table ``name`` that has ``columns``.
+
+    None where its rows may also be chosen by something else than its WHERE and ``limit``.
+    """
+    tokens = sqlglot.tokenize(query, read=dialect)
+    where = _where(tokens)
+    if not where or any(token.text.lower() in _NEVER_THE_SAME for token in where):
+        return None
+    text = query[where[0].start : where[-1].end + 1]
+    tree, alone = (_select(sql, dialect) for sql in (query, f"SELECT 1 FROM t WHERE {text}"))
+    if tree is None or alone is None or tree.args["where"] != alone.args["where"]:
+        return None
+    table = tree.args["from_"].this
+    is_plain = isinstance(table, exp.Table) and has_only(table, PLAIN_TABLE[:2])
+    if not is_plain or table.name != name or not has_only(table.args["alias"], ("this",)):
+        return None
+    known = {column.lower() for column in columns}
+    condition = tree.args["where"]
+    asked = {
+        part.name.lower() for column in condition.find_all(exp.Column) for part in column.parts
+    }
+    if condition.find(exp.Columns) or table.alias.lower() in known | _whole(condition):
+        return None
+    if any(_is_renamed(output, asked) for output in tree.expressions):
+        return None
+    alias = exp.to_identifier(table.alias, quoted=True).sql(dialect)
+    parameters = frozenset(_PARAMETER.findall(text))
+    return FirstLook(name, frozenset(asked & known), parameters, limit, alias, text)
+
+
+def _where(tokens: Sequence[Token]) -> list[Token]:
+    """What the WHERE of a query says that is in no parentheses."""
+    found: list[Token] = []
+    depth, is_within = 0, False
+    for token in tokens:
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        if not depth and token.token_type in _AFTER_WHERE:
+            is_within = False
+        if is_within:
+            found.append(token)
+        if not depth and token.token_type is TokenType.WHERE:
+            is_within = True
+    return found
+
+
+def _select(query: str, dialect: str) -> exp.Select | None:
+    try:
+        tree = sqlglot.parse_one(query, dialect=dialect)
+    except (RecursionError, *ODD):
+        return None
+    if not isinstance(tree, exp.Select) or not has_only(tree, _PARTS):
+        return None
+    return tree if {"from_", "where"} <= tree.args.keys() else None
+
+
+def _whole(condition: exp.Expr) -> set[str]:
+    """What columns are called by a name alone: a table is, where its rows are meant as a whole."""
+    return {column.name.lower() for column in condition.find_all(exp.Column) if not column.table}
+
+
+def _is_renamed(output: exp.Expr, asked: set[str]) -> bool:
+    """Is an output called as something in the WHERE is, which may mean it?"""
+    if not isinstance(output, exp.Alias) or output.alias.lower() not in asked:
+        return False
+    column = output.this
+    return not isinstance(column, exp.Column) or column.name.lower() != output.alias.lower()
