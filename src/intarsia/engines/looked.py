@@ -38,6 +38,10 @@ _TIMES = 3
 """So many times the bytes of the columns that are looked at first, others take at least."""
 
 
+class LookFailedError(Exception):
+    """DuckDB could not compute a WHERE, of rows perhaps that the query itself does not come to."""
+
+
 def rows_found(
     connection: duckdb.DuckDBPyConnection,
     table: WatchedDataset,
@@ -47,8 +51,9 @@ def rows_found(
 ) -> WatchedDataset | None:
     """The rows of ``table`` for which the WHERE of a query holds that uses columns ``used``.
 
-    All other tables of the query are registered. None where that might not pay, and where something
-    fails, as it will again.
+    All other tables of the query are registered. None where that might not pay, and where a file
+    cannot be opened, of which the query will tell. Raises ``LookFailedError``, after which nothing
+    can be asked in the same transaction.
     """
     if {_FILE, ROW_NUMBER} & set(table.schema.names) or table._cache.options.looks_for_damage:
         return None
@@ -63,8 +68,7 @@ def rows_found(
             for file, one in zip(table._files, files, strict=True)
         ):
             return None
-    except (IntarsiaError, OSError, pa.ArrowException, require_duckdb().Error):
-        table.errors.clear()
+    except (IntarsiaError, OSError):
         return None
     return table.at(list(_parts(table._files, files, found)))
 
@@ -102,11 +106,15 @@ def _asked(
     limit = most if look.limit is None else min(look.limit, most)
     given = {name: v for name, v in by_name(parameters).items() if name in look.parameters}
     connection.register(look.name, _numbered(table))
+    query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
     try:
-        query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
-        return connection.sql(query, params=given or None).to_arrow_table()
-    finally:
-        connection.unregister(look.name)
+        found = connection.sql(query, params=given or None).to_arrow_table()
+    except (require_duckdb().InternalException, require_duckdb().FatalException):
+        raise  # the database is of no use any more
+    except require_duckdb().Error as error:
+        raise LookFailedError from error
+    connection.unregister(look.name)
+    return found
 
 
 def _numbered(table: WatchedDataset) -> WatchedDataset:

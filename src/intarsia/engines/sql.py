@@ -19,7 +19,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
-from intarsia.engines.looked import rows_found
+from intarsia.engines.looked import LookFailedError, rows_found
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
@@ -68,14 +68,14 @@ def sql(
     opened = {name: _opened(table) for name, table in tables.items()}
     # Another query's error may just have made the shared database useless.
     with (
-        contextlib.suppress(require_duckdb().FatalException),
+        contextlib.suppress(require_duckdb().FatalException, LookFailedError),
         session(shared=True) as connection,
     ):
         rewritten = _rewritten(connection, query, parameters, opened)
         if rewritten.is_one:
             return _answer(connection, rewritten, parameters, opened)
     with session(shared=False) as connection:  # now is another moment here
-        rewritten = _rewritten(connection, query, parameters, opened)
+        rewritten = _rewritten(connection, query, parameters, opened).without_looks()
         return _answer(connection, rewritten, parameters, opened)
 
 

@@ -5,9 +5,9 @@ others are wanted only of the rows for which it holds.
 
 ::
 
-    SELECT * FROM t WHERE soundex(name) = 'I536' ORDER BY ts
-                    ^─────────────────────────^
-    SELECT place FROM t WHERE soundex(name) = 'I536'        reads name
+    SELECT * FROM t WHERE hamming(name, 'duck') < 2 ORDER BY ts
+                          ^───────────────────────^
+    SELECT place FROM t WHERE hamming(name, 'duck') < 2       reads name
 """
 
 from __future__ import annotations

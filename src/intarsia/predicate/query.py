@@ -91,6 +91,10 @@ class Query:
     others: tuple[str, ...] = ()
     is_one: bool = True
 
+    def without_looks(self) -> Query:
+        """The query where nothing is asked first."""
+        return replace(self, scans=tuple(replace(scan, look=None) for scan in self.scans))
+
 
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
 """A condition on a table of that schema, as ``exact_condition`` sees it just as an engine does.
@@ -123,7 +127,7 @@ def scans_of(
     """
     if explain := _EXPLAIN.match(query):
         explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
-        shown = [_as_explained(scan) for scan in explained.scans]
+        shown = [_as_explained(scan) for scan in explained.without_looks().scans]
         return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
     known = {name.lower(): name for name in schemas}
     if len(known) < len(schemas):
@@ -167,9 +171,8 @@ def scans_of(
 
 
 def _as_explained(scan: Scan) -> Scan:
-    """What gives a number gives a plan instead, and nothing is asked."""
-    is_number = scan.need is not None and scan.need.is_number
-    return replace(scan, need=None if is_number else scan.need, look=None)
+    """What gives a number gives a plan instead."""
+    return replace(scan, need=None) if scan.need is not None and scan.need.is_number else scan
 
 
 def _parse(query: str, dialect: str) -> exp.Query | None:
