@@ -69,6 +69,16 @@ NEEDS = {
     "SELECT * FROM t WHERE i + 1 > 3 ORDER BY ts LIMIT 5": None,
     "SELECT i::INT FROM t ORDER BY ts LIMIT 5": None,
     "SELECT min(ts), max(t.i) AS x FROM t": Need(firsts=(First("ts", 1), First("I", 1, True))),
+    "SELECT max(ts) - INTERVAL 1 HOUR, (max(i) - min(i)) * 2 FROM t": Need(
+        firsts=(First("ts", 1, True), First("I", 1, True), First("I", 1))
+    ),
+    "SELECT max(i)::DOUBLE / 2, 7 FROM t": Need(firsts=(First("I", 1, True),)),
+    "SELECT 7 FROM t": None,
+    "SELECT max(i) + count(*) FROM t": None,
+    "SELECT max(i) + product(2) FROM t": None,
+    "SELECT max(max(i)) OVER () FROM t": None,
+    "SELECT max(i) + (SELECT 1) FROM t": None,
+    "SELECT max(i) + i FROM t": None,
     "SELECT min(ts), sum(i) FROM t": None,
     "SELECT max(i, 3) FROM t": None,
     "SELECT max(i) FILTER (WHERE i < 3) FROM t": None,

@@ -20,9 +20,12 @@ from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import LookFailedError, rows_found
+from intarsia.engines.scalars import with_values
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
+from intarsia.errors import IntarsiaError
+from intarsia.predicate.folding import Now
 from intarsia.predicate.need import Need
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
@@ -71,27 +74,43 @@ def sql(
         contextlib.suppress(require_duckdb().FatalException, LookFailedError),
         session(shared=True) as connection,
     ):
-        rewritten = _rewritten(connection, query, parameters, opened)
+        now = functools.cache(functools.partial(_begin, connection))
+        planned = with_values(query, opened, functools.partial(_value, connection, now, opened))
+        rewritten = _rewritten(planned, parameters, opened, now)
         if rewritten.is_one:
+            if any(scan.look for scan in rewritten.scans):
+                now()  # it is asked twice at one moment
             return _answer(connection, rewritten, parameters, opened)
-    with session(shared=False) as connection:  # now is another moment here
-        rewritten = _rewritten(connection, query, parameters, opened).without_looks()
+    with session(shared=False) as connection:
+        now = functools.cache(functools.partial(_begin, connection))
+        rewritten = _rewritten(query, parameters, opened, now).without_looks()
         return _answer(connection, rewritten, parameters, opened)
 
 
 def _rewritten(
-    connection: duckdb.DuckDBPyConnection,
     query: str,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
+    now: Now,
 ) -> Query:
-    """The query over scans, with what is now to the connection."""
     schemas = {name: table.schema for name, table in tables.items()}
-    now = functools.cache(functools.partial(_begin, connection))
-    found = scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
-    if any(scan.look for scan in found.scans):  # it asks twice, at one moment
-        now()
-    return found
+    return scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
+
+
+def _value(
+    connection: duckdb.DuckDBPyConnection,
+    now: Now,
+    tables: Mapping[str, pads.Dataset | pa.Table],
+    query: str,
+) -> pa.Table:
+    """The answer of a subquery, at the moment of the query. Raises ``LookFailedError``."""
+    now()
+    try:
+        return _answer(connection, _rewritten(query, (), tables, now).without_looks(), (), tables)
+    except (IntarsiaError, require_duckdb().Error) as error:
+        if isinstance(error, require_duckdb().InternalException | require_duckdb().FatalException):
+            raise
+        raise LookFailedError from error
 
 
 def _answer(

@@ -36,6 +36,20 @@ _OF_A_ROW = (
 missing."""
 
 
+_OF_VALUES = (
+    exp.Add,
+    exp.Cast,
+    exp.DataType,
+    exp.Div,
+    exp.Interval,
+    exp.Literal,
+    exp.Mul,
+    exp.Neg,
+    exp.Paren,
+    exp.Sub,
+    exp.Var,
+)
+"""What gives the same for the same values, however many rows they were found in."""
 UNTOLD = 2**63 - 1
 """So many rows, the engine knows which and how many: it stops reading before long."""
 
@@ -78,8 +92,8 @@ def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | No
     if not any(select.args.get(part) for part in ("order", "limit", "offset")):
         if all(_is_count(output.unalias()) for output in outputs):
             return Need(is_number=True)
-        firsts = [_outermost(output.unalias(), sources) for output in outputs]
-        return Need(firsts=tuple(f for f in firsts if f)) if firsts and all(firsts) else None
+        firsts = _outermost(outputs, sources)
+        return Need(firsts=tuple(firsts)) if firsts else None
     order = select.args.get("order")
     limit = _limit_of(select)
     computed = [*outputs, *(order.expressions if order else ())]
@@ -96,12 +110,22 @@ def _is_count(output: exp.Expr) -> bool:
     return is_plain and isinstance(output.this, exp.Star)
 
 
-def _outermost(output: exp.Expr, sources: Sources) -> First | None:
-    """The row of which ``max`` or ``min`` of a column is the value."""
-    if not isinstance(output, exp.Max | exp.Min) or not has_only(output, ("this",)):
-        return None
-    name = _column_of(output.this, sources)
-    return None if name is None else First(name, 1, descending=isinstance(output, exp.Max))
+def _outermost(outputs: Sequence[exp.Expr], sources: Sources) -> list[First]:
+    """The rows of which ``max`` and ``min`` of columns are the values, where no others count."""
+    found: list[First] = []
+    pending = [output.unalias() for output in reversed(outputs)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.Max | exp.Min) and has_only(node, ("this",)):
+            name = _column_of(node.this, sources)
+            if name is None:
+                return []
+            found.append(First(name, 1, descending=isinstance(node, exp.Max)))
+        elif isinstance(node, _OF_VALUES):
+            pending += node.iter_expressions(reverse=True)
+        else:
+            return []
+    return found
 
 
 def _limit_of(select: exp.Select) -> int | None:

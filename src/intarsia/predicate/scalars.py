@@ -1,0 +1,115 @@
+"""Subqueries of a WHERE that give one value: ``ts > (SELECT max(ts) - INTERVAL 1 HOUR FROM t)``.
+
+They are queries of their own, which an engine can answer first; to compare with their value is
+something to plan by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+
+from intarsia.predicate.scope import has_only
+from intarsia.predicate.sql import ODD
+
+_SUBQUERY = re.compile(r"\(\s*(select|from)\b", re.IGNORECASE)
+_BEGINNINGS = (TokenType.SELECT, TokenType.FROM)
+_PARAMETERS = {TokenType.PLACEHOLDER, TokenType.PARAMETER}
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_COMPUTED = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Subquery)
+_OF_ALL_ROWS = ("expressions", "from_", "where")
+_OF_THE_FIRST = (*_OF_ALL_ROWS, "order", "limit")
+
+
+class Subquery(NamedTuple):
+    """Text from ``start`` to ``stop`` of a query, parentheses and all, and what is within."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def scalar_subqueries(query: str, tables: Collection[str], dialect: str) -> list[Subquery]:
+    """The subqueries in conditions of ``query`` that one of ``tables`` answers by one row.
+
+    As they follow in the text; none where a name may mean something else there than by itself.
+    """
+    if not _SUBQUERY.search(query):
+        return []
+    try:
+        tree = sqlglot.parse_one(query, dialect=dialect)
+        if not isinstance(tree, exp.Query) or tree.find(exp.With):
+            return []
+        wanted = list(_wanted(tree, {name.lower() for name in tables}))
+        written = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
+        parsed = [sqlglot.parse_one(found.text, dialect=dialect) for found in written]
+    except (RecursionError, *ODD):
+        return []
+    # One that is written elsewhere as well, as a column perhaps, is left.
+    return [
+        found
+        for found, select in zip(written, parsed, strict=True)
+        if 0 < wanted.count(select) == parsed.count(select)
+    ]
+
+
+def _wanted(tree: exp.Query, tables: Collection[str]) -> Iterator[exp.Expr]:
+    for where in tree.find_all(exp.Where):
+        for subquery in where.find_all(exp.Subquery):
+            is_plain = has_only(subquery, ("this",)) and _is_compared(subquery)
+            if is_plain and _is_of_one_row(subquery.this, tables):
+                yield subquery.this
+
+
+def _is_compared(node: exp.Expr) -> bool:
+    while isinstance(node.parent, _COMPUTED):
+        node = node.parent
+    return isinstance(node.parent, _COMPARED)
+
+
+def _is_of_one_row(select: exp.Expr, tables: Collection[str]) -> bool:
+    """Does a query give one row of one value, or at most one, of a table and nothing else?"""
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        return False
+    source = select.args.get("from_")
+    if source is None or len(list(select.find_all(exp.Table, exp.Query))) != 2:
+        return False
+    table = source.this
+    is_known = isinstance(table, exp.Table) and has_only(table, ("this", "alias"))
+    if not is_known or table.name.lower() not in tables:
+        return False
+    if has_only(select, _OF_ALL_ROWS):
+        return _is_of_all_rows(select.expressions[0])
+    limit = select.args.get("limit")
+    is_first = type(limit) is exp.Limit and limit.expression == exp.Literal.number(1)
+    return is_first and has_only(select, _OF_THE_FIRST)
+
+
+def _is_of_all_rows(output: exp.Expr) -> bool:
+    """Is it an aggregate, or computed of some?"""
+    aggregates = list(output.find_all(exp.AggFunc))
+    within = {id(node) for aggregate in aggregates for node in aggregate.walk()}
+    is_plain = output.find(exp.Window, exp.Star, exp.Columns) is None
+    return (
+        is_plain
+        and bool(aggregates)
+        and all(id(column) in within for column in output.find_all(exp.Column))
+    )
+
+
+def _in_parentheses(query: str, tokens: Sequence[Token]) -> Iterator[Subquery]:
+    """What begins as a query does, in parentheses, and has no parameters."""
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(at)
+        elif token.token_type is TokenType.R_PAREN and opened:
+            first, *others = tokens[opened.pop() : at]
+            kinds = [other.token_type for other in others]
+            if kinds and kinds[0] in _BEGINNINGS and not _PARAMETERS.intersection(kinds):
+                text = query[first.end + 1 : token.start]
+                yield Subquery(first.start, token.end + 1, text)
