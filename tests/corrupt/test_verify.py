@@ -547,6 +547,17 @@ def test_a_wrong_value_within_all_bounds_cannot_be_found(verified, unchecked):
     assert verified(unchecked.replace(value, struct.pack("<q", 251 * 10**12))) == []
 
 
+@pytest.mark.parametrize("coded", [True, False])
+def test_texts_that_are_no_utf_8_are_found(verified, coded):
+    words = [b"\xc3\xa9"] * ROWS
+    words[450], words[455], words[590] = b"\xff", b"a\xc3", b"\xed\xa0\x80"
+    raw = pa.array([b"\xff"] * ROWS)
+    table = pa.table({"s": pa.array(words).view(pa.string()), "raw": raw, "n": range(ROWS)})
+    data = written(table, use_dictionary=coded)
+    message = "3 of 300 texts are no UTF-8"
+    assert verified(data) == [(ERROR, page_at(data, 1, "s", 1), message)]
+
+
 def test_a_dictionary_page_behind_the_first_page_is_found(verified, flat):
     dictionary, *data_pages = pages_of(flat, 0, "word")
     empty = amended(

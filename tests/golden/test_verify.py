@@ -101,10 +101,12 @@ ODD = {
     "apache-impala__testdata-data-decimal_padded_fixed_len_byte_array.parquet",  # of 17 bytes
     "apache-parquet-testing__data-incorrect_map_schema.parquet",  # keys of a map are optional
     "duckdb-duckdb__data-parquet-testing-bigdecimal.parquet",  # 77 digits
-    "duckdb-duckdb__data-parquet-testing-invalid.parquet",  # text that is not UTF-8
+    "duckdb-duckdb__data-parquet-testing-negative-timetz.parquet",  # a time of day before midnight
+}
+NO_UTF8 = {
+    "duckdb-duckdb__data-parquet-testing-invalid.parquet",
     "duckdb-duckdb__data-parquet-testing-invalid_utf8_dba.parquet",
     "duckdb-duckdb__data-parquet-testing-invalid_utf8_dlba.parquet",
-    "duckdb-duckdb__data-parquet-testing-negative-timetz.parquet",  # a time of day before midnight
 }
 
 
@@ -195,6 +197,8 @@ def test_files_that_pyarrow_cannot_read_are_clean_only_where_no_more_than_values
 ):
     unreadable = {name for name in found if not is_readable(manifest[name])}
     assert {name for name in unreadable if not found[name]} == ODD
+    odd = {name for name in found if any("UTF-8" in f.message for f in found[name])}
+    assert NO_UTF8 <= odd <= unreadable
 
 
 def test_checksums_are_found_wrong_where_they_are(found, manifest, features):

@@ -17,6 +17,7 @@ from intarsia.verify.statistics import (
     check_size_statistics,
     check_statistics,
 )
+from intarsia.verify.texts import check_texts
 from intarsia.write.standard import bloom_hashes
 
 
@@ -30,6 +31,7 @@ def check_claims(facts: ChunkFacts) -> Iterator[Finding]:
         check_size_statistics(facts),
         check_offset_index(facts, column),
         check_column_index(facts, column),
+        check_texts(facts),
         _bloom_filter(facts),
     ):
         try:
