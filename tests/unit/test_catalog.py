@@ -502,7 +502,10 @@ def test_files_of_several_schemas(tmp_path):
 
 def test_a_file_that_cannot_be_read_is_left_out(lake):
     (lake / "part=1" / "bad.parquet").write_bytes(b"PAR1 and then nothing")
-    report = ia.build_catalog(lake)
+    told = rf"^1 of {FILES + 1} files is not in the catalog: .*bad\.parquet, .*cut short"
+    with pytest.warns(ia.IntarsiaWarning, match=told) as warnings:
+        report = ia.build_catalog(lake)
+    assert [warning.filename for warning in warnings] == [__file__]
     assert (report.files, report.skipped) == (FILES, 1)
     with pytest.raises(ia.FormatError, match="bad"):
         ia.dataset(lake).to_table(filter=pc.field("id") == 1)

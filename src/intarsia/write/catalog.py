@@ -29,10 +29,10 @@ from intarsia.catalog.pointer import (
 )
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
-from intarsia.errors import IntarsiaError, PathError, quiet
+from intarsia.errors import IntarsiaError, PathError, quiet, warn
 from intarsia.handle import check_may_write
 from intarsia.parallel import in_order, may_divide, waited_for
-from intarsia.read.file import open_source
+from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import FileSource, PathLike, list_files
@@ -194,13 +194,33 @@ def build_catalog(
                 kept = []
             except (IntarsiaError, OSError):
                 return build_catalog(path, filesystem=filesystem)
-        for facts in each_fact(target, known.new, known.files):
-            if facts is not None:
+        unread = []
+        each = each_fact(target, known.new, known.files)
+        for path_below, facts in zip(known.new, each, strict=True):
+            if facts is None:
+                unread.append(path_below)
+            else:
                 writer.add(facts)
                 read += 1
         added = [writer.finish()] if read or not kept else []
         report = published(target, known, generation, [*kept, *added], read)
-    return build_catalog(path, filesystem=filesystem) if report is None else report
+    if report is None:
+        return build_catalog(path, filesystem=filesystem)
+    if unread:
+        _warn_of(target, unread, len(known.files))
+    return report
+
+
+def _warn_of(target: Target, unread: Sequence[str], num_files: int) -> None:
+    """Say of which files a catalog was built that are not in it, and of the first why."""
+    first = f"{target.root}/{unread[0]}"
+    try:
+        open_file(first, target.filesystem)
+        why = f"{first} is being written"
+    except (IntarsiaError, OSError) as error:
+        why = str(error)
+    verb = "is" if len(unread) == 1 else "are"
+    warn(f"{len(unread):,} of {num_files:,} files {verb} not in the catalog: {why}", stacklevel=4)
 
 
 @contextlib.contextmanager
