@@ -216,6 +216,16 @@ WRONG: dict[str, tuple[type[Exception], str, Call]] = {
         "option 'rows' is not there; there are: row_group_size, version, use_dictionary",
         lambda path: ia.write_table(TABLE, path, rows=5),
     ),
+    "codec": (
+        ValueError,
+        "compression 'zst' is none of none, snappy, gzip, brotli, lz4, zstd",
+        lambda path: ia.write_table(TABLE, path, compression="zst"),
+    ),
+    "codec_of_a_column": (
+        ValueError,
+        "compression 'zst' is none of",
+        lambda path: ia.write_table(TABLE, path, compression={"id": "zst"}),
+    ),
     "parameters": (
         TypeError,
         "parameters are given in a list or by name, not as 5",

@@ -259,6 +259,8 @@ CAST(i AS DOUBLE) = 2
 CAST('2' AS BIGINT) = i
 i::varchar = '2'
 CAST(ts AS DATE) = '2020-01-02'
+date(ts) = '2020-01-02'
+date(tz) < date('2020-01-03') OR DATE(ts) >= date(now())
 st.a = 3
 st."B c" = -3
 st.a IN (1, 2)

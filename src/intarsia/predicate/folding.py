@@ -32,6 +32,7 @@ from intarsia.predicate.calculation import (
     whole,
 )
 from intarsia.predicate.literals import READ, constant_of
+from intarsia.predicate.scope import has_only
 
 Now = Callable[[], datetime]
 """The moment that a query begins, with its time zone."""
@@ -64,9 +65,10 @@ def utc_now() -> datetime:
 def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
     """``condition`` with constants for what is certain to come to one; a copy where there is any.
 
+    ``date(x)`` is ``x::DATE`` there.
     Without ``now``, what asks for the current moment or day is left.
     """
-    if not any(map(_computes, condition.walk())):
+    if not any(_computes(node) or _is_day(node) for node in condition.walk()):
         return condition
     return condition.copy().transform(_Folder(now).constant, copy=False)
 
@@ -81,6 +83,8 @@ class _Folder:
 
     def constant(self, node: exp.Expr) -> exp.Expr:
         """The constant that ``node`` comes to; itself where it is one, or none is certain."""
+        if _is_day(node):
+            node = exp.cast(node.this, exp.DataType.Type.DATE)
         if not _computes(node):
             return node
         try:
@@ -169,6 +173,10 @@ class _Folder:
         if not _WHOLE.fullmatch(node.name):  # 1.5 is 1 in some places
             raise UnknownValueError
         return unit(counted.name).times(in_double(int(node.name)))
+
+
+def _is_day(node: exp.Expr) -> bool:
+    return type(node) is exp.Date and has_only(node, ("this",))
 
 
 def _parameter(node: exp.Expr) -> int:

@@ -39,6 +39,9 @@ _GIVEN = ("table", "where", "kwargs")
 """Of the arguments of pyarrow's ``write_table``, those that are no options."""
 
 
+_CODECS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+
+
 class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typed
     """As ``pyarrow.parquet.ParquetWriter``, whose arguments it takes."""
 
@@ -52,6 +55,8 @@ class ArrowWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow is not typ
             super().__init__(where, counted, store_schema=stores and not self._cast_to, **options)
         except TypeError as error:
             raise _unknown_option(error) from error
+        except pa.ArrowException as error:
+            raise _unknown_codec(error) from error
         if stores and self._cast_to:
             named = [own.with_name(new.name) for own, new in zip(schema, self.schema, strict=True)]
             told = base64.b64encode(pa.schema(named, schema.metadata).serialize())
@@ -77,6 +82,14 @@ def _unknown_option(error: TypeError) -> TypeError:
         return error
     known = [name for name in inspect.signature(pq.write_table).parameters if name not in _GIVEN]
     return TypeError(f"option {unknown[1]!r} is not there{instead(unknown[1], known)}")
+
+
+def _unknown_codec(error: pa.ArrowException) -> pa.ArrowException:
+    """Of a codec that pyarrow does not know, an error that says which are."""
+    unknown = re.fullmatch(r"Unsupported compression: (.*)", str(error))
+    if unknown is None:
+        return error
+    return pa.ArrowInvalid(f"compression {unknown[1]!r} is none of {', '.join(_CODECS)}")
 
 
 def _without_unused(table: pa.Table) -> pa.Table:
