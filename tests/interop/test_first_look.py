@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import duckdb
 import numpy as np
@@ -248,6 +249,22 @@ def test_small_files_and_those_of_one_row(tmp_path, monkeypatch):
         expected = connection.sql(query).to_arrow_table()
     assert ia.sql(query, t=data).to_pylist() == expected.to_pylist()
     assert expected.num_rows > 10
+
+
+def test_files_that_folders_and_catalogs_leave_out_are_not_opened(lake, tmp_path):
+    shutil.copytree(lake, tmp_path / "lake")
+    torn = tmp_path / "lake" / "day=3" / "a.parquet"
+    query = "SELECT * FROM t WHERE n % 50000 = 7 AND day < 3 AND ts < '1970-01-01 20:00:00'"
+    expected = rows_of(ia.sql(query, t=tmp_path / "lake"))
+    data = ia.dataset(tmp_path / "lake")
+    torn.write_bytes(b"none")
+    assert rows_of(ia.sql(query, t=data)) == expected != []
+    shutil.copy(lake / "day=3" / "a.parquet", torn)
+    ia.build_catalog(tmp_path / "lake")
+    data = ia.dataset(tmp_path / "lake")
+    query = "SELECT * FROM t WHERE n % 50000 = 7 AND ts < '1970-01-01 20:00:00'"
+    assert rows_of(ia.sql(query, t=data)) != []
+    assert data._cache._find(data.files[3]) is None
 
 
 def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(logs, tmp_path, monkeypatch):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.survey import File
+from intarsia.data.asked import request_of
+from intarsia.data.survey import File, each_of, in_folders
 from intarsia.engines.session import require_duckdb
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import IntarsiaError
@@ -57,33 +58,42 @@ def rows_found(
     """
     if {_FILE, ROW_NUMBER} & set(table.schema.names) or table._cache.options.looks_for_damage:
         return None
+    cache, left = table._cache, _files_left(table)
+    if not 0 < len(left) <= _MOST_FILES:
+        return None
     try:
-        files = [table._cache.get(file.path) for file in table._files[: _MOST_FILES + 1]]
+        files = list(each_of(cache, (partial(cache.get, file.path) for file in left)))
         most = _most_rows(table, files, look, used)
-        if not most:
+        found = _asked(connection, _numbered(table, left), look, parameters, most) if most else None
+        if found is None or found.num_rows > most:
             return None
-        found = _asked(connection, table, look, parameters, most + 1)
-        if found.num_rows > most or any(
-            table._cache.get(file.path) is not one
-            for file, one in zip(table._files, files, strict=True)
-        ):
-            return None
+        numbers = found.column(0).unique().to_pylist()
+        if any(cache.as_opened(left[number].path) is not files[number] for number in numbers):
+            return None  # another file is at the path by now
     except (IntarsiaError, OSError):
         return None
-    return table.at(list(_parts(table._files, files, found)))
+    return table.at(list(_parts(left, files, found)))
+
+
+def _files_left(table: WatchedDataset) -> list[File]:
+    """The files that any scan opens, as folders and a catalog tell."""
+    request = request_of(table.schema, [], table._wanted(None))
+    wanted = in_folders(table._files, request.pruning)
+    catalog = table._cache.catalog
+    if catalog is not None and request.filter is not None:
+        wanted = iter(catalog.left(wanted, request))
+    return list(wanted)
 
 
 def _most_rows(
     table: WatchedDataset, files: Sequence[OpenedFile], look: FirstLook, used: Sequence[str]
 ) -> int:
     """How many rows may be found for it to pay; 0 where it hardly ever does."""
-    if not 0 < len(files) <= _MOST_FILES:
-        return 0
     sizes = {name: sum(map(partial(_size, name=name), files)) for name in used}
     first = sum(size for name, size in sizes.items() if name.lower() in look.columns)
     if sum(sizes.values()) < (_TIMES + 1) * first:
         return 0
-    rows = table.plan([]).figures.rows.selected
+    rows = table.plan_of_left([], None).figures.rows.selected
     return rows // _SHARE if rows >= _LEAST_ROWS else 0
 
 
@@ -102,10 +112,12 @@ def _asked(
     parameters: Parameters,
     most: int,
 ) -> pa.Table:
-    """Where the rows are that are found: numbers of files, and of rows in these."""
-    limit = most if look.limit is None else min(look.limit, most)
+    """Where rows are that are found, more than ``most`` where there are: numbers of files, and of
+    rows in these.
+    """
+    limit = most + 1 if look.limit is None else min(look.limit, most + 1)
     given = {name: v for name, v in by_name(parameters).items() if name in look.parameters}
-    connection.register(look.name, _numbered(table))
+    connection.register(look.name, table)
     query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
     try:
         found = connection.sql(query, params=given or None).to_arrow_table()
@@ -117,13 +129,13 @@ def _asked(
     return found
 
 
-def _numbered(table: WatchedDataset) -> WatchedDataset:
-    """``table``, with columns of where each row is."""
+def _numbered(table: WatchedDataset, files: Sequence[File]) -> WatchedDataset:
+    """The rows of ``files`` in ``table``, with columns of where each is."""
     numbers = [pa.field(_FILE, pa.int32()), pa.field(ROW_NUMBER, pa.int64())]
     made = table.wrap(table, pa.schema([*table.schema, *numbers]))
     made._files = [
         File(file.path, {**file.constants, _FILE: pa.scalar(number, pa.int32())})
-        for number, file in enumerate(table._files)
+        for number, file in enumerate(files)
     ]
     return made
 
