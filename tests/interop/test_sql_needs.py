@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,7 +27,12 @@ SCHEMA = pa.schema(
 LATEST = Need(firsts=(First("ts", 5, descending=True),))
 NEEDS = {
     "SELECT * FROM t LIMIT 5": Need(limit=5),
-    "FROM t LIMIT 5 OFFSET 2": Need(limit=7),
+    "FROM t LIMIT 5 OFFSET 2": Need(limit=7, offset=2),
+    "FROM t OFFSET 2 LIMIT 5": Need(limit=7, offset=2),
+    "FROM t WHERE i > 3 LIMIT 5 OFFSET 2": Need(limit=7, offset=2),
+    "FROM t WHERE i + 1 > 3 LIMIT 5 OFFSET 2": Need(limit=UNTOLD),
+    "FROM t LIMIT 5 OFFSET (SELECT 2)": None,
+    "FROM t OFFSET 2": None,
     "SELECT i + 1 FROM t LIMIT 5": None,  # which may overflow
     "SELECT st.a, lower(s), 7 AS x FROM t AS o WHERE o.i > 3 LIMIT 0": Need(limit=0),
     "SELECT i FROM t WHERE s LIKE 'a%' LIMIT 5": Need(limit=5),
@@ -144,6 +150,11 @@ def folder(logs, tmp_path_factory):
 PAGES = {
     "SELECT * FROM t LIMIT 10": (7, 7 * 20),
     "SELECT * FROM t LIMIT 10 OFFSET 995": (7, 7 * 20),
+    "SELECT * FROM t LIMIT 10 OFFSET 70000": (7, 7),
+    "SELECT n, x FROM t AS o LIMIT 3000 OFFSET 70000 -- LIMIT 5": (6, 6),
+    "FROM t SELECT ts OFFSET 99990 LIMIT 5000": (1, 1),
+    "SELECT ts FROM t LIMIT 5 OFFSET 100000": (0, 0),
+    "SELECT n AS offset FROM t LIMIT 2 OFFSET 99999": (1, 1),
     "SELECT ts FROM t WHERE rare = 'bad' LIMIT 1": (1, 120),
     "SELECT * FROM t ORDER BY ts DESC LIMIT 10": (7, 50),
     "SELECT * FROM t ORDER BY ts LIMIT 10 OFFSET 990": (7, 50),
@@ -172,6 +183,16 @@ def test_few_pages_are_read(query, pages, logs, folder):
     read = sum(data._cache.get(path).pages_read for path in data.files)
     least, most = pages
     assert least <= read <= most
+
+
+def test_rows_that_a_filter_leaves_are_passed_over_as_they_are(logs, folder):
+    data, query = ia.dataset(folder), "SELECT n FROM t LIMIT 2 OFFSET 70000"
+    kept = logs.filter(pc.field("code") < 90)["n"]
+    assert ia.sql(query, t=data.filter("code < 90"))["n"].equals(kept.slice(70_000, 2))
+    found = ia.sql(query.replace(" LIMIT", " WHERE code < 90 LIMIT"), t=data)
+    assert found["n"].equals(kept.slice(70_000, 2))
+    assert ia.sql(query, t=data.to_table())["n"].equals(logs["n"].slice(70_000, 2))
+    assert ia.sql(query, t=ia.dataset(folder, on_corrupt="skip")).num_rows == 2
 
 
 def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):

@@ -20,6 +20,7 @@ from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import LookFailedError, rows_found
+from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
 from intarsia.engines.session import require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
@@ -119,6 +120,7 @@ def _answer(
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
 ) -> pa.Table:
+    query, tables = from_offset(query, tables)
     _register(connection, query, parameters, tables)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys

@@ -68,11 +68,12 @@ class First:
 class Need:
     """What a query needs of the rows of its table for which its WHERE is TRUE.
 
-    ``limit``: any so many. ``firsts``: the rows that are first in one of these orders.
-    ``is_number``: just how many there are, which is all that it gives.
+    ``limit``: any so many, of which it passes over ``offset``. ``firsts``: the rows that are first
+    in one of these orders. ``is_number``: just how many there are, which is all that it gives.
     """
 
     limit: int | None = None
+    offset: int = 0
     firsts: tuple[First, ...] = ()
     is_number: bool = False
 
@@ -100,7 +101,7 @@ def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | No
     if limit is None or not all(isinstance(n, _OF_A_ROW) for one in computed for n in one.walk()):
         return None
     if order is None:
-        return Need(limit=limit)
+        return Need(limit=limit, offset=_number_in(select, "offset") or 0)
     first = _first_of(order.expressions[0], limit, sources, outputs)
     return None if first is None else Need(firsts=(first,))
 
@@ -130,15 +131,19 @@ def _outermost(outputs: Sequence[exp.Expr], sources: Sources) -> list[First]:
 
 def _limit_of(select: exp.Select) -> int | None:
     """How many rows a LIMIT and an OFFSET ask for together; None where they do not say."""
-    limit, offset = select.args.get("limit"), select.args.get("offset")
-    if type(limit) is not exp.Limit or not has_only(limit, ("expression",)):
+    if type(select.args.get("limit")) is not exp.Limit:
         return None
-    if offset is not None and not has_only(offset, ("expression",)):
-        return None
-    numbers = [part.expression for part in (limit, offset) if part is not None]
-    if not all(isinstance(number, exp.Literal) and number.is_int for number in numbers):
-        return None
-    return sum(int(number.name) for number in numbers)
+    limit, offset = _number_in(select, "limit"), _number_in(select, "offset")
+    return None if limit is None or offset is None else limit + offset
+
+
+def _number_in(select: exp.Select, part: str) -> int | None:
+    """The number that a LIMIT or an OFFSET says, 0 of one that is not there; else None."""
+    node = select.args.get(part)
+    if node is None:
+        return 0
+    number = node.expression if has_only(node, ("expression",)) else None
+    return int(number.name) if isinstance(number, exp.Literal) and number.is_int else None
 
 
 def _first_of(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
@@ -90,6 +90,13 @@ class Query:
     scans: tuple[Scan, ...]
     others: tuple[str, ...] = ()
     is_one: bool = True
+
+    def without_offset(self) -> Query:
+        """The query, which has a number as its OFFSET, where it passes over nothing."""
+        pairs = itertools.pairwise(sqlglot.tokenize(self.sql, read="duckdb"))
+        kinds = TokenType.OFFSET, TokenType.NUMBER
+        *_, number = (two for one, two in pairs if (one.token_type, two.token_type) == kinds)
+        return replace(self, sql=f"{self.sql[: number.start]}0{self.sql[number.end + 1 :]}")
 
     def without_looks(self) -> Query:
         """The query where nothing is asked first."""

@@ -1,0 +1,50 @@
+"""``LIMIT 10 OFFSET 1000000``: rows that a query passes over are counted, and not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from intarsia.data.numbered import parts_at
+from intarsia.data.survey import each_of
+from intarsia.engines.watched import WatchedDataset
+from intarsia.predicate.need import Need
+from intarsia.predicate.query import Query
+from intarsia.ranges import RowRanges
+
+_LEAST = 64 * 1024
+"""Fewer rows are read as soon as they are counted."""
+_MOST_FILES = 100
+"""More are not opened beforehand."""
+
+
+def from_offset(
+    query: Query, tables: Mapping[str, pads.Dataset | pa.Table]
+) -> tuple[Query, Mapping[str, pads.Dataset | pa.Table]]:
+    """A query that passes over many rows of a data set, and asks nothing of them, as one that
+    begins behind them; any other as it is.
+    """
+    for scan in query.scans:
+        table, need = tables[scan.table], scan.need
+        if need is None or need.offset < _LEAST or scan.filter is not None:
+            continue
+        if isinstance(table, WatchedDataset) and _are_all_rows(table):
+            return query.without_offset(), {**tables, scan.table: _behind(table, need)}
+    return query, tables
+
+
+def _are_all_rows(table: WatchedDataset) -> bool:
+    is_whole = table._wanted(None) is None and not table._cache.options.looks_for_damage
+    return is_whole and len(table._files) <= _MOST_FILES
+
+
+def _behind(table: WatchedDataset, need: Need) -> WatchedDataset:
+    """The rows that a query needs, less those that it passes over."""
+    assert need.limit is not None
+    cache, files = table._cache, table._files
+    opened = each_of(cache, (partial(cache.get, file.path) for file in files))
+    rows = RowRanges.all(sum(file.num_rows for file in opened)).clip(need.offset, need.limit)
+    return table.at([part for _, part in parts_at(cache, files, rows)])
