@@ -16,6 +16,8 @@ from intarsia import engines
 from intarsia.engines.scalars import _constant
 from intarsia.predicate.scalars import scalar_subqueries
 
+AB = pa.schema({"a": pa.int64(), "B": pa.struct({"c": pa.int64()})})
+TABLES = {"t": AB, "U": AB}
 FOUND = {
     "SELECT * FROM t WHERE a = (SELECT max(a) FROM t)": ["SELECT max(a) FROM t"],
     "FROM t WHERE a = ( select max(a) - 1 from U where b > 3 )": [
@@ -35,6 +37,9 @@ FOUND = {
     "SELECT * FROM (SELECT * FROM t WHERE a = (SELECT max(a) FROM t)) WHERE b = 3": [
         "SELECT max(a) FROM t"
     ],
+    "SELECT * FROM t AS x WHERE a = (SELECT max(y.a) FROM t AS y WHERE b.c = y.b.c)": [
+        "SELECT max(y.a) FROM t AS y WHERE b.c = y.b.c"
+    ],
     "SELECT ')', '(SELECT' FROM t WHERE a = (SELECT max(')') FROM t)": ["SELECT max(')') FROM t"],
 }
 NOT_FOUND = """
@@ -53,6 +58,8 @@ SELECT * FROM t WHERE a = (SELECT max(a) FROM t WHERE b = (SELECT min(b) FROM u)
 SELECT * FROM t WHERE a = (SELECT max(a) FROM t WHERE b = ?)
 SELECT * FROM t WHERE a = (SELECT max(a) FROM t WHERE b = $1)
 SELECT * FROM t WHERE a = ANY(SELECT max(a) FROM t)
+SELECT * FROM t AS x WHERE a = (SELECT max(y.a) FROM t AS y WHERE y.a < x.a)
+SELECT *, 1 AS d FROM t WHERE a = (SELECT max(a) FROM t WHERE a < d)
 SELECT (SELECT max(a) FROM t) FROM t
 SELECT (SELECT max(a) FROM t) FROM t WHERE a = (SELECT max(a) FROM t)
 SELECT * FROM (SELECT max(a) FROM t) WHERE a = (SELECT max(a) FROM t)
@@ -64,14 +71,14 @@ SELECT * FROM t WHERE a = (SELECT max(a) FROM
 
 @pytest.mark.parametrize(("query", "texts"), FOUND.items(), ids=FOUND)
 def test_what_is_answered_first(query, texts):
-    found = scalar_subqueries(query, ["t", "u"], "duckdb")
+    found = scalar_subqueries(query, TABLES, "duckdb")
     assert [subquery.text for subquery in found] == texts
     assert [query[one.start : one.stop] for one in found] == [f"({text})" for text in texts]
 
 
 @pytest.mark.parametrize("query", NOT_FOUND)
 def test_what_may_be_something_else_is_left(query):
-    assert scalar_subqueries(query, ["t", "u"], "duckdb") == []
+    assert scalar_subqueries(query, TABLES, "duckdb") == []
 
 
 VALUES = {

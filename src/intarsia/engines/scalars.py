@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -29,7 +29,9 @@ _MOST_DIGITS = 37
 """Of decimals: DuckDB gives HUGEINT, another type, as one of 38."""
 
 
-def with_values(query: str, tables: Collection[str], answer: Callable[[str], pa.Table]) -> str:
+def with_values(
+    query: str, tables: Mapping[str, pa.Schema], answer: Callable[[str], pa.Table]
+) -> str:
     """``query`` with constants for those subqueries of one value that can be answered first.
 
     Each is of one of ``tables``, and as ``answer`` gives it. NULL is left, as is what DuckDB has no

@@ -76,7 +76,8 @@ def sql(
         session(shared=True) as connection,
     ):
         now = functools.cache(functools.partial(_begin, connection))
-        planned = with_values(query, opened, functools.partial(_value, connection, now, opened))
+        schemas = {name: table.schema for name, table in opened.items()}
+        planned = with_values(query, schemas, functools.partial(_value, connection, now, opened))
         rewritten = _rewritten(planned, parameters, opened, now)
         if rewritten.is_one:
             if any(scan.look for scan in rewritten.scans):

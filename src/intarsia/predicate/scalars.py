@@ -7,9 +7,10 @@ something to plan by.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
@@ -33,7 +34,7 @@ class Subquery(NamedTuple):
     text: str
 
 
-def scalar_subqueries(query: str, tables: Collection[str], dialect: str) -> list[Subquery]:
+def scalar_subqueries(query: str, tables: Mapping[str, pa.Schema], dialect: str) -> list[Subquery]:
     """The subqueries in conditions of ``query`` that one of ``tables`` answers by one row.
 
     As they follow in the text; none where a name may mean something else there than by itself.
@@ -44,7 +45,8 @@ def scalar_subqueries(query: str, tables: Collection[str], dialect: str) -> list
         tree = sqlglot.parse_one(query, dialect=dialect)
         if not isinstance(tree, exp.Query) or tree.find(exp.With):
             return []
-        wanted = list(_wanted(tree, {name.lower() for name in tables}))
+        columns = {name.lower(): _lower(schema.names) for name, schema in tables.items()}
+        wanted = list(_wanted(tree, columns))
         written = list(_in_parentheses(query, sqlglot.tokenize(query, read=dialect)))
         parsed = [sqlglot.parse_one(found.text, dialect=dialect) for found in written]
     except (RecursionError, *ODD):
@@ -57,7 +59,12 @@ def scalar_subqueries(query: str, tables: Collection[str], dialect: str) -> list
     ]
 
 
-def _wanted(tree: exp.Query, tables: Collection[str]) -> Iterator[exp.Expr]:
+def _lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
+def _wanted(tree: exp.Query, tables: Mapping[str, set[str]]) -> Iterator[exp.Expr]:
+    """The SELECTs; ``tables`` have the columns of each, all in lower case."""
     for where in tree.find_all(exp.Where):
         for subquery in where.find_all(exp.Subquery):
             is_plain = has_only(subquery, ("this",)) and _is_compared(subquery)
@@ -71,7 +78,7 @@ def _is_compared(node: exp.Expr) -> bool:
     return isinstance(node.parent, _COMPARED)
 
 
-def _is_of_one_row(select: exp.Expr, tables: Collection[str]) -> bool:
+def _is_of_one_row(select: exp.Expr, tables: Mapping[str, set[str]]) -> bool:
     """Does a query give one row of one value, or at most one, of a table and nothing else?"""
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         return False
@@ -82,6 +89,9 @@ def _is_of_one_row(select: exp.Expr, tables: Collection[str]) -> bool:
     is_known = isinstance(table, exp.Table) and has_only(table, ("this", "alias"))
     if not is_known or table.name.lower() not in tables:
         return False
+    known = {*tables[table.name.lower()], table.alias_or_name.lower()}
+    if any(column.parts[0].name.lower() not in known for column in select.find_all(exp.Column)):
+        return False  # it is of the query around it, perhaps
     if has_only(select, _OF_ALL_ROWS):
         return _is_of_all_rows(select.expressions[0])
     limit = select.args.get("limit")
