@@ -47,12 +47,24 @@ i BETWEEN 0.5 AND 2.5
 i NOT BETWEEN 1.5 AND 2.5
 u >= -0.5
 u < -0.5
+u > -5::DOUBLE
+u = -5
+u IN (-5, 1.0::DOUBLE, 2)
+u NOT IN (-5, 2)
+u BETWEEN -5 AND 7.5
+u > -5::DECIMAL(10,2)
+u IS DISTINCT FROM -5::DOUBLE
+NOT (u = CAST('-5' AS DOUBLE))
+-1 < u
 1.5 > i8
 i >= 1.5::DOUBLE
 i = CAST('2' AS BIGINT)
 length(s) > 0.5
 d = CAST('0.1' AS DOUBLE)
 dec = CAST(1.5 AS DECIMAL(4, 2))
+d >= CAST(1.4 AS DECIMAL(10))
+i8 = CAST('2' AS SMALLINT)
+i8 > CAST(2 AS UTINYINT)
 s = CAST('a' AS VARCHAR)
 year(ts) > 2019.5
 i = '2'
@@ -676,6 +688,9 @@ PUSHED = {
     "i = 2.5": "((i < 3) and (i >= 3))",
     "i < 2.5": "(i < 3)",
     "u < -1.5": "(u < 0)",
+    "u > -1": "(u >= 0)",
+    "u <> -5.0::DOUBLE": "((u < 0) or (u >= 0))",
+    "i IN (9007199254740991, 1.0::DOUBLE, NULL)": "is_in(i",
     "2.5 <= u": "(u >= 3)",
     "i8 IN (1, 2.0, 3.7)": "is_in(i8",
     "i = 2.0::DOUBLE": "(i == 2)",
@@ -698,11 +713,16 @@ s COLLATE NOCASE = 'a'
 d = 'nan'
 i > 123456789012345.75
 i > 9007199254740993.0::DOUBLE
+i > CAST('9007199254740992' AS DOUBLE)
+i > TRY_CAST('1.5' AS DOUBLE)
+f = CAST('0.1' AS DOUBLE)
+i IN (9007199254740995, 1::DOUBLE)
+i IN (-9007199254740995, 1::DOUBLE)
+i BETWEEN 0.5::DOUBLE AND '9007199254740995'
 d > CAST(0.30000000000000004 AS DOUBLE)
 dec = '1.105'
 dec > 1e0
 f > 1e0
-u > -1
 lower(s) > 'a'
 upper(s) = 'É'
 s ILIKE 'é'

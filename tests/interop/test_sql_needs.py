@@ -80,6 +80,7 @@ NEEDS = {
     ),
     "SELECT max(i)::DOUBLE / 2, 7 FROM t": Need(firsts=(First("I", 1, True),)),
     "SELECT 7 FROM t": None,
+    "SELECT max(i + 1), max(ts) FROM t": None,
     "SELECT max(i) + count(*) FROM t": None,
     "SELECT max(i) + product(2) FROM t": None,
     "SELECT max(max(i)) OVER () FROM t": None,

@@ -33,14 +33,15 @@ _HEADER_BYTES = 256
 class CodedDataset(Dataset):
     """A data set; what ``coded`` makes of it reads some of its texts as Arrow dictionaries."""
 
-    _is_coded = False
+    _is_ours = False
+    """Are scans without a filter no matter for pyarrow's own?"""
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> CodedDataset:
         """As ``Dataset.wrap``."""
         made = super().wrap(base, schema)
         assert isinstance(made, CodedDataset)
-        made._is_coded = isinstance(base, CodedDataset) and base._is_coded
+        made._is_ours = isinstance(base, CodedDataset) and base._is_ours
         return made
 
     def coded(self, columns: Iterable[str], filter_: pc.Expression | None = None) -> CodedDataset:
@@ -52,13 +53,12 @@ class CodedDataset(Dataset):
         if schema == self.schema:
             return self
         made = self.wrap(self, schema)
-        made._is_coded = True
+        made._is_ours = True  # pyarrow would decode texts, and look each up in a dictionary
         return made
 
     @property
     def _is_pyarrows(self) -> bool:
-        # Its own scans would decode texts, and look each up in a dictionary.
-        return not self._is_coded and super()._is_pyarrows
+        return not self._is_ours and super()._is_pyarrows
 
 
 def with_codes(

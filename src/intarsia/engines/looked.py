@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.data.asked import request_of
+from intarsia.data.cache import FileCache
 from intarsia.data.survey import File, each_of, in_folders
-from intarsia.engines.session import require_duckdb
+from intarsia.engines.session import asking_first
 from intarsia.engines.watched import WatchedDataset
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, PathError
 from intarsia.predicate.look import FirstLook
 from intarsia.predicate.parameters import Parameters, by_name
 from intarsia.ranges import RowRanges
-from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.request import ROW_NUMBER
 from intarsia.read.scan import Part
 
@@ -39,10 +40,6 @@ _TIMES = 3
 """So many times the bytes of the columns that are looked at first, others take at least."""
 
 
-class LookFailedError(Exception):
-    """DuckDB could not compute a WHERE, of rows perhaps that the query itself does not come to."""
-
-
 def rows_found(
     connection: duckdb.DuckDBPyConnection,
     table: WatchedDataset,
@@ -53,10 +50,10 @@ def rows_found(
     """The rows of ``table`` for which the WHERE of a query holds that uses columns ``used``.
 
     All other tables of the query are registered. None where that might not pay, and where a file
-    cannot be opened, of which the query will tell. Raises ``LookFailedError``, after which nothing
-    can be asked in the same transaction.
+    cannot be opened, of which the query will tell. Raises ``NotAnsweredError``.
     """
-    if {_FILE, ROW_NUMBER} & set(table.schema.names) or table._cache.options.looks_for_damage:
+    names = {name.lower() for name in table.schema.names}
+    if {_FILE, ROW_NUMBER} & names or table._cache.options.looks_for_damage:
         return None
     cache, left = table._cache, _files_left(table)
     if not 0 < len(left) <= _MOST_FILES:
@@ -67,12 +64,13 @@ def rows_found(
         found = _asked(connection, _numbered(table, left), look, parameters, most) if most else None
         if found is None or found.num_rows > most:
             return None
+        now = cache.get if cache.is_local else cache.as_opened  # the scan will ask what is far
         numbers = found.column(0).unique().to_pylist()
-        if any(cache.as_opened(left[number].path) is not files[number] for number in numbers):
-            return None  # another file is at the path by now
+        if any(now(left[number].path) is not files[number] for number in numbers):
+            return None  # another file is at the path
     except (IntarsiaError, OSError):
         return None
-    return table.at(list(_parts(left, files, found)))
+    return table.at(list(_parts(cache, left, files, found)))
 
 
 def _files_left(table: WatchedDataset) -> list[File]:
@@ -91,7 +89,8 @@ def _most_rows(
     """How many rows may be found for it to pay; 0 where it hardly ever does."""
     sizes = {name: sum(map(partial(_size, name=name), files)) for name in used}
     first = sum(size for name, size in sizes.items() if name.lower() in look.columns)
-    if sum(sizes.values()) < (_TIMES + 1) * first:
+    others = sum(sizes.values()) - first
+    if not others or others < _TIMES * first:
         return 0
     rows = table.plan_of_left([], None).figures.rows.selected
     return rows // _SHARE if rows >= _LEAST_ROWS else 0
@@ -119,20 +118,15 @@ def _asked(
     given = {name: v for name, v in by_name(parameters).items() if name in look.parameters}
     connection.register(look.name, table)
     query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
-    try:
-        found = connection.sql(query, params=given or None).to_arrow_table()
-    except (require_duckdb().InternalException, require_duckdb().FatalException):
-        raise  # the database is of no use any more
-    except require_duckdb().Error as error:
-        raise LookFailedError from error
-    connection.unregister(look.name)
-    return found
+    with asking_first():
+        return connection.sql(query, params=given or None).to_arrow_table()
 
 
 def _numbered(table: WatchedDataset, files: Sequence[File]) -> WatchedDataset:
     """The rows of ``files`` in ``table``, with columns of where each is."""
     numbers = [pa.field(_FILE, pa.int32()), pa.field(ROW_NUMBER, pa.int64())]
     made = table.wrap(table, pa.schema([*table.schema, *numbers]))
+    made._is_ours = True  # pyarrow knows of no such columns
     made._files = [
         File(file.path, {**file.constants, _FILE: pa.scalar(number, pa.int32())})
         for number, file in enumerate(files)
@@ -140,9 +134,22 @@ def _numbered(table: WatchedDataset, files: Sequence[File]) -> WatchedDataset:
     return made
 
 
-def _parts(files: Sequence[File], opened: Sequence[OpenedFile], found: pa.Table) -> Iterator[Part]:
+def _parts(
+    cache: FileCache, files: Sequence[File], opened: Sequence[OpenedFile], found: pa.Table
+) -> Iterator[Part]:
     """What ``_asked`` found, as parts of a scan."""
     numbers, rows = (column.to_numpy() for column in found.columns)
     for number in np.unique(numbers):
-        wanted = RowRanges.from_rows(np.unique(rows[numbers == number]))
-        yield Part(partial(lease_of, opened[number]), files[number].constants, wanted)
+        wanted = RowRanges.from_rows(np.sort(rows[numbers == number]))
+        get = partial(_lease_of, cache, files[number].path, opened[number])
+        yield Part(get, files[number].constants, wanted)
+
+
+def _lease_of(cache: FileCache, path: str, file: OpenedFile) -> Lease:
+    """The file that rows were found in. Raises ``PathError`` where it is not there any more."""
+    if cache.is_local:  # it is open, and stays what it is
+        return lease_of(file)
+    lease = cache.lease(path)
+    if lease.file is not file:
+        raise PathError(f"{path}: another file took its place while it was read")
+    return lease

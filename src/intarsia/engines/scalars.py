@@ -9,51 +9,36 @@ import pyarrow as pa
 from intarsia.predicate.scalars import scalar_subqueries
 
 _TYPES = {
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.date32(): "DATE",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE"),
+    *("VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"),
 }
-_MOST_DIGITS = 37
-"""Of decimals: DuckDB gives HUGEINT, another type, as one of 38."""
+"""Of DuckDB's, and decimals, that Arrow's scalars say all of."""
 
 
 def with_values(
-    query: str, tables: Mapping[str, pa.Schema], answer: Callable[[str], pa.Table]
+    query: str, tables: Mapping[str, pa.Schema], answer: Callable[[str], tuple[pa.Table, str]]
 ) -> str:
     """``query`` with constants for those subqueries of one value that can be answered first.
 
-    Each is of one of ``tables``, and as ``answer`` gives it. NULL is left, as is what DuckDB has no
-    constant for.
+    Each is of one of ``tables``, and ``answer`` gives its rows and DuckDB's type. NULL is left, as
+    is what DuckDB has no constant for.
     """
     for subquery in reversed(scalar_subqueries(query, tables, "duckdb")):
-        found = answer(subquery.text)
-        constant = _constant(found.column(0)[0]) if found.num_rows == 1 else None
+        found, kind = answer(subquery.text)
+        constant = constant_of(found.column(0)[0], kind) if found.num_rows == 1 else None
         if constant is not None:
             query = f"{query[: subquery.start]}({constant}){query[subquery.stop :]}"
     return query
 
 
-def _constant(value: pa.Scalar) -> str | None:
-    """``value`` as DuckDB reads it, of the same type."""
-    kind = value.type
-    name = _TYPES.get(kind)
-    if pa.types.is_decimal128(kind) and kind.precision <= _MOST_DIGITS:
-        name = f"DECIMAL({kind.precision}, {kind.scale})"
-    if name is None or not value.is_valid:
+def constant_of(value: pa.Scalar, kind: str) -> str | None:
+    """``value`` as DuckDB reads it, of its type ``kind``; None where that may not be the same."""
+    if not value.is_valid or not (kind in _TYPES or kind.startswith("DECIMAL(")):
         return None
-    is_float = pa.types.is_floating(kind)
+    is_float = pa.types.is_floating(value.type)
     text = repr(value.as_py()) if is_float else value.cast(pa.string()).as_py()
+    if "\0" in text or (pa.types.is_temporal(value.type) and not text[:1].isdigit()):
+        return None  # one that is beyond Arrow's calendar, or before its first year
     quoted = text.replace("'", "''")
-    return None if "\0" in text else f"CAST('{quoted}' AS {name})"
+    return f"CAST('{quoted}' AS {kind})"

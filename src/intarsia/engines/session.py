@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import MissingDependencyError
+from intarsia.errors import IntarsiaError, MissingDependencyError
 from intarsia.text.words import contains_words
 
 if TYPE_CHECKING:
@@ -25,6 +25,26 @@ _lock = threading.Lock()
 _shared: list[duckdb.DuckDBPyConnection] = []
 _left: list[duckdb.DuckDBPyConnection] = []
 """Of the process that this one was forked from: its threads are not here to be waited for."""
+
+
+class NotAnsweredError(Exception):
+    """What was asked before a query failed: it is to be answered as it is, in another session."""
+
+
+@contextlib.contextmanager
+def asking_first() -> Iterator[None]:
+    """A context of a question before the query, whose errors become ``NotAnsweredError``.
+
+    After one, nothing can be asked in the same transaction. Those that leave the database of no use
+    stay.
+    """
+    duckdb = require_duckdb()
+    try:
+        yield
+    except (duckdb.InternalException, duckdb.FatalException):
+        raise
+    except (IntarsiaError, OSError, ValueError, duckdb.Error) as error:
+        raise NotAnsweredError from error  # of values: a message that is cut within a character
 
 
 def require_duckdb() -> ModuleType:

@@ -19,13 +19,12 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.engines.keys import Joined
-from intarsia.engines.looked import LookFailedError, rows_found
+from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
-from intarsia.engines.session import require_duckdb, session
+from intarsia.engines.session import NotAnsweredError, asking_first, require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
-from intarsia.errors import IntarsiaError
 from intarsia.predicate.folding import Now
 from intarsia.predicate.need import Need
 from intarsia.predicate.parameters import Parameters
@@ -72,21 +71,24 @@ def sql(
     opened = {name: _opened(table) for name, table in tables.items()}
     # Another query's error may just have made the shared database useless.
     with (
-        contextlib.suppress(require_duckdb().FatalException, LookFailedError),
+        contextlib.suppress(require_duckdb().FatalException, NotAnsweredError),
         session(shared=True) as connection,
     ):
         now = functools.cache(functools.partial(_begin, connection))
-        schemas = {name: table.schema for name, table in opened.items()}
-        planned = with_values(query, schemas, functools.partial(_value, connection, now, opened))
-        rewritten = _rewritten(planned, parameters, opened, now)
+        rewritten = _rewritten(query, parameters, opened, now)
         if rewritten.is_one:
+            schemas = {name: table.schema for name, table in opened.items()}
+            value_of = functools.partial(_value, connection, now, opened)
+            planned = with_values(query, schemas, value_of)
+            if planned != query:
+                rewritten = _rewritten(planned, parameters, opened, now)
             if any(scan.look for scan in rewritten.scans):
                 now()  # it is asked twice at one moment
-            return _answer(connection, rewritten, parameters, opened)
+            return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = _rewritten(query, parameters, opened, now).without_looks()
-        return _answer(connection, rewritten, parameters, opened)
+        return _answer(connection, rewritten, parameters, opened)[0]
 
 
 def _rewritten(
@@ -95,6 +97,7 @@ def _rewritten(
     tables: Mapping[str, pads.Dataset | pa.Table],
     now: Now,
 ) -> Query:
+    """The query over scans; ``now`` is what is now to the connection."""
     schemas = {name: table.schema for name, table in tables.items()}
     return scans_of(query, schemas, seen=seen_by_duckdb(now), parameters=parameters)
 
@@ -104,15 +107,15 @@ def _value(
     now: Now,
     tables: Mapping[str, pads.Dataset | pa.Table],
     query: str,
-) -> pa.Table:
-    """The answer of a subquery, at the moment of the query. Raises ``LookFailedError``."""
+) -> tuple[pa.Table, str]:
+    """The answer of a subquery of one column, and its type, at the moment of the query.
+
+    Raises ``NotAnsweredError``.
+    """
     now()
-    try:
-        return _answer(connection, _rewritten(query, (), tables, now).without_looks(), (), tables)
-    except (IntarsiaError, require_duckdb().Error) as error:
-        if isinstance(error, require_duckdb().InternalException | require_duckdb().FatalException):
-            raise
-        raise LookFailedError from error
+    with asking_first():
+        found, types = _answer(connection, _rewritten(query, (), tables, now), (), tables)
+    return found, types[0]
 
 
 def _answer(
@@ -120,7 +123,8 @@ def _answer(
     query: Query,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
-) -> pa.Table:
+) -> tuple[pa.Table, list[str]]:
+    """The answer of a query, and DuckDB's types of its columns."""
     query, tables = from_offset(query, tables)
     _register(connection, query, parameters, tables)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
@@ -130,11 +134,11 @@ def _answer(
     try:
         answer = connection.sql(query.sql, params=parameters or None)
         if answer is None:
-            return pa.table({})
-        count = _count(query, tables)
+            return pa.table({}), []
+        count, types = _count(query, tables), [str(kind) for kind in answer.types]
         if count is None:
-            return answer.to_arrow_table()
-        return pa.table([pa.array([count])] * len(answer.columns), answer.columns)
+            return answer.to_arrow_table(), types
+        return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
         if "reading the stream" in str(failure):
             for table in watched:
@@ -189,7 +193,7 @@ def _register(
     for name, table in tables.items():
         connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
-    # What is looked at first, when all else is there.
+    # The scan that is looked at first comes last: its WHERE may read the others.
     for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
         table = tables[scan.table]
         if isinstance(table, WatchedDataset):

@@ -28,11 +28,14 @@ _DECIMAL = re.compile(r"\d+\.\d*|\.\d+", re.ASCII)
 _DOUBLE = re.compile(r"(\d+\.?\d*|\.\d+)e[+-]?\d+", re.IGNORECASE | re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _WEEK = 7
-_BITS = {
-    exp.DataType.Type.TINYINT: 8,
-    exp.DataType.Type.SMALLINT: 16,
-    exp.DataType.Type.INT: 32,
-    exp.DataType.Type.BIGINT: 64,
+_BITS = {exp.DataType.Type.INT: 32, exp.DataType.Type.BIGINT: 64}
+_NARROW: Mapping[object, range] = {
+    exp.DataType.Type.TINYINT: range(-(2**7), 2**7),
+    exp.DataType.Type.SMALLINT: range(-(2**15), 2**15),
+    exp.DataType.Type.UTINYINT: range(2**8),
+    exp.DataType.Type.USMALLINT: range(2**16),
+    exp.DataType.Type.UINT: range(2**32),
+    exp.DataType.Type.UBIGINT: range(2**64),
 }
 _TEXTS = (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR)
 _ZONED = exp.DataType.Type.TIMESTAMPTZ
@@ -261,7 +264,17 @@ def cast(value: Value, kind: object) -> Value:
     return moment(value).replace(tzinfo=zone)
 
 
-def as_decimal(value: Value, precision: int = 18, scale: int = 3) -> Decimal:
+def narrow(value: Value, kind: object) -> int:
+    """``value`` as a whole number of another type than INTEGER and BIGINT, which are computed with
+    by other rules.
+    """
+    found = int(value) if _is_whole(value) else whole(value)
+    if found not in _NARROW.get(kind, range(0)):
+        raise UnknownValueError
+    return found
+
+
+def as_decimal(value: Value, precision: int, scale: int) -> Decimal:
     """``value`` as a DECIMAL of so many digits, so many of them decimals, which has room for it."""
     if isinstance(value, str) and _DECIMAL.fullmatch(value.removeprefix("-")):
         value = Decimal(value)

@@ -132,8 +132,10 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if text.lstrip("-").isdigit() and not _is_rounded(int(text), kind):
             return _integer(int(text), kind)
         wide = pa.scalar(float(text))
-        if kind is not None and pa.types.is_integer(kind) and _is_whole(wide.as_py()):
-            return _integer(int(wide.as_py()), kind)  # which no value is too large for
+        if kind is not None and pa.types.is_integer(kind) and abs(wide.as_py()) < _EXACT:
+            exact = decimal.Decimal(text)  # which a double rounds perhaps
+            whole = exact.to_integral_value()
+            return _integer(int(whole), kind) if whole == exact else pa.scalar(exact)
         if kind is None or not pa.types.is_floating(kind) or "e" in text.lower():
             return wide
         found = pa.scalar(float(text), kind)
@@ -167,20 +169,21 @@ def _is_whole(value: float) -> bool:
 
 
 def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
-    """The least integer of type ``kind`` above a double that is none: those that are not less than
-    it are greater than the double.
+    """The least integer of type ``kind`` above a number that is none of its integers: those that
+    are not less than it are greater than the number.
 
     None for any other constant, or kind.
     """
-    if kind is None or not pa.types.is_integer(kind):
+    if kind is None or not pa.types.is_integer(kind) or not value.is_valid:
         return None
-    if not (pa.types.is_floating(value.type) and value.is_valid):
+    types = pa.types
+    is_fraction = types.is_floating(value.type) or types.is_decimal(value.type)
+    is_number, number = is_fraction or types.is_integer(value.type), value.as_py()
+    if types.is_unsigned_integer(kind) and is_number and number < 0:
+        return _integer(0, kind)
+    if not is_fraction or not abs(number) < _EXACT or number == int(number):
         return None
-    number = value.as_py()
-    if not abs(number) < _EXACT or number.is_integer():
-        return None
-    least = 0 if pa.types.is_unsigned_integer(kind) else -_EXACT
-    return _integer(int(max(math.ceil(number), least)), kind)
+    return _integer(math.ceil(number), kind)
 
 
 def _integer(value: int, kind: pa.DataType | None) -> pa.Scalar:

@@ -22,7 +22,7 @@ from intarsia.predicate.constants import DECIMALS, whole_above
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
-from intarsia.predicate.literals import READ, is_constant
+from intarsia.predicate.literals import TYPED_TEXTS, is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.moments import part_of
 from intarsia.predicate.periods import has_periods, looseness, without_periods
@@ -243,6 +243,9 @@ class _Exact(Translator):
     def _check(self, subject: exp.Expr, constants: Sequence[exp.Expr], *, ordered: bool) -> None:
         """Raise unless ``subject`` compares with ``constants`` as it does in the engine."""
         kind = self._kind(subject)
+        are_doubles = pa.types.is_integer(kind) and any(map(_is_double, constants))
+        if are_doubles and not all(map(_is_told_apart, constants)):
+            raise _refusal(subject)
         for constant in constants:
             if not is_constant(constant) or not _fits(_bare(constant), kind):
                 raise _refusal(constant)
@@ -292,7 +295,9 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
                 return False
             if target.this is exp.DataType.Type.DOUBLE:
                 return _double_fits(text, kind)
-            return target.this in READ and is_moment(kind) and _decimals(text) <= DECIMALS["us"]
+            return (
+                target.this in TYPED_TEXTS and is_moment(kind) and _decimals(text) <= DECIMALS["us"]
+            )
         case exp.Neg(this=exp.Literal(is_string=False) as number):
             return _number_fits(f"-{number.this}", kind)
         case exp.Literal(is_string=True, this=str(text)):
@@ -300,6 +305,22 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Literal(this=str(number)):
             return _number_fits(number, kind)
     return False
+
+
+def _is_double(constant: exp.Expr) -> bool:
+    """Is it one beside which an engine takes integers for doubles?"""
+    bare = _bare(constant)
+    return isinstance(bare, exp.Cast) and bare.to.this is exp.DataType.Type.DOUBLE
+
+
+def _is_told_apart(constant: exp.Expr) -> bool:
+    """Is a constant one of those that doubles tell apart from all integers?"""
+    bare = _bare(constant)
+    text = bare.this.name if isinstance(bare, exp.Cast) else bare.name
+    try:
+        return isinstance(bare, exp.Null) or abs(float(text)) < _EXACT
+    except ValueError:
+        return False
 
 
 def _text_fits(text: str, kind: pa.DataType) -> bool:
@@ -333,22 +354,20 @@ def _double_fits(text: str, kind: pa.DataType) -> bool:
 
 
 def _number_fits(number: str, kind: pa.DataType) -> bool:
-    digits = number.lstrip("-").replace(".", "")
-    if pa.types.is_integer(kind) and not number.lstrip("-").isdigit():
-        return _float_fits(number, pa.float64())
     if pa.types.is_integer(kind):
+        if not number.lstrip("-").isdigit():
+            return _float_fits(number, pa.float64())
         low, high = _limits(kind)
         return low <= int(number) < high
     if pa.types.is_decimal(kind):
+        digits = number.lstrip("-").replace(".", "")
         return digits.isdigit() and len(digits) + kind.precision <= 38
     return bool(pa.types.is_floating(kind)) and _float_fits(number, kind)
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int]:
     """Integers that compare with ``kind`` without a conversion that could fail."""
-    if kind == pa.uint64():
-        return 0, 2**64
-    return -(2**63), 2**63
+    return -(2**63), 2**64 if kind == pa.uint64() else 2**63
 
 
 def _float_fits(number: str, kind: pa.DataType) -> bool:

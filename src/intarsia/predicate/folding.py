@@ -24,6 +24,7 @@ from intarsia.predicate.calculation import (
     in_ascii,
     in_double,
     moment,
+    narrow,
     number,
     since_epoch,
     together,
@@ -31,7 +32,7 @@ from intarsia.predicate.calculation import (
     unit,
     whole,
 )
-from intarsia.predicate.literals import READ, constant_of
+from intarsia.predicate.literals import TYPED_TEXTS, constant_of
 from intarsia.predicate.scope import has_only
 
 Now = Callable[[], datetime]
@@ -44,6 +45,7 @@ _COMPUTING = {
     *(exp.Anonymous, exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp),
 }
 _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
+_USUAL_DIGITS = (18, 3)
 _DATE = ("year", "month", "day")
 _COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _UNKNOWN = (
@@ -90,6 +92,15 @@ class _Folder:
         try:
             return constant_of(self._value(node)) or node
         except UnknownValueError:
+            return self._narrow(node)
+
+    def _narrow(self, node: exp.Expr) -> exp.Expr:
+        """As ``constant``, of a type in which nothing is computed here."""
+        if type(node) is not exp.Cast:
+            return node
+        try:
+            return constant_of(narrow(self._value(node.this), node.to.this)) or node
+        except _UNKNOWN:
             return node
 
     def _value(self, node: exp.Expr) -> Value:
@@ -117,7 +128,7 @@ class _Folder:
                 return self._interval(node)
             case exp.Cast(this=inner, to=exp.DataType(this=kind) as to) if type(node) is exp.Cast:
                 if kind is exp.DataType.Type.DECIMAL:
-                    return as_decimal(self._value(inner), *map(_parameter, to.expressions))
+                    return as_decimal(self._value(inner), *_digits(to))
                 if to.expressions:  # of a precision, to which it is rounded
                     raise UnknownValueError
                 return cast(self._value(inner), kind)
@@ -179,9 +190,11 @@ def _is_day(node: exp.Expr) -> bool:
     return type(node) is exp.Date and has_only(node, ("this",))
 
 
-def _parameter(node: exp.Expr) -> int:
-    """A type's, as in ``DECIMAL(10, 2)``."""
-    return int(node.name)
+def _digits(kind: exp.DataType) -> tuple[int, int]:
+    """How many a DECIMAL has, and how many of them are decimals."""
+    told = [int(number.name) for number in kind.expressions]
+    precision, scale = [*told, 0][:2] if told else _USUAL_DIGITS
+    return precision, scale
 
 
 def _computes(node: exp.Expr) -> bool:
@@ -191,6 +204,6 @@ def _computes(node: exp.Expr) -> bool:
     if isinstance(node, exp.Cast):
         inner = node.this
         if isinstance(inner, exp.Literal) and inner.is_string:
-            return node.to.this not in READ
+            return node.to.this not in TYPED_TEXTS
         return not isinstance(inner, exp.Null | exp.Boolean)
     return not (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))

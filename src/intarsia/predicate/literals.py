@@ -9,14 +9,14 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-READ = {
+TYPED_TEXTS = {
     exp.DataType.Type.DATE,
     exp.DataType.Type.DOUBLE,
     exp.DataType.Type.TIMESTAMP,
     exp.DataType.Type.TIMESTAMPNTZ,
     exp.DataType.Type.TIMESTAMPTZ,
 }
-"""Types whose constants are texts, cast to these."""
+"""Types whose constants are texts, cast to them."""
 
 
 def is_constant(node: exp.Expr) -> bool:

@@ -22,10 +22,13 @@ from sqlglot import Token, TokenType, exp
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
 from intarsia.predicate.sql import ODD
 
+LOOKED_AT = "duckdb"
+"""The dialect of queries that something is asked of first."""
 _PARTS = (
     *("expressions", "distinct", "from_", "where", "group", "having", "windows", "qualify"),
     *("order", "limit", "offset"),
 )
+_ALONE = ("expressions", "from_", "where")
 _AFTER_WHERE = {
     *(TokenType.GROUP_BY, TokenType.HAVING, TokenType.WINDOW, TokenType.QUALIFY),
     *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.SEMICOLON),
@@ -35,7 +38,7 @@ _NEVER_THE_SAME = {
     *("setval", "error", "write_log", "sleep_ms", "stats", "vector_type", "current_query"),
     *("current_query_id", "current_transaction_id", "current_connection_id", "txid_current"),
 }
-"""Of DuckDB's functions, those that give something else, or do something, each time."""
+"""Functions of DuckDB, those that give something else, or do something, each time."""
 _PARAMETER = re.compile(r"\$(\w+)")
 
 
@@ -61,19 +64,21 @@ class FirstLook:
 
 
 def first_look(
-    query: str, name: str, columns: Sequence[str], dialect: str, limit: int | None
+    query: str, name: str, columns: Sequence[str], limit: int | None
 ) -> FirstLook | None:
     """What to ask first for a query of the table ``name`` that has ``columns``.
 
     None where its rows may also be chosen by something else than its WHERE and ``limit``.
     """
-    tokens = sqlglot.tokenize(query, read=dialect)
+    tokens = sqlglot.tokenize(query, read=LOOKED_AT)
     where = _where(tokens)
     if not where or any(token.text.lower() in _NEVER_THE_SAME for token in where):
         return None
     text = query[where[0].start : where[-1].end + 1]
-    tree, alone = (_select(sql, dialect) for sql in (query, f"SELECT 1 FROM t WHERE {text}"))
-    if tree is None or alone is None or tree.args["where"] != alone.args["where"]:
+    tree, alone = (_select(sql) for sql in (query, f"SELECT 1 FROM t WHERE {text}"))
+    if tree is None or alone is None or not has_only(alone, _ALONE):
+        return None
+    if tree.args["where"] != alone.args["where"]:
         return None
     table = tree.args["from_"].this
     is_plain = isinstance(table, exp.Table) and has_only(table, PLAIN_TABLE[:2])
@@ -84,17 +89,20 @@ def first_look(
     asked = {
         part.name.lower() for column in condition.find_all(exp.Column) for part in column.parts
     }
-    if condition.find(exp.Columns) or table.alias.lower() in known | _whole(condition):
+    # What a subquery gives may be something else the second time, as of a sample.
+    if condition.find(exp.Query, exp.Columns, exp.Star):
+        return None
+    if table.alias.lower() in known | _bare_names(condition):
         return None
     if any(_is_renamed(output, asked) for output in tree.expressions):
         return None
-    alias = exp.to_identifier(table.alias, quoted=True).sql(dialect)
+    alias = exp.to_identifier(table.alias, quoted=True).sql(LOOKED_AT)
     parameters = frozenset(_PARAMETER.findall(text))
     return FirstLook(name, frozenset(asked & known), parameters, limit, alias, text)
 
 
 def _where(tokens: Sequence[Token]) -> list[Token]:
-    """What the WHERE of a query says that is in no parentheses."""
+    """What the WHERE says that is in no parentheses itself."""
     found: list[Token] = []
     depth, is_within = 0, False
     for token in tokens:
@@ -109,17 +117,17 @@ def _where(tokens: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _select(query: str, dialect: str) -> exp.Select | None:
+def _select(query: str) -> exp.Select | None:
     try:
-        tree = sqlglot.parse_one(query, dialect=dialect)
+        tree = sqlglot.parse_one(query, dialect=LOOKED_AT)
     except (RecursionError, *ODD):
         return None
     if not isinstance(tree, exp.Select) or not has_only(tree, _PARTS):
         return None
-    return tree if {"from_", "where"} <= tree.args.keys() else None
+    return tree
 
 
-def _whole(condition: exp.Expr) -> set[str]:
+def _bare_names(condition: exp.Expr) -> set[str]:
     """What columns are called by a name alone: a table is, where its rows are meant as a whole."""
     return {column.name.lower() for column in condition.find_all(exp.Column) if not column.table}
 

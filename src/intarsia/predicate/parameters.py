@@ -29,7 +29,7 @@ def numbered(query: str, dialect: str) -> str:
     parts, end = [], 0
     marks = (token for token in tokens if token.token_type is sqlglot.TokenType.PLACEHOLDER)
     for number, mark in enumerate(marks, start=1):
-        parts += [query[end : mark.start], f"${number}"]
+        parts += [query[end : mark.start], f"${number} "]  # sqlglot takes $1,$ for a quote
         end = mark.end + 1
     return "".join([*parts, query[end:]])
 

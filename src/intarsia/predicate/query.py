@@ -24,7 +24,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
-from intarsia.predicate.look import FirstLook, first_look
+from intarsia.predicate.look import LOOKED_AT, FirstLook, first_look
 from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
@@ -168,8 +168,8 @@ def scans_of(
         found = _filter(conditions, exact)
         need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         name = named[id(table)]
-        ask = functools.partial(first_look, text, name, schema.names, dialect)
-        look = _look(tree, scopes, table, exact, ask)
+        ask = functools.partial(first_look, text, name, schema.names)
+        look = _look(tree, scopes, table, exact, ask) if dialect == LOOKED_AT else None
         scans.append(Scan(name, known[table.name.lower()], columns, found, keys, need, look))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}

@@ -6,6 +6,7 @@ something to plan by.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
-from intarsia.predicate.scope import has_only
+from intarsia.predicate.scope import has_only, joins_of
 from intarsia.predicate.sql import ODD
 
 _SUBQUERY = re.compile(r"\(\s*(select|from)\b", re.IGNORECASE)
@@ -65,11 +66,25 @@ def _lower(names: Iterable[str]) -> set[str]:
 
 def _wanted(tree: exp.Query, tables: Mapping[str, set[str]]) -> Iterator[exp.Expr]:
     """The SELECTs; ``tables`` have the columns of each, all in lower case."""
-    for where in tree.find_all(exp.Where):
-        for subquery in where.find_all(exp.Subquery):
+    for select in _selects(tree):
+        where = select.args.get("where")
+        for subquery in where.find_all(exp.Subquery) if where else ():
             is_plain = has_only(subquery, ("this",)) and _is_compared(subquery)
             if is_plain and _is_of_one_row(subquery.this, tables):
                 yield subquery.this
+
+
+def _selects(node: exp.Expr) -> Iterator[exp.Select]:
+    """A query and those that it selects from: none by whose text a column is called."""
+    if isinstance(node, exp.Subquery):
+        yield from _selects(node.this)
+    elif isinstance(node, exp.SetOperation):
+        yield from itertools.chain(_selects(node.this), _selects(node.expression))
+    elif isinstance(node, exp.Select):
+        yield node
+        first = node.args.get("from_")
+        for source in [*([first] if first else []), *joins_of(node)]:
+            yield from _selects(source.this)
 
 
 def _is_compared(node: exp.Expr) -> bool:
@@ -103,7 +118,8 @@ def _is_of_all_rows(output: exp.Expr) -> bool:
     """Is it an aggregate, or computed of some?"""
     aggregates = list(output.find_all(exp.AggFunc))
     within = {id(node) for aggregate in aggregates for node in aggregate.walk()}
-    is_plain = output.find(exp.Window, exp.Star, exp.Columns) is None
+    stars = [star for star in output.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    is_plain = not stars and output.find(exp.Window, exp.Columns, exp.Collate) is None
     return (
         is_plain
         and bool(aggregates)
@@ -117,7 +133,7 @@ def _in_parentheses(query: str, tokens: Sequence[Token]) -> Iterator[Subquery]:
     for at, token in enumerate(tokens):
         if token.token_type is TokenType.L_PAREN:
             opened.append(at)
-        elif token.token_type is TokenType.R_PAREN and opened:
+        elif token.token_type is TokenType.R_PAREN:
             first, *others = tokens[opened.pop() : at]
             kinds = [other.token_type for other in others]
             if kinds and kinds[0] in _BEGINNINGS and not _PARAMETERS.intersection(kinds):
