@@ -141,5 +141,12 @@ def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
     assert list(units.units_of(file, rows, ["i"])) == [rows]
+    apart = RowRanges.from_rows(np.array([5, 6, 95, 105, 295]))  # of four pages
+    assert list(units.units_of(file, apart, ["i", "t"])) == [apart]
+    monkeypatch.setattr(units, "_FEW_RANGES", 0)
+    monkeypatch.setattr(units, "UNIT_BYTES", 210_000)  # two pages
+    parts = list(units.units_of(file, apart, ["i", "t"]))
+    assert parts == [RowRanges.of((5, 7), (95, 96)), RowRanges.of((105, 106), (295, 296))]
+    monkeypatch.undo()
     few = RowRanges.of((5, 9), (205, 209))
     assert list(units.units_of(file, few, ["i", "t"])) == [few]
