@@ -59,8 +59,8 @@ def sql(
     frames of Polars and pandas do, is joined as it is; lazy frames are collected. ``parameters``
     are the values of ``?``, ``$1`` or, by name, ``$name``, as DuckDB takes them. Conditions that
     DuckDB does not push by itself (LIKE, functions, …) reach the scans as well, as do the keys of
-    what they are joined with or have to be IN; of rows that DuckDB alone can tell, as of arithmetic,
-    it tells first which they are. Answers are DuckDB's own either way. It is lent
+    what they are joined with or have to be IN; where DuckDB alone can tell of which rows a WHERE
+    holds, it is asked that first. Answers are DuckDB's own either way. It is lent
     ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
     zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
     file, errors of reading as scans of data sets do, and DuckDB's for what is wrong with the query.
