@@ -34,8 +34,6 @@ _OF_A_ROW = (
 )
 """What gives one value for a row, and never fails: an error of a row that is not read may not go
 missing."""
-
-
 _OF_VALUES = (
     exp.Add,
     exp.Cast,
