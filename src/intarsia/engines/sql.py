@@ -85,7 +85,9 @@ def sql(
                 rewritten = _rewritten(planned, parameters, opened, now)
             if any(scan.look for scan in rewritten.scans):
                 now()  # it is asked twice at one moment
-            return _answer(connection, rewritten, parameters, opened)[0]
+            # An error is to show the query as it was given.
+            with asking_first() if planned != query else contextlib.nullcontext():
+                return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = _rewritten(query, parameters, opened, now).without_looks()
