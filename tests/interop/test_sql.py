@@ -773,6 +773,15 @@ def test_a_condition_reaches_the_scan(data, condition, what):
     assert what in found
 
 
+def test_functions_of_a_schema_are_no_columns_of_their_names(tmp_path):
+    table = pa.table({"s": ["A", "a", "b"], "upper": ["x", "A", "x"], "i": [1, 2, 3]})
+    ia.write_table(table, tmp_path / "a.parquet")
+    for condition in ("main.upper(s) = 'A'", "s.upper() = 'A'", "main.upper(s) IN ('A')"):
+        assert ia.sql(f"SELECT i FROM t WHERE {condition}", t=tmp_path)["i"].to_pylist() == [1, 2]
+        with pytest.raises(ia.PredicateError, match="not a value this understands"):
+            ia.dataset(tmp_path).to_table(filter=condition)
+
+
 def test_a_range_of_whole_numbers_with_a_fractional_bound(tmp_path):
     path = tmp_path / "u.parquet"
     values = pa.array([1, 2, 2**63], pa.uint64())

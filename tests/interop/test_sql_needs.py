@@ -186,6 +186,20 @@ def test_few_pages_are_read(query, pages, logs, folder):
     assert least <= read <= most
 
 
+def test_offsets_that_are_written_otherwise(logs, folder, tmp_path):
+    data = ia.dataset(folder)
+    plan = ia.sql("EXPLAIN SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
+    assert plan.num_rows
+    with pytest.raises(duckdb.ParserException):
+        ia.sql("SELECT n FROM t LIMIT 70000, 2", t=data)
+    for name in ("a", "b", "c"):
+        ia.write_table(logs.slice(0, 70_000), tmp_path / f"{name}.parquet")
+    data = ia.dataset(tmp_path)
+    (tmp_path / "c.parquet").write_bytes(b"torn")
+    found = ia.sql("SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
+    assert found["n"].equals(logs["n"].slice(0, 2))
+
+
 def test_rows_that_a_filter_leaves_are_passed_over_as_they_are(logs, folder):
     data, query = ia.dataset(folder), "SELECT n FROM t LIMIT 2 OFFSET 70000"
     kept = logs.filter(pc.field("code") < 90)["n"]

@@ -153,6 +153,25 @@ def test_values_go_by_name_without_case_too(data):
     assert "300" in str(filter_of(query, {"low": 1, "HIGH": 300}))
 
 
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [("i IN (?,?)", [1, 2]), ("i BETWEEN?AND?", [1, 2]), ("s LIKE?OR?<i", ["a%", 1])],
+)
+def test_marks_may_stand_close(condition, values, tmp_path):
+    table = pa.table({"i": [1, 2, 3, 4], "s": ["a", "b", "ab", None]})
+    ia.write_table(table, tmp_path / "a.parquet")
+    found = ia.sql(f"SELECT i FROM t WHERE {condition}", values, t=tmp_path)
+    expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}', params=values)
+    assert found.to_pylist() == expected.to_arrow_table().to_pylist()
+    assert filter_of_table(condition, values, table) is not None
+
+
+def filter_of_table(condition: str, values: object, table: pa.Table) -> pc.Expression | None:
+    query = f"SELECT i FROM t WHERE {condition}"
+    (scan,) = scans_of(query, {"t": table.schema}, parameters=values).scans
+    return scan.filter
+
+
 def test_text_stays_text(data):
     assert ia.sql("SELECT row FROM t WHERE s = ?", ["x' OR TRUE --"], t=data).num_rows == 0
 

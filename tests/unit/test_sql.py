@@ -549,6 +549,24 @@ def test_integers_that_doubles_do_not_tell_apart_are_compared_with_fractions(kin
         assert found.to_pylist() == expected.to_pylist(), condition
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *("i IN (9007199254740992.5)", "i IN (9007199254740989.1, 9007199254740991.5)"),
+        *("i = 9007199254740992.5", "i IN (9007199254740993, 9007199254740993.5)"),
+        *("i <= 9007199254740992.5", "i > 9007199254740990.000000001", "i = 9007199254740990.0"),
+        *("i < 9223372036854775806.5", "NOT (i = 9223372036854775806.5)"),
+    ],
+)
+def test_fractions_near_what_doubles_tell_apart(condition):
+    near = [2**53 + n for n in range(-3, 4)]
+    table = pa.table({"i": pa.array([*near, 2**63 - 1, 1, None], pa.int64())})
+    expected = duckdb.sql(f'SELECT i FROM "table" WHERE {condition}').to_arrow_table()["i"]
+    assert (
+        table.filter(parse_where(condition, table.schema))["i"].to_pylist() == expected.to_pylist()
+    )
+
+
 NUMBERS = pa.table(
     {
         "i": pa.array([3, 1, 2, None, 5, 7], pa.int32()),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.data.numbered import parts_at
-from intarsia.data.survey import each_of
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.need import Need
 from intarsia.predicate.query import Query
@@ -31,8 +29,9 @@ def from_offset(
         table, need = tables[scan.table], scan.need
         if need is None or need.offset < _LEAST or scan.filter is not None:
             continue
-        if isinstance(table, WatchedDataset) and _are_all_rows(table):
-            return query.without_offset(), {**tables, scan.table: _behind(table, need)}
+        begun = query.without_offset()
+        if begun is not None and isinstance(table, WatchedDataset) and _are_all_rows(table):
+            return begun, {**tables, scan.table: _behind(table, need)}
     return query, tables
 
 
@@ -45,6 +44,10 @@ def _behind(table: WatchedDataset, need: Need) -> WatchedDataset:
     """The rows that a query needs, less those that it passes over."""
     assert need.limit is not None
     cache, files = table._cache, table._files
-    opened = each_of(cache, (partial(cache.get, file.path) for file in files))
-    rows = RowRanges.all(sum(file.num_rows for file in opened)).clip(need.offset, need.limit)
-    return table.at([part for _, part in parts_at(cache, files, rows)])
+    rows = RowRanges.of((need.offset, need.limit))
+    try:
+        parts = list(parts_at(cache, files, rows))
+    except IndexError:  # there are fewer, of files that were all opened to tell
+        num_rows = sum(cache.as_opened(file.path).num_rows for file in files)
+        parts = list(parts_at(cache, files, rows.clip(0, num_rows)))
+    return table.at([part for _, part in parts])

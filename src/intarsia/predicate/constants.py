@@ -15,6 +15,8 @@ from intarsia.predicate.casts import has_zone
 
 _EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
 """Up to here, doubles and floats of 32 bits tell all integers apart."""
+_MOST = 2**63 - 1
+"""Up to here, Arrow compares any integers."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
 _BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
@@ -131,9 +133,9 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return pa.scalar(decimal.Decimal(text))
         if text.lstrip("-").isdigit() and not _is_rounded(int(text), kind):
             return _integer(int(text), kind)
-        wide = pa.scalar(float(text))
-        if kind is not None and pa.types.is_integer(kind) and abs(wide.as_py()) < _EXACT:
-            exact = decimal.Decimal(text)  # which a double rounds perhaps
+        wide, exact = pa.scalar(float(text)), decimal.Decimal(text)
+        most = _EXACT if "e" in text.lower() else _MOST  # one is a double, the other a decimal
+        if kind is not None and pa.types.is_integer(kind) and abs(exact) < most:
             whole = exact.to_integral_value()
             return _integer(int(whole), kind) if whole == exact else pa.scalar(exact)
         if kind is None or not pa.types.is_floating(kind) or "e" in text.lower():
@@ -181,7 +183,8 @@ def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     is_number, number = is_fraction or types.is_integer(value.type), value.as_py()
     if types.is_unsigned_integer(kind) and is_number and number < 0:
         return _integer(0, kind)
-    if not is_fraction or not abs(number) < _EXACT or number == int(number):
+    most = _EXACT if types.is_floating(value.type) else _MOST
+    if not is_fraction or not abs(number) < most or number == int(number):
         return None
     return _integer(math.ceil(number), kind)
 

@@ -29,7 +29,8 @@ def numbered(query: str, dialect: str) -> str:
     parts, end = [], 0
     marks = (token for token in tokens if token.token_type is sqlglot.TokenType.PLACEHOLDER)
     for number, mark in enumerate(marks, start=1):
-        parts += [query[end : mark.start], f"${number} "]  # sqlglot takes $1,$ for a quote
+        # $ may be part of a name before it, and $1,$ begins a quote to sqlglot.
+        parts += [query[end : mark.start], f" ${number} "]
         end = mark.end + 1
     return "".join([*parts, query[end:]])
 

@@ -91,11 +91,17 @@ class Query:
     others: tuple[str, ...] = ()
     is_one: bool = True
 
-    def without_offset(self) -> Query:
-        """The query, which has a number as its OFFSET, where it passes over nothing."""
+    def without_offset(self) -> Query | None:
+        """The query, which has a number as its OFFSET, where it passes over nothing.
+
+        None where that is not written so.
+        """
         pairs = itertools.pairwise(sqlglot.tokenize(self.sql, read="duckdb"))
         kinds = TokenType.OFFSET, TokenType.NUMBER
-        *_, number = (two for one, two in pairs if (one.token_type, two.token_type) == kinds)
+        found = [two for one, two in pairs if (one.token_type, two.token_type) == kinds]
+        if not found:
+            return None
+        number = found[-1]
         return replace(self, sql=f"{self.sql[: number.start]}0{self.sql[number.end + 1 :]}")
 
     def without_looks(self) -> Query:

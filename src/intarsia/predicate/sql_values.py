@@ -202,6 +202,8 @@ class Values:
     def _resolve(self, node: exp.Expr) -> tuple[tuple[str, ...], pa.DataType]:
         """The path and type of a field; names match exactly first, then regardless of case."""
         path: list[str] = []
+        if not all(isinstance(part, exp.Identifier) for part in node.parts):  # type: ignore[attr-defined]  # Column and Dot
+            raise PredicateError(f"{text_of(node)!r} is not a value this understands: {_VALUES}")
         names = [part.name for part in node.parts]  # type: ignore[attr-defined]  # Column and Dot
         children: list[pa.Field] = list(self._schema)
         kind = None

@@ -5,6 +5,7 @@ Logical types STRING, ENUM and JSON of the specification, and their converted ty
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,10 +23,11 @@ def check_texts(facts: ChunkFacts) -> Iterator[Finding]:
     """Are all texts of a chunk UTF-8? Names the first page where one is not."""
     if facts.values is None or not _is_text(facts.chunk.leaf) or _are_utf8(facts.values):
         return
-    found = np.array([not _are_utf8(facts.values.slice(at, 1)) for at in range(len(facts.values))])
-    stops = np.cumsum(facts.present)
-    page = int(np.searchsorted(stops, np.argmax(found), side="right"))
-    yield error(facts.page(page), f"{found.sum():,} of {len(found):,} texts are no UTF-8")
+    starts = np.append(0, np.cumsum(facts.present)).tolist()
+    pages = [facts.values.slice(at, stop - at) for at, stop in itertools.pairwise(starts)]
+    odd = [number for number, values in enumerate(pages) if not _are_utf8(values)]
+    count = sum(_num_odd(pages[number]) for number in odd)
+    yield error(facts.page(odd[0]), f"{count:,} of {starts[-1]:,} texts are no UTF-8")
 
 
 def _is_text(leaf: Leaf) -> bool:
@@ -33,6 +35,16 @@ def _is_text(leaf: Leaf) -> bool:
     if logical is None:
         return leaf.element.converted_type in _CONVERTED
     return any(one is not None for one in (logical.STRING, logical.ENUM, logical.JSON))
+
+
+def _num_odd(values: pa.Array) -> int:
+    count = 0
+    for value in values.to_pylist():
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            count += 1
+    return count
 
 
 def _are_utf8(values: pa.Array) -> bool:
