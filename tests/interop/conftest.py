@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import datafusion
 import duckdb
@@ -14,6 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from intarsia import engines
 
 ROWS = 5000
 ROW_GROUP_ROWS = 2048
@@ -246,3 +249,15 @@ def awkward() -> pa.Table:
             "nothing": pa.nulls(8, pa.int64()),
         }
     )
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``ia.sql`` asks first is answered: no other session is begun."""
+    begin = engines.sql.session
+
+    def shared(*, shared: bool) -> Any:
+        assert shared
+        return begin(shared=shared)
+
+    monkeypatch.setattr(engines.sql, "session", shared)

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import engines
 from intarsia.engines import looked
 from intarsia.engines.sql import _opened
 from intarsia.predicate.look import _NEVER_THE_SAME
@@ -149,18 +148,6 @@ SELECT * FROM t WHERE n % 1000000 = 999999
 SELECT (SELECT count(*) FROM t AS u WHERE u.n < t.n) AS c, msg FROM t WHERE n % 90000 = 5
 SELECT msg FROM t WHERE n % 20000 = 5 UNION ALL SELECT name FROM t WHERE n % 20000 = 6
 """.strip().splitlines()
-
-
-@pytest.fixture
-def at_once(monkeypatch):
-    """What is asked first is answered: no other session is begun."""
-    begin = engines.sql.session
-
-    def shared(*, shared):
-        assert shared
-        return begin(shared=shared)
-
-    monkeypatch.setattr(engines.sql, "session", shared)
 
 
 def rows_of(table):

@@ -199,18 +199,6 @@ SELECT ts FROM t WHERE n >= (SELECT max(n)::VARCHAR::JSON::INT FROM few) AND n <
 FEW = pa.table({"n": [3, 70, 900]})
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    """What is asked first is answered: no other session is begun."""
-    begin = engines.sql.session
-
-    def shared(*, shared):
-        assert shared
-        return begin(shared=shared)
-
-    monkeypatch.setattr(engines.sql, "session", shared)
-
-
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.usefixtures("at_once")
 def test_answers_are_duckdbs(query, logs, path):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import has_zone
 
-_EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
+EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
 """Up to here, doubles and floats of 32 bits tell all integers apart."""
 _MOST = 2**63 - 1
 """Up to here, Arrow compares any integers."""
@@ -134,7 +134,7 @@ def number_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         if text.lstrip("-").isdigit() and not _is_rounded(int(text), kind):
             return _integer(int(text), kind)
         wide, exact = pa.scalar(float(text)), decimal.Decimal(text)
-        most = _EXACT if "e" in text.lower() else _MOST  # one is a double, the other a decimal
+        most = EXACT if "e" in text.lower() else _MOST  # one is a double, the other a decimal
         if kind is not None and pa.types.is_integer(kind) and abs(exact) < most:
             whole = exact.to_integral_value()
             return _integer(int(whole), kind) if whole == exact else pa.scalar(exact)
@@ -162,12 +162,12 @@ def _is_rounded(value: int, kind: pa.DataType | None) -> bool:
     """Is an integer beyond those that floats of type ``kind`` tell apart?"""
     if kind is None or not pa.types.is_floating(kind):
         return False
-    return abs(value) > (_EXACT if kind.bit_width == 64 else _EXACT_SINGLE)
+    return abs(value) > (EXACT if kind.bit_width == 64 else _EXACT_SINGLE)
 
 
 def _is_whole(value: float) -> bool:
     """Is it an integer of those that no other integer is rounded to?"""
-    return abs(value) < _EXACT and value.is_integer()
+    return abs(value) < EXACT and value.is_integer()
 
 
 def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
@@ -183,7 +183,7 @@ def whole_above(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     is_number, number = is_fraction or types.is_integer(value.type), value.as_py()
     if types.is_unsigned_integer(kind) and is_number and number < 0:
         return _integer(0, kind)
-    most = _EXACT if types.is_floating(value.type) else _MOST
+    most = EXACT if types.is_floating(value.type) else _MOST
     if not is_fraction or not abs(number) < most or number == int(number):
         return None
     return _integer(math.ceil(number), kind)

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_moment, is_text, keeps_values
-from intarsia.predicate.constants import DECIMALS, whole_above
+from intarsia.predicate.constants import DECIMALS, EXACT, whole_above
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
@@ -48,8 +48,6 @@ _MAPPED = (exp.Lower, exp.Upper)
 # As many digits as a float of 4 and of 8 bytes holds of any literal: more, and the engine's way
 # from a decimal to a float may end at a neighbour.
 _DIGITS = {32: 6, 64: 15}
-_EXACT = 2.0**53
-"""Up to here, doubles tell all integers apart."""
 
 
 def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") -> pc.Expression:
@@ -318,7 +316,7 @@ def _is_told_apart(constant: exp.Expr) -> bool:
     bare = _bare(constant)
     text = bare.this.name if isinstance(bare, exp.Cast) else bare.name
     try:
-        return isinstance(bare, exp.Null) or abs(float(text)) < _EXACT
+        return isinstance(bare, exp.Null) or abs(float(text)) < EXACT
     except ValueError:
         return False
 
@@ -349,7 +347,7 @@ def _double_fits(text: str, kind: pa.DataType) -> bool:
     except ValueError:
         return False
     if pa.types.is_integer(kind):  # of which a double tells those beside it apart
-        return abs(value) < _EXACT
+        return abs(value) < EXACT
     return kind == pa.float64() and math.isfinite(value)
 
 

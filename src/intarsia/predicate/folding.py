@@ -46,6 +46,7 @@ _COMPUTING = {
 }
 _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
 _USUAL_DIGITS = (18, 3)
+"""Of a DECIMAL that does not say how many, and how many of them are decimals."""
 _DATE = ("year", "month", "day")
 _COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _UNKNOWN = (
@@ -67,8 +68,8 @@ def utc_now() -> datetime:
 def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
     """``condition`` with constants for what is certain to come to one; a copy where there is any.
 
-    ``date(x)`` is ``x::DATE`` there.
-    Without ``now``, what asks for the current moment or day is left.
+    ``date(x)`` is ``x::DATE`` there. Without ``now``, what asks for the current moment or day is
+    left.
     """
     if not any(_computes(node) or _is_day(node) for node in condition.walk()):
         return condition
