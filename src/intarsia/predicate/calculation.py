@@ -220,7 +220,13 @@ def months_later(day: _Day, months: int) -> _Day:
 
 
 def later(start: datetime, span: Interval) -> datetime:
-    """``start`` and a span. Raises ``ValueError`` or ``OverflowError`` beyond the calendar."""
+    """``start`` and a span. Raises ``ValueError`` or ``OverflowError`` beyond the calendar.
+
+    And ``UnknownValueError`` for months and parts of a day after a moment in a zone: which of these
+    DuckDB adds first is another by their signs and sizes.
+    """
+    if start.tzinfo is not None and span.months and span.microseconds:
+        raise UnknownValueError
     day = months_later(start, span.months)
     return day + timedelta(days=span.days, microseconds=span.microseconds)
 
