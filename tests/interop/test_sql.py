@@ -815,7 +815,7 @@ def test_the_current_moment_reaches_the_scan(data, monkeypatch):
 
     def registered(connection, query, *others):
         queries.append(query)
-        register(connection, query, *others)
+        return register(connection, query, *others)
 
     register = engines.sql._register
     monkeypatch.setattr(engines.sql, "_register", registered)

@@ -186,12 +186,28 @@ def test_few_pages_are_read(query, pages, logs, folder):
     assert least <= read <= most
 
 
+def in_memory(query, table):
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        return connection.sql(query).to_arrow_table()
+
+
+def outcome(ask):
+    """The rows, or what is wrong."""
+    try:
+        return ask().to_pylist()
+    except duckdb.Error as error:
+        return type(error)
+
+
 def test_offsets_that_are_written_otherwise(logs, folder, tmp_path):
     data = ia.dataset(folder)
     plan = ia.sql("EXPLAIN SELECT n FROM t LIMIT 2 OFFSET 70000", t=data)
     assert plan.num_rows
     with pytest.raises(duckdb.ParserException):
         ia.sql("SELECT n FROM t LIMIT 70000, 2", t=data)
+    query = "SELECT n FROM t LIMIT 2 OFFSET 9223372036854775808"
+    assert outcome(lambda: ia.sql(query, t=data)) == outcome(lambda: in_memory(query, logs))
     for name in ("a", "b", "c"):
         ia.write_table(logs.slice(0, 70_000), tmp_path / f"{name}.parquet")
     data = ia.dataset(tmp_path)

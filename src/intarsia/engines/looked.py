@@ -19,8 +19,8 @@ from intarsia.data.survey import File, each_of, in_folders
 from intarsia.engines.session import asking_first
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import IntarsiaError, PathError
-from intarsia.predicate.look import FirstLook
-from intarsia.predicate.parameters import Parameters, by_name
+from intarsia.predicate.look import LOOKED_AT, FirstLook
+from intarsia.predicate.parameters import Parameters, mentioned
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import Lease, OpenedFile, lease_of
 from intarsia.read.request import ROW_NUMBER
@@ -115,9 +115,9 @@ def _asked(
     rows in these.
     """
     limit = most + 1 if look.limit is None else min(look.limit, most + 1)
-    given = {name: v for name, v in by_name(parameters).items() if name in look.parameters}
     connection.register(look.name, table)
-    query = f"{look.query(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
+    query = f"{look.asked(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
+    given = mentioned(query, parameters, LOOKED_AT) if parameters else None
     with asking_first():
         return connection.sql(query, params=given or None).to_arrow_table()
 

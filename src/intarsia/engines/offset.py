@@ -9,7 +9,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.numbered import parts_at
 from intarsia.engines.watched import WatchedDataset
-from intarsia.predicate.need import Need
+from intarsia.predicate.need import UNTOLD, Need
 from intarsia.predicate.query import Query
 from intarsia.ranges import RowRanges
 
@@ -28,6 +28,8 @@ def from_offset(
     for scan in query.scans:
         table, need = tables[scan.table], scan.need
         if need is None or need.offset < _LEAST or scan.filter is not None:
+            continue
+        if need.limit is None or need.limit > UNTOLD:
             continue
         begun = query.without_offset()
         if begun is not None and isinstance(table, WatchedDataset) and _are_all_rows(table):

@@ -26,8 +26,9 @@ from intarsia.engines.session import NotAnsweredError, asking_first, require_duc
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.folding import Now
+from intarsia.predicate.look import LOOKED_AT
 from intarsia.predicate.need import Need
-from intarsia.predicate.parameters import Parameters
+from intarsia.predicate.parameters import Parameters, mentioned
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import PathLike
 
@@ -83,10 +84,10 @@ def sql(
             planned = with_values(query, schemas, value_of)
             if planned != query:
                 rewritten = _rewritten(planned, parameters, opened, now)
-            if any(scan.look for scan in rewritten.scans):
-                now()  # it is asked twice at one moment
-            # An error is to show the query as it was given.
-            with asking_first() if planned != query else contextlib.nullcontext():
+            if planned == query and not any(scan.look for scan in rewritten.scans):
+                return _answer(connection, rewritten, parameters, opened)[0]
+            now()  # it is asked twice at one moment
+            with asking_first():  # an error is to show the query as it was given
                 return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
@@ -129,13 +130,15 @@ def _answer(
 ) -> tuple[pa.Table, list[str]]:
     """The answer of a query, and DuckDB's types of its columns."""
     query, tables = from_offset(query, tables)
-    _register(connection, query, parameters, tables)
+    sql = _register(connection, query, parameters, tables)
+    if sql != query.sql and parameters:
+        parameters = mentioned(sql, parameters, LOOKED_AT)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys
         table.errors.clear()
         table.whole.clear()
     try:
-        answer = connection.sql(query.sql, params=parameters or None)
+        answer = connection.sql(sql, params=parameters or None)
         if answer is None:
             return pa.table({}), []
         count, types = _count(query, tables), [str(kind) for kind in answer.types]
@@ -187,21 +190,28 @@ def _register(
     query: Query,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
-) -> None:
+) -> str:
     """Every scan under its name, and every table under its own, for what was not rewritten.
 
-    A scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks
-    for columns itself.
+    Gives what is left to ask of them. A scan is a filtered data set rather than a stream, so that
+    DuckDB may read it twice, and asks for columns itself.
     """
     for name, table in tables.items():
         connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     # The scan that is looked at first comes last: its WHERE may read the others.
     for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
-        table = tables[scan.table]
+        table, look = tables[scan.table], scan.look
         if isinstance(table, WatchedDataset):
-            table = _needed(connection, table, scan, joined.filter_of(scan), parameters)
+            table = _left(table, scan, joined.filter_of(scan))
+            if look is not None:
+                found = rows_found(connection, table, look, scan.columns, parameters)
+                if found is not None:
+                    connection.register(scan.name, found)
+                    return look.answered()
+            table = _needed(table, scan)
         connection.register(scan.name, table)
+    return query.sql
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
@@ -214,24 +224,19 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     return None
 
 
-def _needed(
-    connection: duckdb.DuckDBPyConnection,
-    table: WatchedDataset,
-    scan: Scan,
-    left: pc.Expression | None,
-    parameters: Parameters,
-) -> Dataset:
-    """The rows of a data set that a query needs, or not many more."""
-    need = scan.need or Need()
-    firsts = [first_rows(table, first, left) for first in need.firsts]
-    if firsts and all(first is not None for first in firsts):
-        first = functools.reduce(operator.or_, firsts)
+def _left(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> WatchedDataset:
+    """The rows of a data set that ``left`` leaves of it, and of these the first, if none else."""
+    firsts = [] if scan.need is None else scan.need.firsts
+    found = [first_rows(table, first, left) for first in firsts]
+    if found and all(first is not None for first in found):
+        first = functools.reduce(operator.or_, found)
         left = first if left is None else left & first
-    table = table if left is None else table.filter(left)
-    if scan.look is not None:
-        found = rows_found(connection, table, scan.look, scan.columns, parameters)
-        if found is not None:
-            return found
+    return table if left is None else table.filter(left)
+
+
+def _needed(table: WatchedDataset, scan: Scan) -> Dataset:
+    """As many of a data set's rows as a query needs, texts in codes where many are left."""
+    need = scan.need or Need()
     if need.limit is not None:
         return table.limited(need.limit)
-    return table if firsts else table.coded(scan.columns)  # of the first, few rows are left
+    return table if need.firsts else table.coded(scan.columns)

@@ -1,18 +1,19 @@
 """A first look at a table: for which rows the WHERE of a query holds, told by its columns alone.
 
 What an engine alone can compute of a WHERE, it has to be asked; that needs few columns, and the
-others are wanted only of the rows for which it holds.
+others are wanted only of the rows for which it holds. It is computed once: the query then is asked
+of these rows, without it.
 
 ::
 
     SELECT * FROM t WHERE hamming(name, 'duck') < 2 ORDER BY ts
                           ^───────────────────────^
     SELECT place FROM t WHERE hamming(name, 'duck') < 2       reads name
+    SELECT * FROM found WHERE true ORDER BY ts                reads the rest
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,34 +34,30 @@ _AFTER_WHERE = {
     *(TokenType.GROUP_BY, TokenType.HAVING, TokenType.WINDOW, TokenType.QUALIFY),
     *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.SEMICOLON),
 }
-_NEVER_THE_SAME = {
-    *("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval", "currval"),
-    *("setval", "error", "write_log", "sleep_ms", "stats", "vector_type", "current_query"),
-    *("current_query_id", "current_transaction_id", "current_connection_id", "txid_current"),
-}
-"""Functions of DuckDB, those that give something else, or do something, each time."""
-_PARAMETER = re.compile(r"\$(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
     """What to ask about the scan ``name`` first, by ``columns`` of it, in lower case.
 
-    ``parameters`` are those of the query's that the question has, by name or number. As many rows
-    as ``limit`` are enough, whichever they are; with None, all are needed.
+    As many rows as ``limit`` are enough, whichever they are; with None, all are needed.
     """
 
     name: str
     columns: frozenset[str]
-    parameters: frozenset[str]
     limit: int | None
+    _query: str
+    _where: slice
     _alias: str
-    _condition: str
 
-    def query(self, select: str) -> str:
+    def asked(self, select: str) -> str:
         """A query for what ``select`` says of the rows for which the WHERE holds."""
-        # The condition may end in a comment.
-        return f"SELECT {select} FROM {self.name} AS {self._alias} WHERE {self._condition}\n"
+        condition = self._query[self._where]  # it may end in a comment
+        return f"SELECT {select} FROM {self.name} AS {self._alias} WHERE {condition}\n"
+
+    def answered(self) -> str:
+        """The query, of rows for which its WHERE holds."""
+        return f"{self._query[: self._where.start]}true{self._query[self._where.stop :]}"
 
 
 def first_look(
@@ -72,10 +69,10 @@ def first_look(
     """
     tokens = sqlglot.tokenize(query, read=LOOKED_AT)
     where = _where(tokens)
-    if not where or any(token.text.lower() in _NEVER_THE_SAME for token in where):
+    if not where:
         return None
-    text = query[where[0].start : where[-1].end + 1]
-    tree, alone = (_select(sql) for sql in (query, f"SELECT 1 FROM t WHERE {text}"))
+    place = slice(where[0].start, where[-1].end + 1)
+    tree, alone = (_select(sql) for sql in (query, f"SELECT 1 FROM t WHERE {query[place]}"))
     if tree is None or alone is None or not has_only(alone, _ALONE):
         return None
     if tree.args["where"] != alone.args["where"]:
@@ -89,16 +86,15 @@ def first_look(
     asked = {
         part.name.lower() for column in condition.find_all(exp.Column) for part in column.parts
     }
-    # What a subquery gives may be something else the second time, as of a sample.
-    if condition.find(exp.Query, exp.Columns, exp.Star):
+    stars = condition.find_all(exp.Star)  # which would be more columns than there are
+    if condition.find(exp.Columns) or any(not isinstance(s.parent, exp.Count) for s in stars):
         return None
     if table.alias.lower() in known | _bare_names(condition):
         return None
     if any(_is_renamed(output, asked) for output in tree.expressions):
         return None
     alias = exp.to_identifier(table.alias, quoted=True).sql(LOOKED_AT)
-    parameters = frozenset(_PARAMETER.findall(text))
-    return FirstLook(name, frozenset(asked & known), parameters, limit, alias, text)
+    return FirstLook(name, frozenset(asked & known), limit, query, place, alias)
 
 
 def _where(tokens: Sequence[Token]) -> list[Token]:

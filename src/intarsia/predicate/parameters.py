@@ -6,10 +6,11 @@ where a constant might mean something else than its value does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from intarsia.predicate.literals import constant_of
 
@@ -24,10 +25,10 @@ def numbered(query: str, dialect: str) -> str:
     Raises sqlglot's errors for what is no SQL.
     """
     tokens = sqlglot.tokenize(query, read=dialect)
-    if any(token.token_type is sqlglot.TokenType.PARAMETER for token in tokens):
+    if any(token.token_type is TokenType.PARAMETER for token in tokens):
         return query
     parts, end = [], 0
-    marks = (token for token in tokens if token.token_type is sqlglot.TokenType.PLACEHOLDER)
+    marks = (token for token in tokens if token.token_type is TokenType.PLACEHOLDER)
     for number, mark in enumerate(marks, start=1):
         # $ may be part of a name before it, and $1,$ begins a quote to sqlglot.
         parts += [query[end : mark.start], f" ${number} "]
@@ -40,6 +41,13 @@ def by_name(parameters: Parameters) -> Mapping[str, object]:
     if isinstance(parameters, Mapping):
         return parameters
     return {str(number): value for number, value in enumerate(parameters, start=1)}
+
+
+def mentioned(query: str, parameters: Parameters, dialect: str) -> Mapping[str, object]:
+    """Those of ``parameters`` that ``query`` has, by what they are called."""
+    pairs = itertools.pairwise(sqlglot.tokenize(query, read=dialect))
+    names = {two.text.lower() for one, two in pairs if one.token_type is TokenType.PARAMETER}
+    return {name: v for name, v in by_name(parameters).items() if name.lower() in names}
 
 
 def put_in(tree: exp.Expr, parameters: Parameters) -> None:
