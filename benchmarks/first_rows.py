@@ -7,7 +7,6 @@ whose settings, is as in ``peers.py``; all answers are compared before.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from logs import logs, without_indexes
+from logs import logs, options_of, without_indexes
 from peers import OURS, datafusion_of, duckdb_of, leave
 from queries import ratio_of, rounds
 
@@ -59,11 +58,7 @@ def rows_of(answer: Any) -> list[tuple[Any, ...]]:
 
 def main() -> None:
     """Print a line for each query."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--data", type=Path, default=Path("bench-data"))
-    options = parser.parse_args()
+    options = options_of(__doc__.split("\n")[0])
     everyone = engines(without_indexes(logs(options.rows, options.data)))
     print(f"| ms | {' | '.join(everyone)} | best peer / ours |")
     print(f"|---|{'---:|' * (len(everyone) + 1)}")

@@ -13,6 +13,7 @@ a row for a while).
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -199,3 +200,12 @@ def _messages(random: np.random.Generator, count: int, rare: list[int]) -> pa.Ar
     drawn = random.integers(0, len(usual), (6, count))
     drawn[2, rare] = len(usual)
     return pc.binary_join_element_wise(*(words.take(pa.array(part)) for part in drawn), " ")
+
+
+def options_of(description: str) -> argparse.Namespace:
+    """Of a command that asks the table: ``rows``, ``runs``, and the folder ``data`` it is in."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--data", type=Path, default=Path("bench-data"))
+    return parser.parse_args()

@@ -63,14 +63,11 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
     those whose statistics may be damaged. A file that cannot be opened is kept: the error comes
     when its turn does.
     """
-    wanted = in_folders(files, request.pruning)
     if request.filter is None or len(files) < LEAST_FILES or cache.options.looks_for_damage:
-        for file in wanted:
+        for file in in_folders(files, request.pruning):
             yield Kept(file, Part(partial(cache.lease, file.path), file.constants))
         return
-    if cache.catalog is not None:
-        wanted = iter(cache.catalog.left(wanted, request))
-    wanted, again = itertools.tee(wanted)
+    wanted, again = itertools.tee(unopened_left(cache, files, request))
     leases = each_of(cache, (partial(_lease, cache, file.path) for file in again))
     try:
         size = _FIRST
@@ -79,6 +76,14 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
             size = min(2 * size, _MOST)
     finally:
         leases.close()
+
+
+def unopened_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[File]:
+    """Those of ``files`` that might hold matching rows, as far as folders and a catalog tell."""
+    wanted = in_folders(files, request.pruning)
+    if cache.catalog is None or request.filter is None:
+        return wanted
+    return iter(cache.catalog.left(wanted, request))
 
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.data.asked import request_of
 from intarsia.data.cache import FileCache
-from intarsia.data.survey import File, each_of, in_folders
+from intarsia.data.survey import File, each_of, unopened_left
 from intarsia.engines.session import asking_first
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import IntarsiaError, PathError
@@ -55,7 +55,8 @@ def rows_found(
     names = {name.lower() for name in table.schema.names}
     if {_FILE, ROW_NUMBER} & names or table._cache.options.looks_for_damage:
         return None
-    cache, left = table._cache, _files_left(table)
+    cache, request = table._cache, request_of(table.schema, [], table._wanted(None))
+    left = list(unopened_left(cache, table._files, request))
     if not 0 < len(left) <= _MOST_FILES:
         return None
     try:
@@ -71,16 +72,6 @@ def rows_found(
     except (IntarsiaError, OSError):
         return None
     return table.at(list(_parts(cache, left, files, found)))
-
-
-def _files_left(table: WatchedDataset) -> list[File]:
-    """The files that any scan opens, as folders and a catalog tell."""
-    request = request_of(table.schema, [], table._wanted(None))
-    wanted = in_folders(table._files, request.pruning)
-    catalog = table._cache.catalog
-    if catalog is not None and request.filter is not None:
-        wanted = iter(catalog.left(wanted, request))
-    return list(wanted)
 
 
 def _most_rows(

@@ -31,8 +31,10 @@ def from_offset(
             continue
         if need.limit is None or need.limit > UNTOLD:
             continue
+        if not isinstance(table, WatchedDataset) or not _are_all_rows(table):
+            continue
         begun = query.without_offset()
-        if begun is not None and isinstance(table, WatchedDataset) and _are_all_rows(table):
+        if begun is not None:
             return begun, {**tables, scan.table: _behind(table, need)}
     return query, tables
 

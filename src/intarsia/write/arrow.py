@@ -37,8 +37,6 @@ _TEXTS = {
 }
 _GIVEN = ("table", "where", "kwargs")
 """Of the arguments of pyarrow's ``write_table``, those that are no options."""
-
-
 _CODECS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 
 
