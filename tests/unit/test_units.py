@@ -12,6 +12,7 @@ import intarsia as ia
 from intarsia.predicate.expression import read_expression
 from intarsia.ranges import RowRanges
 from intarsia.read import units
+from intarsia.read.columns import roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import Condition, picked
 from intarsia.read.file import open_file
@@ -35,14 +36,18 @@ def path(tmp_path):
     return at
 
 
+def _roots(file, names):
+    return roots_of(file, names, file.schema_arrow)
+
+
 def test_few_long_rows_are_several_units(path, monkeypatch):
     file, rows = open_file(path), RowRanges.all(300)
-    assert list(units.units_of(file, rows, ["i", "t"])) == [rows]
+    assert list(units.units_of(file, rows, _roots(file, ["i", "t"]))) == [rows]
     monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
-    parts = list(units.units_of(file, rows, ["i", "t"]))
+    parts = list(units.units_of(file, rows, _roots(file, ["i", "t"])))
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
-    assert list(units.units_of(file, rows, ["i"])) == [rows]
+    assert list(units.units_of(file, rows, _roots(file, ["i"]))) == [rows]
     found = ia.dataset(path).to_table(["i"], filter=pc.starts_with(pc.field("t"), "00177a"))
     assert found.to_pydict() == {"i": [177]}
 
@@ -81,7 +86,7 @@ def coded(tmp_path_factory):
 
 def num_units(path, column, **options):
     file, rows = open_file(path, options=ReadOptions(**options)), RowRanges.all(100_000)
-    parts = list(units.units_of(file, rows, [column]))
+    parts = list(units.units_of(file, rows, _roots(file, [column])))
     assert RowRanges.union(parts) == rows
     return len(parts)
 
@@ -129,7 +134,7 @@ def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeyp
     assert max(stored) < 1.3 * min(stored)
     monkeypatch.setattr(units, "FIRST_ROWS", 0)
     monkeypatch.setattr(units, "UNIT_BYTES", 5_000_000)
-    parts = list(units.units_of(file, rows, ["t"]))
+    parts = list(units.units_of(file, rows, _roots(file, ["t"])))
     assert RowRanges.union(parts) == rows
     assert 8 <= len(parts) <= 11
 
@@ -137,16 +142,16 @@ def test_small_row_groups_are_as_heavy_as_their_texts_are_long(tmp_path, monkeyp
 def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
     file, rows = open_file(path), RowRanges.from_rows(np.arange(5, 300, 10))  # one of each page
     monkeypatch.setattr(units, "UNIT_BYTES", 1_000_000)
-    parts = list(units.units_of(file, rows, ["i", "t"]))
+    parts = list(units.units_of(file, rows, _roots(file, ["i", "t"])))
     assert RowRanges.union(parts) == rows
     assert 4 <= len(parts) <= 6
-    assert list(units.units_of(file, rows, ["i"])) == [rows]
+    assert list(units.units_of(file, rows, _roots(file, ["i"]))) == [rows]
     apart = RowRanges.from_rows(np.array([5, 6, 95, 105, 295]))  # of four pages
-    assert list(units.units_of(file, apart, ["i", "t"])) == [apart]
+    assert list(units.units_of(file, apart, _roots(file, ["i", "t"]))) == [apart]
     monkeypatch.setattr(units, "_FEW_RANGES", 0)
     monkeypatch.setattr(units, "UNIT_BYTES", 210_000)  # two pages
-    parts = list(units.units_of(file, apart, ["i", "t"]))
+    parts = list(units.units_of(file, apart, _roots(file, ["i", "t"])))
     assert parts == [RowRanges.of((5, 7), (95, 96)), RowRanges.of((105, 106), (295, 296))]
     monkeypatch.undo()
     few = RowRanges.of((5, 9), (205, 209))
-    assert list(units.units_of(file, few, ["i", "t"])) == [few]
+    assert list(units.units_of(file, few, _roots(file, ["i", "t"]))) == [few]

@@ -68,7 +68,7 @@ def _roots(file: OpenedFile, constants: Constants, request: Request) -> list[Roo
     if is_odd or not may_be_together(file):
         return []
     names = [name for name in dict.fromkeys(request.columns) if name not in constants]
-    roots = roots_of(file, names)
+    roots = roots_of(file, names, request.schema)
     # Those of several files would become one, which each file's rows then refer to.
     return [] if any(has_dictionary(file.arrow_type(root)) for root in roots) else roots
 

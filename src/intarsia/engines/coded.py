@@ -16,8 +16,10 @@ from intarsia.data.survey import File, in_folders
 from intarsia.decode.page_check import has_codes_only
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.page_header import read_page_header
+from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.columns import CODED
 from intarsia.read.opened import OpenedFile
+from intarsia.read.projection import Path, pruned_to_fields
 from intarsia.read.request import Request
 
 _LEAST_ROWS = 50_000
@@ -54,6 +56,21 @@ class CodedDataset(Dataset):
             return self
         made = self.wrap(self, schema)
         made._is_ours = True  # pyarrow would decode texts, and look each up in a dictionary
+        return made
+
+    def of_fields(self, paths: Iterable[Path]) -> CodedDataset:
+        """The same rows, of whose structs there are the fields on ``paths`` and in the filter."""
+        wanted = self._wanted(None)
+        used = set() if wanted is None else field_paths(read_expression(wanted))
+        schema = self.schema
+        if used is None or len({*schema.names}) < len(schema.names):
+            return self
+        pruned = pruned_to_fields(schema, {*paths, *used})
+        if not pruned:
+            return self
+        fields = [f.with_type(pruned[f.name].type) if f.name in pruned else f for f in schema]
+        made = self.wrap(self, pa.schema(fields, schema.metadata))
+        made._is_ours = True  # pyarrow would read the others, to drop them
         return made
 
     @property

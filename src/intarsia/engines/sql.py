@@ -203,7 +203,7 @@ def _register(
     for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
         table, look = tables[scan.table], scan.look
         if isinstance(table, WatchedDataset):
-            table = _left(table, scan, joined.filter_of(scan))
+            table = _left(table, scan, joined.filter_of(scan)).of_fields(scan.paths)
             if look is not None:
                 found = rows_found(connection, table, look, scan.columns, parameters)
                 if found is not None:

@@ -20,7 +20,6 @@ from intarsia.predicate.implied import implied, joined
 from intarsia.predicate.keys import join_keys, member_keys
 from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
 from intarsia.predicate.scope import (
-    UNUSUAL,
     Scopes,
     Source,
     Sources,
@@ -43,37 +42,6 @@ def conditions_of(tree: exp.Expr, scopes: Scopes) -> dict[int, tuple[exp.Expr, .
         pushdown.visit(select)
     pushdown.finish(_SPARE_COLUMNS + _size(tree))
     return {key: tuple(found) for key, found in pushdown.found.items()}
-
-
-def columns_used(table: exp.Table, names: Sequence[str]) -> Iterator[str]:
-    """Those of ``names`` that the query may ask of this occurrence of a table."""
-    scope = table.find_ancestor(exp.Select)
-    alias = table.alias_or_name.lower()
-    lower = {name.lower() for name in names}
-    if scope is None or _may_need_all(scope, table, alias):
-        yield from names
-        return
-    mentioned: set[str] = set()
-    for column in scope.find_all(exp.Column):
-        parts = [part.name.lower() for part in column.parts]
-        if alias in parts or len(parts) == 1 or parts[0] in lower:
-            mentioned.update(parts)
-    for join in scope.find_all(exp.Join):
-        mentioned |= {name.name.lower() for name in join.args.get("using") or ()}
-    yield from (name for name in names if name.lower() in mentioned)
-
-
-def _may_need_all(scope: exp.Select, table: exp.Table, alias: str) -> bool:
-    columns = list(scope.find_all(exp.Column))
-    alias_node = table.args.get("alias")
-    return (
-        any(not isinstance(star.parent, exp.Count) for star in scope.find_all(exp.Star))
-        or any(scope.find_all(exp.Columns))
-        or any(join.method for join in scope.find_all(exp.Join))
-        or any(column.name.lower() == alias for column in columns)
-        or any(scope.args.get(name) for name in UNUSUAL)
-        or bool(alias_node and alias_node.args.get("columns"))
-    )
 
 
 class _Pushdown:

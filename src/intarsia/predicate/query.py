@@ -27,12 +27,13 @@ from intarsia.predicate.keys import keys_in
 from intarsia.predicate.look import LOOKED_AT, FirstLook, first_look
 from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.parameters import Parameters, numbered, put_in
-from intarsia.predicate.pushdown import columns_used, conditions_of, unqualified
+from intarsia.predicate.pushdown import conditions_of, unqualified
 from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 from intarsia.predicate.sql_text import text_of
 from intarsia.predicate.taken import columns_taken
+from intarsia.predicate.used import Path, paths_used
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
@@ -63,19 +64,25 @@ class Keys:
 class Scan:
     """One occurrence of a table: rows of ``table`` for the query's table ``name``.
 
-    ``columns`` are all that the query may use. ``filter`` is TRUE for every row the query needs,
-    None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says what
-    it needs of the rows for which the filter is TRUE, None where that may be all of them. ``look``
-    is what may be asked first, where the filter does not say all that the query's WHERE does.
+    ``paths`` are all columns and fields that the query may use. ``filter`` is TRUE for every row it
+    needs, None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says
+    what it needs of the rows for which the filter is TRUE, None where that may be all of them.
+    ``look`` is what may be asked first, where the filter does not say all that the query's WHERE
+    does.
     """
 
     name: str
     table: str
-    columns: tuple[str, ...]
+    paths: tuple[Path, ...]
     filter: pc.Expression | None
     keys: tuple[Keys, ...] = ()
     need: Need | None = None
     look: FirstLook | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that the query may use, or use a field of."""
+        return tuple(dict.fromkeys(path[0] for path in self.paths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +176,14 @@ def scans_of(
     for table in tables:
         schema, conditions = fields[id(table)], wanted.get(id(table), ())
         exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
-        columns = tuple(columns_used(table, schema.names))
+        paths = tuple(paths_used(table, schema))
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
         need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         name = named[id(table)]
         ask = functools.partial(first_look, text, name, schema.names)
         look = _look(tree, scopes, table, exact, ask) if dialect == LOOKED_AT else None
-        scans.append(Scan(name, known[table.name.lower()], columns, found, keys, need, look))
+        scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need, look))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
     others = tuple(name for lower, name in known.items() if lower in left)

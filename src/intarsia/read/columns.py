@@ -11,7 +11,7 @@ from intarsia.format.schema import Root
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
-from intarsia.read.projection import Projection
+from intarsia.read.projection import Projection, root_of_type
 from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 from intarsia.read.rows import read_rows
 from intarsia.read.selection import ranges_of, select
@@ -22,17 +22,20 @@ CODED = pa.dictionary(pa.int32(), pa.string())
 
 
 def roots_of(
-    file: OpenedFile, columns: Sequence[str], pruned: Projection | None = None
+    file: OpenedFile, columns: Sequence[str], schema: pa.Schema, pruned: Projection | None = None
 ) -> list[Root]:
     """Those of ``columns`` that the file has, with the leaves that are wanted of them.
 
+    These are all that ``schema``, the data set's, has of them, but for columns that are ``pruned``.
     A group without leaves has no values: pyarrow's data sets have NULLs there, as where there is no
     such column.
     """
     part = pruned or {}
     roots = (file.schema.root(name) for name in columns)
     return [
-        part[root.name].root_in(file.schema, root) if root.name in part else root
+        part[root.name].root_in(file.schema, root)
+        if root.name in part
+        else root_of_type(file, root, schema.field(root.name).type)
         for root in roots
         if root is not None and root.all_leaves
     ]
@@ -40,10 +43,10 @@ def roots_of(
 
 def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> list[Root]:
     """What a request reads of the file: the leaves of its output, then those of its filter."""
-    filter_pruned = request.filter.pruned if request.filter else {}
-    output = roots_of(file, request.columns, request.pruned)
+    schema, filter_pruned = request.schema, request.filter.pruned if request.filter else {}
+    output = roots_of(file, request.columns, schema, request.pruned)
     found: dict[str, Root] = {}
-    for root in [*output, *roots_of(file, request.filter_columns, filter_pruned)]:
+    for root in [*output, *roots_of(file, request.filter_columns, schema, filter_pruned)]:
         if root.name not in constants:
             leaves = {*root.leaves, *(found[root.name].leaves if root.name in found else ())}
             found[root.name] = root.pruned(sorted(leaves))
@@ -51,24 +54,19 @@ def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> l
 
 
 def expect_columns(
-    file: OpenedFile,
-    columns: Sequence[str],
-    first: Sequence[str],
-    rows: RowRanges,
-    source: AheadSource,
-    pruned: Projection,
+    file: OpenedFile, request: Request, rows: RowRanges, source: AheadSource
 ) -> bool:
-    """Have ``source`` fetch ``columns`` at ``rows`` all at once, or say that it is not worth it.
+    """Have ``source`` fetch all columns at ``rows`` at once, or say that it is not worth it.
 
-    It is where those that are not read ``first``, and may turn out not to be needed, take no more
-    than a request of their own would cost.
+    It is where those that the filter does not need, and that may turn out not to be needed at all,
+    take no more than a request of their own would cost.
     """
     if not file.request_bytes:
         return False
-    later = [name for name in columns if name not in first]
+    later = [name for name in request.columns if name not in request.filter_columns]
     if not later or rows.num_rows > file.request_bytes:
         return False
-    ranges = ranges_of(select(file, roots_of(file, later, pruned), rows))
+    ranges = ranges_of(select(file, roots_of(file, later, request.schema, request.pruned), rows))
     if sum(length for _, length in ranges) > file.request_bytes:
         return False
     source.expect(ranges)
@@ -93,7 +91,7 @@ def read_columns(
     coded = {field.name for field in output if field.type == CODED}
     roots = [
         root.coded() if root.name in coded and file.arrow_type(root) == pa.string() else root
-        for root in roots_of(file, wanted, pruned)
+        for root in roots_of(file, wanted, schema, pruned)
     ]
     found = read_rows(file, roots, rows, source=source)
     decoded = dict(zip((root.name for root in roots), found, strict=True))

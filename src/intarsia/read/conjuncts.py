@@ -48,7 +48,7 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
         for part in parts:
             passing *= part.passing
             names = part.columns
-        leaves = [leaf for root in roots_of(file, names) for leaf in root.leaves]
+        leaves = [leaf for root in roots_of(file, names, request.schema) for leaf in root.leaves]
         cost = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
         return cost / max(1 - passing, _LEAST)
 

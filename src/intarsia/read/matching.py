@@ -141,8 +141,7 @@ class UnitReader:
         request, file = self._request, self.file
         if request.filter is None:
             return []
-        columns, first = request.all_columns, request.filter_columns
-        expected = expect_columns(file, columns, first, rows, source, request.pruned)
+        columns, expected = request.all_columns, expect_columns(file, request, rows, source)
         if self._trend.are_many and self._may_be_at_once:
             return [Stage(request.filter.condition, tuple(columns))]
         found = stages(file, request, rows)
@@ -203,7 +202,8 @@ class UnitReader:
         """Would reading ``others`` at the rows that pass, of ``rows``, pass over hardly a page?"""
         if not self._may_be_at_once:
             return False
-        roots = roots_of(self.file, [name for name in others if name not in self._constants])
+        read = [name for name in others if name not in self._constants]
+        roots = roots_of(self.file, read, self._request.schema)
         leaves = [leaf for root in roots for leaf in root.leaves]
         return are_everywhere(mask, page_rows(self.file, leaves, rows))
 
@@ -246,6 +246,12 @@ def _may_be_read_at_once(file: OpenedFile, request: Request, constants: Constant
 
 
 def _fits(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Has ``kind`` a value for each of those stored?"""
+    """Has ``kind`` a value for each of those stored? Structs may have fewer fields in it."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(stored):
+        return all(
+            len(places := stored.get_all_field_indices(field.name)) == 1
+            and _fits(stored.field(places[0]).type, field.type)
+            for field in kind
+        )
     kind = kind.value_type if kind == CODED else kind
     return stored == kind or keeps_values(stored, kind)

@@ -6,7 +6,8 @@ those a caller names with dots. Each file finds its own leaves by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,18 +28,39 @@ class PrunedColumn:
     type: pa.DataType
 
     def root_in(self, schema: Schema, root: Root) -> Root:
-        """The wanted leaves of a file's ``root``; all, where it lacks what a path names."""
-        leaves: set[int] = set()
-        for path in self.paths:
-            under = [leaf for leaf in root.all_leaves if _is_under(schema.leaves[leaf].path, path)]
-            if not under:
-                return root
-            leaves.update(under)
+        """The wanted leaves of a file's ``root``.
+
+        Where it lacks what a path names, another leaf tells which rows have the struct around it.
+        """
+
+        def under(path: Path) -> list[int]:
+            of_root = root.all_leaves
+            return [leaf for leaf in of_root if schema.leaves[leaf].path[: len(path)] == path]
+
+        found = {path: under(path) for path in self.paths}
+        leaves = set(itertools.chain.from_iterable(found.values()))
+        for lacking in (path for path, own in found.items() if not own):
+            around = lacking[:-1]
+            while not (own := under(around)):
+                around = around[:-1]
+            if leaves.isdisjoint(own):
+                fields = [leaf for leaf in own if schema.leaves[leaf].path[:-1] == around]
+                leaves.update(fields[:1] or own)
         return root.pruned(sorted(leaves))
 
 
 Projection = Mapping[str, PrunedColumn]
 """Columns that are wanted in part, by name; any other is wanted whole."""
+
+
+def root_of_type(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
+    """The leaves of a file's ``root`` that a column of type ``kind`` is read from.
+
+    Of structs, these are the fields that ``kind`` has.
+    """
+    if not pa.types.is_struct(kind) or file.arrow_type(root) == kind:
+        return root
+    return PrunedColumn(tuple(_paths_in(kind, (root.name,))), kind).root_in(file.schema, root)
 
 
 def pruned_to_fields(schema: pa.Schema, paths: Iterable[Path]) -> dict[str, PrunedColumn]:
@@ -125,8 +147,13 @@ def _pruned_column(file: OpenedFile, name: str, paths: Sequence[Path]) -> Pruned
     return PrunedColumn(tuple(paths), left)
 
 
-def _is_under(path: Path, group: Path) -> bool:
-    return path[: len(group)] == group
+def _paths_in(kind: pa.DataType, path: Path) -> Iterator[Path]:
+    """Paths of all that structs within structs are made of."""
+    if not pa.types.is_struct(kind) or not kind.num_fields:
+        yield path
+        return
+    for field in kind:
+        yield from _paths_in(field.type, (*path, field.name))
 
 
 def _pruned_type(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:

@@ -169,7 +169,7 @@ class _Attempt:
             self._reader = UnitReader(self._file, all_rows, part.constants, trend)
         elif part.planned is not None:
             self._rows = self._within(part.planned)
-            tested = roots_of(self._file, request.filter_columns)
+            tested = roots_of(self._file, request.filter_columns, request.schema)
             know_page_indexes(self._file, self._rows, [i for root in tested for i in root.leaves])
             self._reader = UnitReader(self._file, request, part.constants, trend)
         else:
@@ -236,8 +236,9 @@ class _Attempt:
         if self.is_at_hand:
             yield reader, rows
             return
+        roots = roots_to_read(file, self._request, self._part.constants)
         try:
-            for unit in units_of(file, rows, self._request.all_columns, small_first=small_first):
+            for unit in units_of(file, rows, roots, small_first=small_first):
                 yield reader, unit
                 stop = int(unit.stops[-1])
         except FileReplaced:

@@ -11,9 +11,8 @@ import pyarrow as pa
 from intarsia.decode.page_check import has_codes_only
 from intarsia.decode.page_limit import value_bytes
 from intarsia.format.metadata import ColumnMetaData, Outline
-from intarsia.format.schema import Leaf
+from intarsia.format.schema import Leaf, Root
 from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
 from intarsia.read.walked import walk_through
@@ -38,15 +37,15 @@ FIRST_ROWS = 16 * 1024
 
 
 def units_of(
-    file: OpenedFile, rows: RowRanges, columns: Sequence[str], *, small_first: bool = False
+    file: OpenedFile, rows: RowRanges, roots: Sequence[Root], *, small_first: bool = False
 ) -> Iterator[RowRanges]:
-    """``rows`` in portions, in order; ``columns`` are those that will be read.
+    """``rows`` in portions, in order; ``roots`` are what will be read of them.
 
     With ``small_first`` the first ones are small. Then, and where ``rows`` are few of their row
     group, headers tell where pages are that no index tells of.
     """
     groups = groups_of(file, rows)
-    leaves = [leaf for root in roots_of(file, columns) for leaf in root.leaves]
+    leaves = [leaf for root in roots for leaf in root.leaves]
     are_few = len(rows.starts) <= _FEW_RANGES and len(groups) <= _FEW_GROUPS
     if rows and rows.num_rows <= FIRST_ROWS and are_few:
         for group in groups:

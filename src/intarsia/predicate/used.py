@@ -1,0 +1,98 @@
+"""Which columns of a table, and which fields of its structs, a SQL query may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from intarsia.predicate.scope import UNUSUAL
+
+Path = tuple[str, ...]
+"""The names that lead to a column, or on to a field of a struct."""
+
+
+def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
+    """What the query may ask of this occurrence of a table of that schema.
+
+    Of a struct that it asks for as a whole, or in a way that is not understood, that is the column.
+    """
+    scope = table.find_ancestor(exp.Select)
+    alias = table.alias_or_name.lower()
+    lower = {name.lower() for name in schema.names}
+    if scope is None or _may_need_all(scope, alias, table):
+        yield from ((name,) for name in schema.names)
+        return
+    mentions = [_names_in(column) for column in scope.find_all(exp.Column)]
+    using = [join.args.get("using") or () for join in scope.find_all(exp.Join)]
+    mentioned = {name.name.lower() for names in using for name in names}
+    for names in mentions:
+        if alias in names or len(names) == 1 or names[0] in lower:
+            mentioned.update(names)
+    # What sqlglot does not see as a column's name may be one, as in ``u.id.upper()``.
+    others = {
+        name.name.lower()
+        for name in scope.find_all(exp.Identifier)
+        if not isinstance(name.parent, exp.Column)
+    }
+    for field in schema:
+        name = field.name.lower()
+        if name in mentioned:
+            yield from [(field.name,)] if name in others else _paths_of(field, mentions)
+
+
+def _may_need_all(scope: exp.Select, alias: str, table: exp.Table) -> bool:
+    columns = list(scope.find_all(exp.Column))
+    alias_node = table.args.get("alias")
+    return (
+        any(not isinstance(star.parent, exp.Count) for star in scope.find_all(exp.Star))
+        or any(scope.find_all(exp.Columns))
+        or any(join.method for join in scope.find_all(exp.Join))
+        or any(column.name.lower() == alias for column in columns)
+        or any(scope.args.get(name) for name in UNUSUAL)
+        or bool(alias_node and alias_node.args.get("columns"))
+    )
+
+
+def _names_in(column: exp.Column) -> list[str]:
+    """The parts of a column's name, in lower case, and texts in brackets behind it."""
+    names = [part.name.lower() for part in column.parts]
+    node: exp.Expr = column
+    while isinstance(node.parent, exp.Bracket) and node.arg_key == "this":
+        node = node.parent
+        within = node.expressions
+        if len(within) != 1 or not (isinstance(within[0], exp.Literal) and within[0].is_string):
+            break
+        names.append(within[0].name.lower())
+    return names
+
+
+def _paths_of(field: pa.Field, mentions: Sequence[Sequence[str]]) -> list[Path]:
+    """The paths that ``mentions`` lead on to from a column, wherever its name is in them."""
+    name, found = field.name.lower(), []
+    for names in mentions:
+        for place, part in enumerate(names, start=1):
+            if part == name:
+                path = _path_in(field, names[place:])
+                if path is None or len(path) == 1:
+                    return [(field.name,)]
+                found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def _path_in(field: pa.Field, names: Sequence[str]) -> Path | None:
+    """The path to the struct's field that ``names`` lead to; None where they are of no one field.
+
+    What is behind the name of anything but a struct is left out.
+    """
+    path, kind = [field.name], field.type
+    for name in names:
+        if not pa.types.is_struct(kind):
+            break
+        found = [one for one in kind if one.name.lower() == name]
+        if len(found) != 1:
+            return None
+        path.append(found[0].name)
+        kind = found[0].type
+    return tuple(path)
