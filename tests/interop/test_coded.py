@@ -23,6 +23,10 @@ TEXTS = ["api", "web", "", "é", "db", "auth", "a" * 200]
 CODED_COLUMNS = {"svc", "level", "none", "dots.in"}
 
 
+def paths(names):
+    return [(name,) for name in names]
+
+
 def table_of(seed):
     rng = np.random.default_rng(seed)
     texts = pa.array(rng.permutation(TEXTS))
@@ -56,12 +60,14 @@ def lake(tmp_path_factory):
 
 def test_columns_of_few_texts_are_coded(lake):
     ds, _ = lake
-    schema = with_codes(ds, ds.schema.names)
+    schema = with_codes(ds, paths(ds.schema.names))
     assert {field.name for field in schema if field.type == CODED} == CODED_COLUMNS
-    assert {field.name for field in with_codes(ds, ["svc", "id"]) if field.type == CODED} == {"svc"}
+    assert {
+        field.name for field in with_codes(ds, paths(["svc", "id"])) if field.type == CODED
+    } == {"svc"}
     filtered = ds.filter((pc.field("svc") == "api") & (pc.field("n") < 50))
-    assert with_codes(filtered, ["svc", "n", "level"]).field("svc").type == pa.string()
-    assert with_codes(filtered, ["svc", "n", "level"]).field("level").type == CODED
+    assert with_codes(filtered, paths(["svc", "n", "level"])).field("svc").type == pa.string()
+    assert with_codes(filtered, paths(["svc", "n", "level"])).field("level").type == CODED
 
 
 QUERIES = """
@@ -110,7 +116,7 @@ def test_files_whose_texts_are_not_coded_are_read_alike(tmp_path):
         options = {"use_dictionary": ["level"]} if seed > 2 else {}
         pq.write_table(table_of(seed), tmp_path / f"{number}.parquet", **options)
     ds, everything = ia.dataset(tmp_path), pq.read_table(tmp_path)
-    assert with_codes(ds, ["svc", "level"]).field("svc").type == CODED
+    assert with_codes(ds, paths(["svc", "level"])).field("svc").type == CODED
     query = "SELECT svc, level, count(*) AS n, min(row) AS m FROM t WHERE n > ? GROUP BY ALL"
     for least in (-1, 10, 98):
         with duckdb.connect() as connection:
@@ -153,7 +159,7 @@ def test_a_file_that_cannot_be_opened_is_told_of_where_it_is_read(tmp_path):
 
 
 def are_coded(ds, columns=("svc", "level", "id", "n")):
-    return [f.name for f in with_codes(ds, columns) if f.type == CODED]
+    return [f.name for f in with_codes(ds, paths(columns)) if f.type == CODED]
 
 
 def as_file(path, table, **options):
@@ -227,7 +233,7 @@ def test_files_that_are_far_are_not_opened_to_be_asked(lake):
 
 def test_what_is_made_of_a_coded_data_set_is_coded(lake):
     ds, _ = lake
-    coded = WatchedDataset.wrap(ds).coded(["svc"])
+    coded = WatchedDataset.wrap(ds).coded(paths(["svc"]))
     for made in (coded, coded.filter("n < 5"), coded.limited(7), coded.limited(7).filter("n < 5")):
         found = made.to_table(["svc"])
         assert found.schema.types == [CODED]
@@ -259,7 +265,7 @@ def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, monkeypatch):
 def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
     ds, whole = lake
     condition = pc.field("n") < 50
-    seen = Dataset.wrap(ds, with_codes(ds, ds.schema.names))
+    seen = Dataset.wrap(ds, with_codes(ds, paths(ds.schema.names)))
     found = seen.to_table(["svc", "none", "id"], filter=condition)
     assert found.schema.types == [CODED, CODED, pa.string()]
     texts = pa.table([column.cast(pa.string()) for column in found.columns], found.column_names)

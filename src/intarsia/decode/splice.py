@@ -89,6 +89,8 @@ def _decoded(
 ) -> pa.Table:
     some = len(template.leaves) < template.num_leaves
     are_flat = template.num_leaves == template.num_roots
+    if template.as_dictionaries and not are_flat and len(groups) > 1:
+        return _each_decoded(template, groups, verify_checksums)
     order = _largest_first(groups) if use_threads and are_flat else []
     try:
         file = template.opened(splice(template, groups), verify_checksums)
@@ -99,15 +101,24 @@ def _decoded(
             table = table.select(np.argsort(order).tolist())
     except FAILURES as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
-            # Dictionaries within structs or lists: pyarrow makes such arrays of one part only.
-            tables = [_decoded(template, [group], verify_checksums, False) for group in groups]
-            return pa.concat_tables(tables)
+            return _each_decoded(template, groups, verify_checksums)
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)
     if table.num_rows != expected or table.num_columns != template.num_roots:
         raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
     return table
+
+
+def _each_decoded(
+    template: RootTemplate, groups: Sequence[RowGroupBytes], verify_checksums: bool
+) -> pa.Table:
+    """As ``_decoded``, one after the other.
+
+    Of dictionaries within structs or lists, pyarrow makes arrays of one part only.
+    """
+    tables = [_decoded(template, [group], verify_checksums, False) for group in groups]
+    return pa.concat_tables(tables)
 
 
 def _largest_first(groups: Sequence[RowGroupBytes]) -> list[int]:

@@ -285,8 +285,8 @@ class SchemaTemplates:
 
 
 def _coded(roots: Iterable[Root]) -> tuple[str, ...]:
-    """The paths of those whose texts are to come as Arrow dictionaries."""
-    return tuple(root.name for root in roots if root.is_coded)
+    """The paths of texts that are to come as Arrow dictionaries."""
+    return tuple(path for root in roots for path in root.coded)
 
 
 def _with_children(root: bytes, count: int) -> bytes:

@@ -4,7 +4,7 @@ decoded than texts, and DuckDB groups, compares and joins by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,12 +46,12 @@ class CodedDataset(Dataset):
         made._is_ours = isinstance(base, CodedDataset) and base._is_ours
         return made
 
-    def coded(self, columns: Iterable[str], filter_: pc.Expression | None = None) -> CodedDataset:
-        """The same rows, those of ``columns`` as dictionaries that have few texts.
+    def coded(self, paths: Iterable[Path], filter_: pc.Expression | None = None) -> CodedDataset:
+        """The same rows, with dictionaries for columns and fields on ``paths`` that have few texts.
 
         ``filter_`` is that of the scan.
         """
-        schema = with_codes(self, columns, filter_)
+        schema = with_codes(self, paths, filter_)
         if schema == self.schema:
             return self
         made = self.wrap(self, schema)
@@ -79,33 +79,63 @@ class CodedDataset(Dataset):
 
 
 def with_codes(
-    data: Dataset, columns: Iterable[str], filter_: pc.Expression | None = None
+    data: Dataset, paths: Iterable[Path], filter_: pc.Expression | None = None
 ) -> pa.Schema:
-    """The schema of a data set, in which those of ``columns`` are dictionaries that have few texts.
+    """The schema of a data set, in which those of ``paths`` are dictionaries that have few texts.
 
     That is told by three of the files that have to be opened for its rows: the first, the last and
-    one in their middle. Columns that a folder fixes are left, and those that a filter asks of: its
-    own, or that of a scan.
+    one in their middle. Columns that a folder fixes are left, and what a filter asks of: its own,
+    or that of a scan.
     """
-    schema, names = data.schema, set(columns)
-    texts = [at for at, f in enumerate(schema) if f.name in names and f.type == pa.string()]
+    schema = data.schema
+    texts = [path for path in dict.fromkeys(paths) if _type_at(schema, path) == pa.string()]
     if not 0 < len(texts) <= _MOST_COLUMNS:
         return schema
     request = request_of(schema, [], data._wanted(filter_))
     files = _opened_anyway(data, request)
-    left_out = {*request.filter_columns, *(name for file in files for name in file.constants)}
-    texts = [at for at in texts if schema.names[at] not in left_out]
+    fixed = {name for file in files for name in file.constants}
+    asked = _asked_of(request)
+    texts = [path for path in texts if path[0] not in fixed and not _are_under(path, asked)]
     if not files or not texts:
         return schema
-    paths = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
+    names = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
     try:
-        opened = [data._cache.get(path) for path in paths]
-        few = [at for at in texts if all(_has_few(file, schema.names[at]) for file in opened)]
+        opened = [data._cache.get(name) for name in names]
+        few = {path for path in texts if all(_has_few(file, path) for file in opened)}
     except (IntarsiaError, OSError):  # of which the scan tells
         return schema
-    for at in few:
-        schema = schema.set(at, schema.field(at).with_type(CODED))
-    return schema
+    return pa.schema([_coded_field(field, few) for field in schema], schema.metadata)
+
+
+def _type_at(fields: Iterable[pa.Field], path: Path) -> pa.DataType | None:
+    """The type of a column, or of a struct's field; None where there are not one."""
+    found = [field.type for field in fields if field.name == path[0]]
+    if len(found) != 1 or len(path) == 1:
+        return found[0] if len(found) == 1 else None
+    return _type_at(found[0], path[1:]) if pa.types.is_struct(found[0]) else None
+
+
+def _asked_of(request: Request) -> set[Path]:
+    """What a request's filter asks of."""
+    if request.filter is None:
+        return set()
+    paths = field_paths(request.filter.node)
+    return {(name,) for name in request.schema.names} if paths is None else paths
+
+
+def _are_under(path: Path, others: Iterable[Path]) -> bool:
+    """Is it, or something around it, among ``others``?"""
+    return any(path[: len(other)] == other for other in others)
+
+
+def _coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Field:
+    """A field with dictionaries for what is on ``paths``, which are all of texts."""
+    path = (*around, field.name)
+    if path in paths:
+        return field.with_type(CODED)
+    if not any(one[: len(path)] == path for one in paths):
+        return field
+    return field.with_type(pa.struct([_coded_field(one, paths, *path) for one in field.type]))
 
 
 def _opened_anyway(data: Dataset, request: Request) -> list[File]:
@@ -116,13 +146,13 @@ def _opened_anyway(data: Dataset, request: Request) -> list[File]:
     return list(in_folders(data._files, request.pruning))
 
 
-def _has_few(file: OpenedFile, name: str) -> bool:
-    """Is a column of a file all codes, of small dictionaries?"""
-    root, count = file.schema.root(name), len(file.metadata.row_groups)
-    if root is None or not count or file.arrow_type(root) != pa.string():
+def _has_few(file: OpenedFile, path: Path) -> bool:
+    """Is a column of a file, or the field of a struct, all codes, of small dictionaries?"""
+    leaf, count = file.schema.leaf(path), len(file.metadata.row_groups)
+    if leaf is None or not count or _type_at(file.schema_arrow, path) != pa.string():
         return False
     groups = dict.fromkeys((0, count // 2, count - 1))
-    return all(_is_coded(file, group, root.leaves[0]) for group in groups)
+    return all(_is_coded(file, group, leaf.index) for group in groups)
 
 
 def _is_coded(file: OpenedFile, group: int, leaf: int) -> bool:

@@ -58,7 +58,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         if left is not None and left <= size:  # a scan would read ahead
             batches = iter(data.head(left, asked).to_batches())
         else:
-            source = data.coded(asked, found)
+            source = data.coded([(name,) for name in asked], found)
             coded = [name for name in asked if source.schema.field(name) != data.schema.field(name)]
             batches = source.to_batches(asked, found, batch_size=size)
         for batch in batches:

@@ -239,4 +239,4 @@ def _needed(table: WatchedDataset, scan: Scan) -> Dataset:
     need = scan.need or Need()
     if need.limit is not None:
         return table.limited(need.limit)
-    return table if need.firsts else table.coded(scan.columns)
+    return table if need.firsts else table.coded(scan.paths)

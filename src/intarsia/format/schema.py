@@ -7,7 +7,7 @@ level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from intarsia.errors import FormatError
@@ -51,16 +51,16 @@ class Root:
     all_leaves: range
     leaves: Sequence[int]
     """Those that are wanted: all of them, unless it is pruned."""
-    is_coded: bool = False
-    """Are its texts to come as Arrow dictionaries?"""
+    coded: tuple[str, ...] = ()
+    """The dotted paths of texts that are to come as Arrow dictionaries."""
 
     def pruned(self, leaves: Sequence[int]) -> Root:
         """The same root with just ``leaves``, positions in the schema, ascending."""
         return replace(self, leaves=tuple(leaves))
 
-    def coded(self) -> Root:
-        """The same root, whose texts are to come as Arrow dictionaries."""
-        return replace(self, is_coded=True)
+    def with_codes(self, paths: Iterable[tuple[str, ...]]) -> Root:
+        """The same root, whose texts at ``paths`` are to come as Arrow dictionaries."""
+        return replace(self, coded=tuple(map(".".join, paths)))
 
 
 @dataclass(frozen=True, slots=True)

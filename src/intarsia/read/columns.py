@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -88,9 +88,8 @@ def read_columns(
     """
     wanted = [name for name in columns if name not in constants]
     output = pruned_schema(schema, columns, pruned)
-    coded = {field.name for field in output if field.type == CODED}
     roots = [
-        root.coded() if root.name in coded and file.arrow_type(root) == pa.string() else root
+        _coded(file, root, output.field(root.name).type)
         for root in roots_of(file, wanted, schema, pruned)
     ]
     found = read_rows(file, roots, rows, source=source)
@@ -106,6 +105,23 @@ def read_columns(
     if not arrays:
         return without_columns(rows.num_rows)
     return pa.Table.from_arrays(arrays, schema=output)
+
+
+def _coded(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
+    """A file's root, of which texts that are dictionaries in ``kind`` are to come as these."""
+    paths = list(_coded_in(kind, file.arrow_type(root), root.name))
+    return root.with_codes(paths) if paths else root
+
+
+def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of texts that are dictionaries in ``kind``, by itself or within its structs."""
+    if kind == CODED and stored == pa.string():
+        yield path
+    elif pa.types.is_struct(kind) and pa.types.is_struct(stored):
+        types = {field.name: field.type for field in stored}
+        for field in kind:
+            if field.name in types:
+                yield from _coded_in(field.type, types[field.name], *path, field.name)
 
 
 def _typed(
@@ -137,9 +153,18 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if _is_json(kind) and _is_json(values.type):  # of which pyarrow casts no form to another
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
-    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
-        values = values.cast(kind.value_type)  # of numbers, pyarrow makes no dictionary of texts
-    return values.cast(kind)
+    return values.cast(_before_codes(kind, values.type)).cast(kind)
+
+
+def _before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    """What to cast to first: of numbers, pyarrow makes no dictionary of texts."""
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(stored):
+        return kind.value_type
+    if not pa.types.is_struct(kind) or not pa.types.is_struct(stored):
+        return kind
+    types = {field.name: field.type for field in stored}
+    fields = (f.with_type(_before_codes(f.type, types.get(f.name, f.type))) for f in kind)
+    return pa.struct(list(fields))
 
 
 def _is_json(kind: pa.DataType) -> bool:
