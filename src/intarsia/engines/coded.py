@@ -17,7 +17,7 @@ from intarsia.decode.page_check import has_codes_only
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.page_header import read_page_header
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.read.columns import CODED
+from intarsia.read.codes import CODED
 from intarsia.read.opened import OpenedFile
 from intarsia.read.projection import Path, pruned_to_fields
 from intarsia.read.request import Request

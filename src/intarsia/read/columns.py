@@ -9,17 +9,14 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Root
 from intarsia.ranges import RowRanges
+from intarsia.read.codes import CODED, NotCodedError, may_be_coded
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection, root_of_type
 from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 from intarsia.read.rows import read_rows
-from intarsia.read.selection import ranges_of, select
+from intarsia.read.selection import groups_of, ranges_of, select
 from intarsia.source import AheadSource, Source
-
-CODED = pa.dictionary(pa.int32(), pa.string())
-"""What pyarrow decodes texts to that are to come as Arrow dictionaries."""
-
 
 def roots_of(
     file: OpenedFile, columns: Sequence[str], schema: pa.Schema, pruned: Projection | None = None
@@ -88,11 +85,12 @@ def read_columns(
     """
     wanted = [name for name in columns if name not in constants]
     output = pruned_schema(schema, columns, pruned)
-    roots = [
-        _coded(file, root, output.field(root.name).type)
-        for root in roots_of(file, wanted, schema, pruned)
-    ]
-    found = read_rows(file, roots, rows, source=source)
+    roots = roots_of(file, wanted, schema, pruned)
+    coded = [_coded(file, root, output.field(root.name).type, rows) for root in roots]
+    try:
+        found = read_rows(file, coded, rows, source=source)
+    except NotCodedError:
+        found = read_rows(file, roots, rows, source=source)
     decoded = dict(zip((root.name for root in roots), found, strict=True))
     if ROW_NUMBER in wanted and ROW_NUMBER not in decoded:
         decoded[ROW_NUMBER] = pa.chunked_array([rows.rows()])
@@ -107,10 +105,14 @@ def read_columns(
     return pa.Table.from_arrays(arrays, schema=output)
 
 
-def _coded(file: OpenedFile, root: Root, kind: pa.DataType) -> Root:
+def _coded(file: OpenedFile, root: Root, kind: pa.DataType, rows: RowRanges) -> Root:
     """A file's root, of which texts that are dictionaries in ``kind`` are to come as these."""
     paths = list(_coded_in(kind, file.arrow_type(root), root.name))
-    return root.with_codes(paths) if paths else root
+    if not paths:
+        return root
+    groups, leaves = groups_of(file, rows), map(file.schema.leaf, paths)
+    are_coded = all(leaf and may_be_coded(file, groups, leaf.index) for leaf in leaves)
+    return root.with_codes(paths) if are_coded else root
 
 
 def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:

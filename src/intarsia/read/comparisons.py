@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
+from intarsia.read.codes import Told, by_code
 
 _JOINTS = (*CHAINS, "invert")
 _KINDS = (
@@ -96,24 +98,27 @@ def _typed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
-    """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs."""
+    """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs.
+
+    Columns may be coded: of these, each text is compared once.
+    """
     match node:
         case Call("is_in", (FieldRef((name,)), Literal(constants))):
-            return is_among(table.column(name), constants.values)
+            return _told(table.column(name), partial(is_among, constants=constants.values))
+        case Call(function, (FieldRef((name,)), Literal(value))):
+            return _told(table.column(name), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
             parts = (holds(argument, table) for argument in arguments)
             return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
         case Call(function, arguments):
-            return pc.call_function(function, [_operand(argument, table) for argument in arguments])
+            return pc.call_function(function, [holds(argument, table) for argument in arguments])
         case _:
             raise TypeError(f"{node} is no comparison")
 
 
-def _operand(node: Node, table: pa.Table) -> pa.ChunkedArray | pa.Scalar:
-    match node:
-        case FieldRef((name,)):
-            return table.column(name)
-        case Literal(value):
-            return value
-        case _:
-            return holds(node, table)
+def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.call_function(function, [values, value])
+
+
+def _told(values: pa.ChunkedArray, holds: Told) -> pa.ChunkedArray:
+    return by_code(values, holds) if pa.types.is_dictionary(values.type) else holds(values)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.ranges import RowRanges
+from intarsia.read.codes import by_code
 from intarsia.read.comparisons import comparison_of
 from intarsia.read.needed import needed_text
 from intarsia.read.substring import Contained, contained_of, is_text, rows_containing
@@ -80,6 +81,19 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
     left = evaluate(condition.expression, numbered)
     kept = rows.at(left.column(numbers).to_numpy())
     return left.drop_columns([numbers]), kept
+
+
+def told_by_code(condition: Condition, column: str, found: pa.Table) -> pa.ChunkedArray:
+    """For each row of ``found`` whether a condition on ``column`` alone, which is coded, holds."""
+    return by_code(found.column(column), functools.partial(_told, condition.expression, column))
+
+
+def _told(expression: pc.Expression, column: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    numbers = unused(_NUMBERS, [column])
+    left = evaluate(expression, pa.table({column: texts, numbers: np.arange(len(texts))}))
+    flags = np.zeros(len(texts), dtype=np.bool_)
+    flags[left.column(numbers).to_numpy()] = True
+    return pa.chunked_array([flags])
 
 
 def picked(mask: pa.ChunkedArray, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:

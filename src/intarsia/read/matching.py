@@ -14,7 +14,8 @@ from intarsia.plan.account import Activity
 from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
-from intarsia.read.columns import CODED, expect_columns, read_columns, roots_of
+from intarsia.read.codes import CODED, are_few, decoded, may_be_coded
+from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
     MANY,
@@ -23,6 +24,7 @@ from intarsia.read.condition import (
     num_true,
     passing,
     picked,
+    told_by_code,
     where,
 )
 from intarsia.read.conjuncts import STAGED_ROWS, Stage, stages
@@ -30,6 +32,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
+from intarsia.read.selection import groups_of
 from intarsia.read.sieve import Sieve
 from intarsia.read.substring import Contained
 from intarsia.source import AheadSource, RereadSource, Source
@@ -50,10 +53,18 @@ class _Held(NamedTuple):
         """How many rows pass."""
         return self.rows.num_rows if self.mask is None else num_true(self.mask)
 
-    def also(self, condition: Condition) -> pa.ChunkedArray:
-        """For each row whether it passes, and ``condition``, a comparison, holds for it."""
-        assert condition.comparison is not None
-        found = holds(condition.comparison, self.found)
+    def also(self, stage: Stage) -> pa.ChunkedArray | None:
+        """For each row whether it passes, and a stage's condition holds for it.
+
+        None where that is neither a comparison, nor about a column that is coded alone.
+        """
+        condition, column = stage.condition, stage.columns[0] if stage.columns else ""
+        if condition.comparison is not None:
+            found = holds(condition.comparison, self.found)
+        elif len(stage.columns) == 1 and self.found.column(column).type == CODED:
+            found = told_by_code(condition, column, self.found)
+        else:
+            return None
         return found if self.mask is None else pc.and_kleene(self.mask, found)
 
 
@@ -106,13 +117,14 @@ class UnitReader:
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
+        coded = self._with_codes(conditions, rows)
         for number, stage in enumerate(conditions, start=1):
             if not held.found.num_columns:
                 held = _Held(held.found, self._sieved(stage, rows, source))
             if held.rows:
                 known = set(held.found.column_names)
                 new = [name for name in stage.columns if name not in known]
-                found = self._read(new, held.rows, have, columns_from)
+                found = self._read(new, held.rows, have, columns_from, coded)
                 held = held._replace(found=_beside(found, held.found))
                 held = self._passing(stage, held, conditions[number:])
             if not held.rows:
@@ -125,11 +137,11 @@ class UnitReader:
         rest = [name for name in dict.fromkeys(request.columns) if name not in kept]
         other = self._read(rest, held.rows, request.pruned, columns_from) if rest else held.found
         arrays = [(other if name in rest else held.found).column(name) for name in request.columns]
-        table = pa.Table.from_arrays(arrays, schema=request.output)
-        if held.mask is None:
-            return table
-        with self.file.profile.during(Activity.FILTERING):
-            return where(held.mask, table)
+        table = pa.Table.from_arrays(arrays, list(request.columns))
+        if held.mask is not None:
+            with self.file.profile.during(Activity.FILTERING):
+                table = where(held.mask, table)
+        return decoded(table, request.output)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """The filter's conditions, with the columns that are read for them.
@@ -162,10 +174,38 @@ class UnitReader:
         with self.file.profile.during(Activity.FILTERING):
             return sieve.rows_left(rows, source)
 
+    def _with_codes(self, conditions: Sequence[Stage], rows: RowRanges) -> pa.Schema:
+        """The data set's schema, with codes for texts that are few and only compared, or are all
+        that a condition is about.
+        """
+        schema, file = self._request.schema, self.file
+        if rows.num_rows < STAGED_ROWS:
+            return schema
+        names = {name for stage in conditions for name in self._request.filter_columns}
+        for stage in conditions:
+            if stage.condition.comparison is None and len(stage.columns) > 1:
+                names -= set(stage.columns)
+        groups = groups_of(file, rows)
+        for name in names - set(self._constants):
+            place, root = schema.get_field_index(name), file.schema.root(name)
+            if root is None or schema.field(place).type != pa.string() or not root.all_leaves:
+                continue
+            if file.arrow_type(root) != pa.string() or not may_be_coded(file, groups, root.leaves[0]):
+                continue
+            if all(are_few(file.chunk(group, root.leaves[0])) for group in groups):
+                schema = schema.set(place, schema.field(place).with_type(CODED))
+        return schema
+
     def _read(
-        self, columns: Sequence[str], rows: RowRanges, pruned: Projection, source: Source
+        self,
+        columns: Sequence[str],
+        rows: RowRanges,
+        pruned: Projection,
+        source: Source,
+        schema: pa.Schema | None = None,
     ) -> pa.Table:
-        file, schema = self.file, self._request.schema
+        """Columns in the types of ``schema``, by default the data set's."""
+        file, schema = self.file, schema or self._request.schema
         with file.profile.during(Activity.DECODING):
             return read_columns(file, schema, columns, self._constants, rows, pruned, source)
 
@@ -180,11 +220,11 @@ class UnitReader:
         """
         profile, condition, found = self.file.profile, stage.condition, held.found
         with profile.during(Activity.FILTERING):
-            if condition.comparison is None:
+            mask = held.also(stage)
+            if mask is None:
                 assert held.mask is None  # which conditions have that are comparisons all
                 kept = _Held(*passing(condition, found, held.rows))
             else:
-                mask = held.also(condition)
                 needed = {*self._request.columns, *(name for s in later for name in s.columns)}
                 unread = needed - self._whole(found)
                 found = _only(found, needed)

@@ -113,6 +113,8 @@ class OpenedFile:
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
+        self.are_codes_distinct: dict[tuple[int, int], bool] = {}
+        """By row group and leaf whether codes of its dictionary stand for texts that differ."""
         """Row groups of which any page was decoded so far."""
 
     @property

@@ -20,6 +20,7 @@ from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
+from intarsia.read.codes import NotCodedError, check_codes
 from intarsia.read.guard import (
     PageIndexMistrust,
     blame,
@@ -59,9 +60,10 @@ def read_rows(
     A pruned root gives its array without the other leaves. ``source`` is what is read through, the
     file's own by default. ``physical`` gives flat columns in their physical type, without any
     annotation. Raises ``PageIndexMistrust`` where a page contradicts the page index,
-    ``FormatError`` where bytes cannot be decoded.
+    ``FormatError`` where bytes cannot be decoded, ``NotCodedError`` for codes that are not to be
+    had.
     """
-    if not physical:
+    if not physical and not any(root.coded for root in roots):
         whole = read_small_groups(file, roots, rows, source or file.source)
         if whole is not None:
             columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
@@ -157,6 +159,8 @@ def _decoded(
     """The values of one root at ``rows``; ``divides`` its pages among cores, if it is flat."""
     portions = read.portions()
     if len(portions) > 1:
+        if read.root.coded:
+            raise NotCodedError
         return _merged(file, read, groups, portions, rows)
     template = _template(file, read.root, physical)
     values = _decode(file, read, groups, template, divides=divides)
@@ -184,6 +188,8 @@ def _fetched(
             check_pages(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
+            if file.schema.leaves[leaf].name in read.root.coded:
+                check_codes(file, group, leaf, dictionary)
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)

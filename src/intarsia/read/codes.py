@@ -1,0 +1,114 @@
+"""Texts that are read as the codes of a dictionary: which may be, and conditions asked of each once.
+
+pyarrow gives a chunk's codes as they are in the file beside its dictionary without repetitions, so
+the codes of a dictionary that repeats a text would mean others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.decode.page_body import check_size, decompress
+from intarsia.decode.page_check import has_codes_only
+from intarsia.errors import FormatError, UnsupportedError
+from intarsia.format.metadata import ColumnMetaData, PageType
+from intarsia.format.page_header import read_page_header
+from intarsia.read.opened import OpenedFile
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+"""What pyarrow decodes texts to that are to come as Arrow dictionaries."""
+_LEAST_VALUES = 16 * 1024
+"""Of a chunk: the texts of fewer are soon decoded."""
+_MOST_BYTES = 256 * 1024
+"""Of a dictionary as it is stored: the texts of a longer one may be many."""
+_LENGTH = 4
+
+
+class NotCodedError(Exception):
+    """The texts of a chunk cannot be read as codes."""
+
+
+def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
+    """Are a leaf's chunks in ``groups`` all codes, as far as the footer and reads before tell?"""
+    known = file.are_codes_distinct
+    return all(
+        known.get((group, leaf), True) and has_codes_only(file.chunk(group, leaf))
+        for group in groups
+    )
+
+
+def are_few(chunk: ColumnMetaData) -> bool:
+    """Is a chunk's dictionary small beside its values, by the footer?"""
+    size, most = chunk.data_page_offset - chunk.start, min(_MOST_BYTES, chunk.num_values)
+    return 0 < size <= most and chunk.num_values >= _LEAST_VALUES
+
+
+def check_codes(file: OpenedFile, group: int, leaf: int, dictionary: memoryview | None) -> None:
+    """Raise ``NotCodedError`` unless all of a chunk's codes are of texts that differ.
+
+    ``dictionary`` is the page that lies before its others.
+    """
+    known = file.are_codes_distinct
+    if (group, leaf) not in known:
+        chunk = file.chunk(group, leaf)
+        known[group, leaf] = has_codes_only(chunk) and _are_distinct(dictionary, chunk.codec)
+    if not known[group, leaf]:
+        raise NotCodedError
+
+
+def _are_distinct(page: memoryview | None, codec: int) -> bool:
+    """Are the texts of a dictionary page all different?"""
+    if page is None:
+        return False
+    try:
+        header, length = read_page_header(page)
+        check_size(header, codec)
+        body = page[length : length + header.compressed_page_size]
+        told = header.dictionary_page_header
+        if header.type != PageType.DICTIONARY_PAGE or told is None:
+            return False
+        texts = bytes(decompress(codec, body, header.uncompressed_page_size))
+    except (FormatError, UnsupportedError):  # decoding it will say what is wrong
+        return False
+    found, at, count = set(), 0, 0
+    while at < len(texts):
+        stop = at + _LENGTH + int.from_bytes(texts[at : at + _LENGTH], "little")
+        found.add(texts[at + _LENGTH : stop])
+        at, count = stop, count + 1
+    return at == len(texts) and count == told.num_values == len(found)
+
+
+Told = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+"""Says TRUE, FALSE or NULL of each text, and of NULL."""
+
+
+def by_code(values: pa.ChunkedArray, holds: Told) -> pa.ChunkedArray:
+    """What ``holds`` says of each of ``values``, which are coded; it is asked once of each text."""
+    return pa.chunked_array([_by_code(chunk, holds) for chunk in values.chunks], pa.bool_())
+
+
+def _by_code(chunk: pa.DictionaryArray, holds: Told) -> pa.Array:
+    texts, codes = chunk.dictionary, chunk.indices
+    nulls = pa.nulls(1 if codes.null_count else 0, texts.type)
+    flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
+    if codes.null_count:
+        if flags[-1].is_valid:
+            codes = codes.fill_null(len(texts))
+        else:
+            flags = flags.slice(0, len(texts))
+    places = [] if flags.null_count else pc.indices_nonzero(flags)
+    if len(places) == 1:  # which is quicker than looking up each
+        return pc.equal(codes, places[0].cast(codes.type))
+    return flags.take(codes)
+
+
+def decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` in the types of ``schema``, which has texts for codes."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
