@@ -16,7 +16,8 @@ from intarsia.decode.template import RootTemplate
 from intarsia.engines.coded import with_codes
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import FormatError
-from intarsia.read.columns import CODED
+
+CODED = pa.dictionary(pa.int32(), pa.string())
 
 ROWS = 100_000
 TEXTS = ["api", "web", "", "é", "db", "auth", "a" * 200]
@@ -188,12 +189,13 @@ def test_a_file_of_another_type_or_of_none_is_asked_as_well(tmp_path):
     table = table_of(0).select(["svc", "level", "n"])
     for place in range(3):
         for number in range(3):
-            other = table.set_column(0, "svc", table["n"].cast(pa.string()).cast(pa.large_string()))
+            other = table.set_column(0, "svc", table["n"])
             part = other.drop_columns(["level"]) if number == place else table
             pq.write_table(part, tmp_path / f"{number}.parquet")
         ds = ia.dataset(tmp_path, schema=table.schema)
         assert are_coded(ds) == []
-    pq.write_table(table, tmp_path / "2.parquet")
+    large = table.set_column(0, "svc", table["svc"].cast(pa.large_string()))
+    pq.write_table(large, tmp_path / "2.parquet")
     assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == ["svc", "level"]
     pq.write_table(table.slice(0, 0), tmp_path / "2.parquet")
     assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == []
@@ -309,3 +311,79 @@ def test_polars_keeps_categories(lake, tmp_path):
     scanned = ia.polars.scan(tmp_path / "a.parquet")
     assert scanned.collect_schema().dtypes() == [pl.String, pl.Categorical(), pl.Int64]
     assert_frame_equal(scanned.collect(), pl.DataFrame(pl.from_arrow(own)))
+
+
+@pytest.fixture(scope="module", params=["together", "apart"])
+def structs(request, tmp_path_factory):
+    """Files of structs, whose leaves have pages of the same rows, or of others."""
+    folder = tmp_path_factory.mktemp("structs")
+    pages = {
+        "together": {"max_rows_per_page": 2_000},
+        "apart": {"data_page_size": 4_000, "max_rows_per_page": ROWS},
+    }
+    for seed in range(2):
+        flat = table_of(seed)
+        inner = pa.StructArray.from_arrays([flat["level"].combine_chunks()], ["level"])
+        missing = pa.array(np.arange(ROWS) % 13 == 0)
+        fields = {name: flat[name].combine_chunks() for name in ("svc", "n", "id")} | {"v": inner}
+        u = pa.StructArray.from_arrays([*fields.values()], [*fields], mask=missing)
+        table = flat.select(["row", "level"]).append_column("u", u)
+        if seed:  # no svc, and levels as large texts
+            less = pa.struct({"n": pa.int64(), "v": pa.struct({"level": pa.large_string()})})
+            table = table.set_column(2, "u", table["u"].cast(less))
+        options = {"row_group_size": 50_000, "write_batch_size": 500, "write_page_index": True}
+        pq.write_table(table, folder / f"{seed}.parquet", **options, **pages[request.param])
+    return ia.dataset(folder)
+
+
+def test_which_fields_of_structs_are_coded(structs):
+    asked = [("u", "svc"), ("u", "id"), ("u", "n"), ("u", "v", "level"), ("level",), ("u", "nope")]
+    first = ia.dataset(structs.files[0])
+    assert with_codes(first, asked).field("u").type == pa.struct(
+        {"svc": CODED, "n": pa.int64(), "id": pa.string(), "v": pa.struct({"level": CODED})}
+    )
+    assert with_codes(first, [("u",), ("level",)]).types == [
+        pa.int64(),
+        CODED,
+        first.schema[2].type,
+    ]
+    # Of what a filter asks of, texts are decoded anyway.
+    filtered = first.filter(pc.field("u", "v", "level") == "low").filter(pc.field("u", "n") > 5)
+    left = with_codes(filtered, asked).field("u").type
+    assert left.field("svc").type == CODED
+    assert left.field("v").type == pa.struct({"level": pa.string()})
+    # The second file has no svc.
+    both = with_codes(structs, asked).field("u").type
+    assert both.field("svc").type == pa.string()
+    assert both.field("v").type == pa.struct({"level": CODED})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT u.v.level AS k, count(*), sum(u.n) FROM t GROUP BY ALL ORDER BY ALL",
+        "SELECT u.svc AS k, u.v.level AS l, count(*) FROM t GROUP BY ALL ORDER BY ALL",
+        "SELECT u.svc, max(level) FROM t WHERE u.n % 7 = 1 AND row < 120000 GROUP BY 1 ORDER BY 1",
+        "SELECT u.v AS k, count(*) FROM t WHERE u.n < 50 GROUP BY ALL ORDER BY ALL",
+        "SELECT u.v.level FROM t WHERE row BETWEEN 99000 AND 101000 ORDER BY row",
+        "SELECT a.u.v.level, count(*) FROM t AS a JOIN t AS b ON a.u.v.level = b.level "
+        "WHERE b.row < 3 GROUP BY ALL ORDER BY ALL",
+    ],
+)
+def test_answers_over_fields_of_structs_are_duckdbs(query, structs):
+    con = duckdb.connect()
+    con.register("t", structs.to_table())
+    assert ia.sql(query, t=structs).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
+
+
+def test_fields_are_decoded_as_codes(structs, monkeypatch):
+    seen = []
+
+    def opened(template, *arguments, **options):
+        seen.extend(template.as_dictionaries)
+        return open_it(template, *arguments, **options)
+
+    open_it = RootTemplate.opened
+    monkeypatch.setattr(RootTemplate, "opened", opened)
+    ia.sql("SELECT u.v.level, count(*) FROM t GROUP BY ALL", t=structs)
+    assert set(seen) == {"u.v.level"}

@@ -13,11 +13,10 @@ import pyarrow.dataset as pads
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.survey import File, in_folders
-from intarsia.decode.page_check import has_codes_only
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.page_header import read_page_header
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.read.codes import CODED
+from intarsia.read.codes import coded_type, may_be_coded
 from intarsia.read.opened import OpenedFile
 from intarsia.read.projection import Path, pruned_to_fields
 from intarsia.read.request import Request
@@ -88,7 +87,7 @@ def with_codes(
     or that of a scan.
     """
     schema = data.schema
-    texts = [path for path in dict.fromkeys(paths) if _type_at(schema, path) == pa.string()]
+    texts = [path for path in dict.fromkeys(paths) if _is_text(_type_at(schema, path))]
     if not 0 < len(texts) <= _MOST_COLUMNS:
         return schema
     request = request_of(schema, [], data._wanted(filter_))
@@ -115,6 +114,10 @@ def _type_at(fields: Iterable[pa.Field], path: Path) -> pa.DataType | None:
     return _type_at(found[0], path[1:]) if pa.types.is_struct(found[0]) else None
 
 
+def _is_text(kind: pa.DataType | None) -> bool:
+    return kind is not None and coded_type(kind) is not None
+
+
 def _asked_of(request: Request) -> set[Path]:
     """What a request's filter asks of."""
     if request.filter is None:
@@ -132,7 +135,7 @@ def _coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.F
     """A field with dictionaries for what is on ``paths``, which are all of texts."""
     path = (*around, field.name)
     if path in paths:
-        return field.with_type(CODED)
+        return field.with_type(coded_type(field.type))
     if not any(one[: len(path)] == path for one in paths):
         return field
     return field.with_type(pa.struct([_coded_field(one, paths, *path) for one in field.type]))
@@ -149,17 +152,19 @@ def _opened_anyway(data: Dataset, request: Request) -> list[File]:
 def _has_few(file: OpenedFile, path: Path) -> bool:
     """Is a column of a file, or the field of a struct, all codes, of small dictionaries?"""
     leaf, count = file.schema.leaf(path), len(file.metadata.row_groups)
-    if leaf is None or not count or _type_at(file.schema_arrow, path) != pa.string():
+    if leaf is None or not count or not _is_text(_type_at(file.schema_arrow, path)):
         return False
     groups = dict.fromkeys((0, count // 2, count - 1))
-    return all(_is_coded(file, group, leaf.index) for group in groups)
+    return may_be_coded(file, groups, leaf.index) and all(
+        _is_small(file, group, leaf.index) for group in groups
+    )
 
 
-def _is_coded(file: OpenedFile, group: int, leaf: int) -> bool:
-    """Is a chunk all codes, of a dictionary that is small beside them?"""
+def _is_small(file: OpenedFile, group: int, leaf: int) -> bool:
+    """Is a chunk's dictionary small beside its codes?"""
     chunk = file.chunk(group, leaf)
     size = chunk.data_page_offset - chunk.start
-    if size <= 0 or chunk.num_values < _LEAST_ROWS or not has_codes_only(chunk):
+    if size <= 0 or chunk.num_values < _LEAST_ROWS:
         return False
     (data,) = file.source.read([(chunk.start, min(size, _HEADER_BYTES))])
     try:

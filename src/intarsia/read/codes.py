@@ -1,4 +1,4 @@
-"""Texts that are read as the codes of a dictionary: which may be, and conditions asked of each once.
+"""Texts that are read as codes of a dictionary: which may be, and conditions asked of each once.
 
 pyarrow gives a chunk's codes as they are in the file beside its dictionary without repetitions, so
 the codes of a dictionary that repeats a text would mean others.
@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.decode.page_body import check_size, decompress
-from intarsia.decode.page_check import has_codes_only
+from intarsia.decode.page_check import has_codes_only, told_encodings
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.metadata import ColumnMetaData, PageType
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData, PageType
 from intarsia.format.page_header import read_page_header
 from intarsia.read.opened import OpenedFile
 
-CODED = pa.dictionary(pa.int32(), pa.string())
-"""What pyarrow decodes texts to that are to come as Arrow dictionaries."""
+_CODED = {kind: pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.large_string())}
 _LEAST_VALUES = 16 * 1024
 """Of a chunk: the texts of fewer are soon decoded."""
 _MOST_BYTES = 256 * 1024
@@ -31,12 +30,30 @@ class NotCodedError(Exception):
     """The texts of a chunk cannot be read as codes."""
 
 
+def coded_type(kind: pa.DataType) -> pa.DataType | None:
+    """What texts of a type are as codes; None for whatever is no text."""
+    return next((coded for text, coded in _CODED.items() if text == kind), None)
+
+
+def is_coded(kind: pa.DataType) -> bool:
+    """Is it what texts are as codes?"""
+    return bool(pa.types.is_dictionary(kind)) and kind == coded_type(kind.value_type)
+
+
 def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
     """Are a leaf's chunks in ``groups`` all codes, as far as the footer and reads before tell?"""
     known = file.are_codes_distinct
     return all(
-        known.get((group, leaf), True) and has_codes_only(file.chunk(group, leaf))
-        for group in groups
+        known.get((group, leaf), True) and _may_be(file.chunk(group, leaf)) for group in groups
+    )
+
+
+def _may_be(chunk: ColumnMetaData) -> bool:
+    """Not every writer counts the pages of each encoding."""
+    if told_encodings(chunk):
+        return has_codes_only(chunk)
+    return chunk.start < chunk.data_page_offset and not DICTIONARY_ENCODINGS.isdisjoint(
+        chunk.encodings
     )
 
 
@@ -46,17 +63,39 @@ def are_few(chunk: ColumnMetaData) -> bool:
     return 0 < size <= most and chunk.num_values >= _LEAST_VALUES
 
 
-def check_codes(file: OpenedFile, group: int, leaf: int, dictionary: memoryview | None) -> None:
+def check_codes(
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    dictionary: memoryview | None,
+    pages: Iterable[memoryview],
+) -> None:
     """Raise ``NotCodedError`` unless all of a chunk's codes are of texts that differ.
 
-    ``dictionary`` is the page that lies before its others.
+    ``dictionary`` is the page that lies before its others, ``pages`` those that are read.
     """
-    known = file.are_codes_distinct
+    known, chunk = file.are_codes_distinct, file.chunk(group, leaf)
     if (group, leaf) not in known:
-        chunk = file.chunk(group, leaf)
-        known[group, leaf] = has_codes_only(chunk) and _are_distinct(dictionary, chunk.codec)
+        known[group, leaf] = _are_distinct(dictionary, chunk.codec)
+    if known[group, leaf] and not has_codes_only(chunk):
+        known[group, leaf] = all(map(_are_codes, pages))
     if not known[group, leaf]:
         raise NotCodedError
+
+
+def _are_codes(pages: memoryview) -> bool:
+    """Are all pages that lie here, one after the other, of a dictionary's codes?"""
+    at = 0
+    try:
+        while at < pages.nbytes:
+            header, length = read_page_header(pages[at:])
+            data = header.data_page_header or header.data_page_header_v2
+            if data is None or data.encoding not in DICTIONARY_ENCODINGS:
+                return False
+            at += length + header.compressed_page_size
+    except FormatError:  # decoding it will say what is wrong
+        return False
+    return True
 
 
 def _are_distinct(page: memoryview | None, codec: int) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Root
 from intarsia.ranges import RowRanges
-from intarsia.read.codes import CODED, NotCodedError, may_be_coded
+from intarsia.read.codes import NotCodedError, coded_type, is_coded, may_be_coded
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection, root_of_type
@@ -17,6 +17,7 @@ from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, 
 from intarsia.read.rows import read_rows
 from intarsia.read.selection import groups_of, ranges_of, select
 from intarsia.source import AheadSource, Source
+
 
 def roots_of(
     file: OpenedFile, columns: Sequence[str], schema: pa.Schema, pruned: Projection | None = None
@@ -117,7 +118,7 @@ def _coded(file: OpenedFile, root: Root, kind: pa.DataType, rows: RowRanges) -> 
 
 def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:
     """The paths of texts that are dictionaries in ``kind``, by itself or within its structs."""
-    if kind == CODED and stored == pa.string():
+    if is_coded(kind) and coded_type(stored) is not None:
         yield path
     elif pa.types.is_struct(kind) and pa.types.is_struct(stored):
         types = {field.name: field.type for field in stored}

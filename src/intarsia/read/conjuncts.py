@@ -24,6 +24,11 @@ class Stage(NamedTuple):
     condition: Condition
     columns: tuple[str, ...]
 
+    @property
+    def takes_codes(self) -> bool:
+        """Can it be told of texts that are read as codes? They are compared, or all it is about."""
+        return self.condition.comparison is not None or len(self.columns) == 1
+
 
 def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
     """Conditions to evaluate one after the other on what the ones before left of ``rows``.

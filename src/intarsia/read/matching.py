@@ -14,12 +14,11 @@ from intarsia.plan.account import Activity
 from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
-from intarsia.read.codes import CODED, are_few, decoded, may_be_coded
+from intarsia.read.codes import are_few, coded_type, decoded, is_coded, may_be_coded
 from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
     MANY,
-    Condition,
     are_everywhere,
     num_true,
     passing,
@@ -58,11 +57,11 @@ class _Held(NamedTuple):
 
         None where that is neither a comparison, nor about a column that is coded alone.
         """
-        condition, column = stage.condition, stage.columns[0] if stage.columns else ""
+        condition = stage.condition
         if condition.comparison is not None:
             found = holds(condition.comparison, self.found)
-        elif len(stage.columns) == 1 and self.found.column(column).type == CODED:
-            found = told_by_code(condition, column, self.found)
+        elif stage.takes_codes and is_coded(self.found.column(stage.columns[0]).type):
+            found = told_by_code(condition, stage.columns[0], self.found)
         else:
             return None
         return found if self.mask is None else pc.and_kleene(self.mask, found)
@@ -181,19 +180,16 @@ class UnitReader:
         schema, file = self._request.schema, self.file
         if rows.num_rows < STAGED_ROWS:
             return schema
-        names = {name for stage in conditions for name in self._request.filter_columns}
-        for stage in conditions:
-            if stage.condition.comparison is None and len(stage.columns) > 1:
-                names -= set(stage.columns)
+        others = (stage.columns for stage in conditions if not stage.takes_codes)
+        names = set(self._request.filter_columns).difference(*others)
         groups = groups_of(file, rows)
-        for name in names - set(self._constants):
-            place, root = schema.get_field_index(name), file.schema.root(name)
-            if root is None or schema.field(place).type != pa.string() or not root.all_leaves:
+        for name in names.difference(self._constants):
+            place, leaf = schema.get_field_index(name), file.schema.leaf((name,))
+            coded = coded_type(schema.field(place).type)
+            if coded is None or leaf is None or not may_be_coded(file, groups, leaf.index):
                 continue
-            if file.arrow_type(root) != pa.string() or not may_be_coded(file, groups, root.leaves[0]):
-                continue
-            if all(are_few(file.chunk(group, root.leaves[0])) for group in groups):
-                schema = schema.set(place, schema.field(place).with_type(CODED))
+            if all(are_few(file.chunk(group, leaf.index)) for group in groups):
+                schema = schema.set(place, schema.field(place).with_type(coded))
         return schema
 
     def _read(
@@ -293,5 +289,5 @@ def _fits(stored: pa.DataType, kind: pa.DataType) -> bool:
             and _fits(stored.field(places[0]).type, field.type)
             for field in kind
         )
-    kind = kind.value_type if kind == CODED else kind
+    kind = kind.value_type if is_coded(kind) else kind
     return stored == kind or keeps_values(stored, kind)

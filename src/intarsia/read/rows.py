@@ -69,6 +69,8 @@ def read_rows(
             columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
             return columns
     reads = select(file, roots, rows)
+    if any(read.root.coded and len(read.portions()) > 1 for read in reads):
+        raise NotCodedError  # leaves are merged as values
     check_places(file, (one for read in reads for one in read.selections()))
     ranges = ranges_of(reads)
     try:
@@ -159,8 +161,6 @@ def _decoded(
     """The values of one root at ``rows``; ``divides`` its pages among cores, if it is flat."""
     portions = read.portions()
     if len(portions) > 1:
-        if read.root.coded:
-            raise NotCodedError
         return _merged(file, read, groups, portions, rows)
     template = _template(file, read.root, physical)
     values = _decode(file, read, groups, template, divides=divides)
@@ -189,7 +189,7 @@ def _fetched(
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
             if file.schema.leaves[leaf].name in read.root.coded:
-                check_codes(file, group, leaf, dictionary)
+                check_codes(file, group, leaf, dictionary, pages)
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)

@@ -1,0 +1,170 @@
+"""Filters of texts that are read as codes of their dictionary: answers are those of the texts."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.decode.template import RootTemplate
+from intarsia.read import conjuncts, matching
+
+TEXTS = ["api", "web", "", "é", "API", "db%", "a_b", "z" * 40]
+texts = st.sampled_from([*TEXTS, None])
+constants = st.sampled_from([*TEXTS, "absent"])
+T, U, row = pc.field("t"), pc.field("u"), pc.field("i")
+COMPARED = (
+    lambda f, a, b: f == a,
+    lambda f, a, b: f != a,
+    lambda f, a, b: (f >= a) & (f < b),
+    lambda f, a, b: f.isin([a, b]),
+    lambda f, a, b: ~f.isin([a]),
+    lambda f, a, b: ~(f == a) | (f == b),
+)
+ASKED = (
+    lambda f, a, b: f.is_null(),
+    lambda f, a, b: f.is_valid() & (f != b),
+    lambda f, a, b: f.isin([a, None]),
+    lambda f, a, b: pc.match_like(f, "%a%"),
+    lambda f, a, b: pc.match_substring(f, "b"),
+    lambda f, a, b: pc.utf8_lower(f) == a,
+    lambda f, a, b: pc.utf8_length(f) > 2,
+    lambda f, a, b: pc.if_else(f == a, True, f == b),
+    lambda f, a, b: pc.coalesce(pc.starts_with(f, "a"), True),
+)
+
+
+@st.composite
+def filters(draw):
+    def one(field):
+        return draw(st.sampled_from(COMPARED + ASKED))(field, draw(constants), draw(constants))
+
+    first = one(T)
+    match draw(st.integers(0, 4)):
+        case 0:
+            return first
+        case 1:
+            return first & one(U)
+        case 2:
+            return first | one(U)
+        case 3:
+            return first & (row < draw(st.integers(0, 60))) & one(T)
+        case _:
+            return ~(first & (row > draw(st.integers(0, 60))))
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Codes are read however few they are; gives what is decoded as codes."""
+    monkeypatch.setattr(matching, "are_few", lambda chunk: True)
+    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
+    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
+    seen = set()
+
+    def opened(template, *arguments, **options):
+        seen.update(template.as_dictionaries)
+        return open_it(template, *arguments, **options)
+
+    open_it = RootTemplate.opened
+    monkeypatch.setattr(RootTemplate, "opened", opened)
+    return seen
+
+
+def written(path, columns, writer, large):
+    kind = pa.large_string() if large else pa.string()
+    table = pa.table({"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)})
+    table = table.append_column("i", pa.array(range(len(columns[0])), pa.int64()))
+    match writer:
+        case "polars":
+            pl.from_arrow(table).write_parquet(path, row_group_size=60)
+            return pq.read_table(path)
+        case "paged":
+            options = {"max_rows_per_page": 7, "write_batch_size": 1, "write_page_index": True}
+            pq.write_table(table, path, row_group_size=30, **options)
+        case "some plain":  # values follow in plain pages
+            pq.write_table(
+                *(table, path),
+                row_group_size=30,
+                dictionary_pagesize_limit=12,
+                data_page_size=20,
+                write_batch_size=1,
+            )
+        case _:
+            pq.write_table(table, path, use_dictionary=["t"])
+    return table
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(texts, texts), min_size=1, max_size=70),
+    st.sampled_from(["paged", "polars", "some plain", "one of two"]),
+    st.booleans(),
+    filters(),
+)
+def test_as_of_texts(always, tmp_path, rows, writer, large, condition):
+    table = written(tmp_path / "a.parquet", list(zip(*rows, strict=True)), writer, large)
+    expected = table.filter(condition)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    assert ds.to_table(filter=condition).to_pylist() == expected.to_pylist()
+    assert ds.to_table(["u", "t"], filter=condition).equals(expected.select(["u", "t"]))
+    assert ds.to_table(["i"], filter=condition).equals(expected.select(["i"]))
+    assert ds.count_rows(condition) == expected.num_rows
+
+
+@pytest.mark.parametrize("writer", ["paged", "polars", "one of two"])
+@pytest.mark.parametrize(
+    "condition", [T == "web", pc.match_like(T, "%e%"), (T != "api") & (row > 3)]
+)
+def test_texts_are_read_as_codes(always, tmp_path, writer, condition):
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, writer, False)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    assert ds.to_table(["i", "t"], filter=condition).equals(
+        table.select(["i", "t"]).filter(condition)
+    )
+    assert always == {"t"}
+
+
+def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(always, tmp_path, monkeypatch):
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, "paged", False)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    both = pc.utf8_length(T) > pc.utf8_length(U)
+    assert ds.to_table(filter=both).equals(table.filter(both))
+    monkeypatch.setattr(matching, "STAGED_ROWS", 61)
+    assert ds.to_table(filter=T == "web").equals(table.filter(T == "web"))
+    assert always == set()
+
+
+def repeating(path):
+    """A file whose dictionaries have one text twice, which pyarrow's codes do not tell apart."""
+    texts = pa.array(["a", "b", "x", "c"]).take(pa.array([0, 1, 2, 3, 1, None] * 20_000))
+    table = pa.table({"t": texts, "i": range(120_000)})
+    options = {"compression": "none", "write_statistics": False, "row_group_size": 60_000}
+    pq.write_table(table, path, **options)
+    data = path.read_bytes()
+    assert data.count(b"\1\0\0\0x") == 2
+    path.write_bytes(data.replace(b"\1\0\0\0x", b"\1\0\0\0a"))
+    return table.set_column(0, "t", pc.replace_substring(texts, "x", "a"))
+
+
+def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
+    table = repeating(tmp_path / "a.parquet")
+    ds = ia.dataset(tmp_path / "a.parquet")
+    for condition in (T == "a", T != "c", pc.match_like(T, "%a%")):
+        assert ds.to_table(filter=condition).equals(table.filter(condition))
+        assert ds.count_rows(condition) == table.filter(condition).num_rows
+    found = ia.sql("SELECT t, count(*) AS n FROM t GROUP BY t ORDER BY t", t=ds)
+    assert found.to_pylist() == [
+        {"t": "a", "n": 40_000},
+        {"t": "b", "n": 40_000},
+        {"t": "c", "n": 20_000},
+        {"t": None, "n": 20_000},
+    ]
+    frame = ia.polars.scan(ds).filter(pl.col("i") >= 4)
+    assert frame.collect()["t"].to_list() == table["t"].to_pylist()[4:]
