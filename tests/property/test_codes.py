@@ -18,6 +18,7 @@ TEXTS = ["api", "web", "", "é", "API", "db%", "a_b", "z" * 40]
 texts = st.sampled_from([*TEXTS, None])
 constants = st.sampled_from([*TEXTS, "absent"])
 T, U, row = pc.field("t"), pc.field("u"), pc.field("i")
+FIELDS = st.sampled_from([T, U, pc.field("s", "t"), pc.field("s", "v", "u")])
 COMPARED = (
     lambda f, a, b: f == a,
     lambda f, a, b: f != a,
@@ -41,19 +42,20 @@ ASKED = (
 
 @st.composite
 def filters(draw):
-    def one(field):
+    def one():
+        field = draw(FIELDS)
         return draw(st.sampled_from(COMPARED + ASKED))(field, draw(constants), draw(constants))
 
-    first = one(T)
+    first = one()
     match draw(st.integers(0, 4)):
         case 0:
             return first
         case 1:
-            return first & one(U)
+            return first & one()
         case 2:
-            return first | one(U)
+            return first | one()
         case 3:
-            return first & (row < draw(st.integers(0, 60))) & one(T)
+            return first & (row < draw(st.integers(0, 60))) & one()
         case _:
             return ~(first & (row > draw(st.integers(0, 60))))
 
@@ -61,7 +63,7 @@ def filters(draw):
 @pytest.fixture
 def always(monkeypatch):
     """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(matching, "are_few", lambda chunk: True)
+    monkeypatch.setattr(conjuncts, "are_few", lambda chunk: True)
     monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
     monkeypatch.setattr(matching, "STAGED_ROWS", 1)
     seen = set()
@@ -78,7 +80,14 @@ def always(monkeypatch):
 def written(path, columns, writer, large):
     kind = pa.large_string() if large else pa.string()
     table = pa.table({"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)})
+    inner = pa.StructArray.from_arrays([*table["u"].chunks], ["u"])
+    outer = pa.StructArray.from_arrays(
+        [*table["t"].chunks, inner],
+        ["t", "v"],
+        mask=pa.array([i % 5 == 3 for i in range(len(inner))]),
+    )
     table = table.append_column("i", pa.array(range(len(columns[0])), pa.int64()))
+    table = table.append_column("s", outer)
     match writer:
         case "polars":
             pl.from_arrow(table).write_parquet(path, row_group_size=60)
@@ -95,7 +104,7 @@ def written(path, columns, writer, large):
                 write_batch_size=1,
             )
         case _:
-            pq.write_table(table, path, use_dictionary=["t"])
+            pq.write_table(table, path, use_dictionary=["t", "s.t"])
     return table
 
 
@@ -113,6 +122,7 @@ def test_as_of_texts(always, tmp_path, rows, writer, large, condition):
     assert ds.to_table(filter=condition).to_pylist() == expected.to_pylist()
     assert ds.to_table(["u", "t"], filter=condition).equals(expected.select(["u", "t"]))
     assert ds.to_table(["i"], filter=condition).equals(expected.select(["i"]))
+    assert ds.to_table(["s.v.u", "i"], filter=condition)["i"].equals(expected["i"])
     assert ds.count_rows(condition) == expected.num_rows
 
 
@@ -136,7 +146,7 @@ def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(always, tmp_path
     ds = ia.dataset(tmp_path / "a.parquet")
     both = pc.utf8_length(T) > pc.utf8_length(U)
     assert ds.to_table(filter=both).equals(table.filter(both))
-    monkeypatch.setattr(matching, "STAGED_ROWS", 61)
+    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 61)
     assert ds.to_table(filter=T == "web").equals(table.filter(T == "web"))
     assert always == set()
 
@@ -168,3 +178,19 @@ def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
     ]
     frame = ia.polars.scan(ds).filter(pl.col("i") >= 4)
     assert frame.collect()["t"].to_list() == table["t"].to_pylist()[4:]
+
+
+def test_fields_of_structs_are_read_as_codes_to_be_compared(always, tmp_path):
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, "paged", False)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    t, u = pc.field("s", "t"), pc.field("s", "v", "u")
+    for condition, decoded in (
+        ((t == "web") & (u != "z"), {"s.t", "s.v.u"}),
+        (t.isin(["api", "web"]) | (row > 50), {"s.t"}),
+        (pc.match_like(t, "%e%"), set()),
+        ((t == "web") & (pc.utf8_upper(u) == "Y"), set()),
+    ):
+        always.clear()
+        assert ds.to_table(filter=condition).equals(table.filter(condition))
+        assert always == decoded

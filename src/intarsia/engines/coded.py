@@ -4,7 +4,7 @@ decoded than texts, and DuckDB groups, compares and joins by them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,8 @@ from intarsia.data.survey import File, in_folders
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.page_header import read_page_header
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.read.codes import coded_type, may_be_coded
+from intarsia.predicate.nested import type_at
+from intarsia.read.codes import coded_field, coded_type, may_be_coded
 from intarsia.read.opened import OpenedFile
 from intarsia.read.projection import Path, pruned_to_fields
 from intarsia.read.request import Request
@@ -87,7 +88,7 @@ def with_codes(
     or that of a scan.
     """
     schema = data.schema
-    texts = [path for path in dict.fromkeys(paths) if _is_text(_type_at(schema, path))]
+    texts = [path for path in dict.fromkeys(paths) if _is_text(type_at(schema, path))]
     if not 0 < len(texts) <= _MOST_COLUMNS:
         return schema
     request = request_of(schema, [], data._wanted(filter_))
@@ -103,15 +104,7 @@ def with_codes(
         few = {path for path in texts if all(_has_few(file, path) for file in opened)}
     except (IntarsiaError, OSError):  # of which the scan tells
         return schema
-    return pa.schema([_coded_field(field, few) for field in schema], schema.metadata)
-
-
-def _type_at(fields: Iterable[pa.Field], path: Path) -> pa.DataType | None:
-    """The type of a column, or of a struct's field; None where there are not one."""
-    found = [field.type for field in fields if field.name == path[0]]
-    if len(found) != 1 or len(path) == 1:
-        return found[0] if len(found) == 1 else None
-    return _type_at(found[0], path[1:]) if pa.types.is_struct(found[0]) else None
+    return pa.schema([coded_field(field, few) for field in schema], schema.metadata)
 
 
 def _is_text(kind: pa.DataType | None) -> bool:
@@ -122,23 +115,13 @@ def _asked_of(request: Request) -> set[Path]:
     """What a request's filter asks of."""
     if request.filter is None:
         return set()
-    paths = field_paths(request.filter.node)
+    paths = request.filter.paths
     return {(name,) for name in request.schema.names} if paths is None else paths
 
 
 def _are_under(path: Path, others: Iterable[Path]) -> bool:
     """Is it, or something around it, among ``others``?"""
     return any(path[: len(other)] == other for other in others)
-
-
-def _coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Field:
-    """A field with dictionaries for what is on ``paths``, which are all of texts."""
-    path = (*around, field.name)
-    if path in paths:
-        return field.with_type(coded_type(field.type))
-    if not any(one[: len(path)] == path for one in paths):
-        return field
-    return field.with_type(pa.struct([_coded_field(one, paths, *path) for one in field.type]))
 
 
 def _opened_anyway(data: Dataset, request: Request) -> list[File]:
@@ -152,7 +135,7 @@ def _opened_anyway(data: Dataset, request: Request) -> list[File]:
 def _has_few(file: OpenedFile, path: Path) -> bool:
     """Is a column of a file, or the field of a struct, all codes, of small dictionaries?"""
     leaf, count = file.schema.leaf(path), len(file.metadata.row_groups)
-    if leaf is None or not count or not _is_text(_type_at(file.schema_arrow, path)):
+    if leaf is None or not count or not _is_text(type_at(file.schema_arrow, path)):
         return False
     groups = dict.fromkeys((0, count // 2, count - 1))
     return may_be_coded(file, groups, leaf.index) and all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -26,6 +26,15 @@ def with_children(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> 
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(change(kind.value_field), kind.list_size)
     return kind
+
+
+def type_at(fields: Iterable[pa.Field], path: Sequence[str]) -> pa.DataType | None:
+    """The type of a column, or of a struct's field, by its path; None where there is not one."""
+    name, *rest = path
+    found = [field.type for field in fields if field.name == name]
+    if len(found) != 1 or not rest:
+        return found[0] if len(found) == 1 else None
+    return type_at(found[0], rest) if pa.types.is_struct(found[0]) else None
 
 
 def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataType, pa.DataType]]:

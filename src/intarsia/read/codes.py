@@ -6,7 +6,7 @@ the codes of a dictionary that repeats a text would mean others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,9 @@ _MOST_BYTES = 256 * 1024
 _LENGTH = 4
 
 
+Path = tuple[str, ...]
+
+
 class NotCodedError(Exception):
     """The texts of a chunk cannot be read as codes."""
 
@@ -38,6 +41,16 @@ def coded_type(kind: pa.DataType) -> pa.DataType | None:
 def is_coded(kind: pa.DataType) -> bool:
     """Is it what texts are as codes?"""
     return bool(pa.types.is_dictionary(kind)) and kind == coded_type(kind.value_type)
+
+
+def coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Field:
+    """A field with codes for texts on ``paths``, of structs that are ``around`` it or within."""
+    path = (*around, field.name)
+    if path in paths:
+        return field.with_type(coded_type(field.type))
+    if not any(one[: len(path)] == path for one in paths):
+        return field
+    return field.with_type(pa.struct([coded_field(one, paths, *path) for one in field.type]))
 
 
 def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:

@@ -8,7 +8,7 @@ longer than they do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
+from intarsia.predicate.nested import type_at
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
 from intarsia.read.codes import Told, by_code
@@ -52,22 +53,22 @@ def _comparison(node: Node, schema: pa.Schema) -> Node | None:
             parts = [_comparison(argument, schema) for argument in joined]
             known = tuple(part for part in parts if part is not None)
             return Call(function, known) if len(known) == len(parts) else None
-        case Call("is_in", (FieldRef((name,)) as column,), options):
-            constants = _constants(options, schema.field(name).type)
+        case Call("is_in", (FieldRef(path) as column,), options):
+            constants = _constants(options, type_at(schema, path))
             return None if constants is None else Call("is_in", (column, Literal(constants)))
-        case Call(function, (FieldRef((name,)) as column, Literal(value))):
-            typed = _typed(value, schema.field(name).type) if function in COMPARISONS else None
+        case Call(function, (FieldRef(path) as column, Literal(value))):
+            typed = _typed(value, type_at(schema, path)) if function in COMPARISONS else None
             return None if typed is None else Call(function, (column, Literal(typed)))
         case _:
             return None
 
 
-def _constants(options: Mapping[str, Any], kind: pa.DataType) -> pa.ListScalar | None:
+def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListScalar | None:
     """The values of an ``is_in``, as those of type ``kind``, where none is NULL."""
     values = options["value_set"].values
     if values is None or values.null_count or options["null_matching_behavior"].as_py() != _MATCH:
         return None
-    if not any(is_kind(kind) for is_kind in _KINDS):
+    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
         return None
     if values.type != kind:
         if not (pa.types.is_integer(values.type) and pa.types.is_integer(kind)):
@@ -79,9 +80,9 @@ def _constants(options: Mapping[str, Any], kind: pa.DataType) -> pa.ListScalar |
     return pa.scalar(values, pa.list_(kind))
 
 
-def _typed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+def _typed(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
     """``value`` as one of type ``kind`` that compares just the same with all others."""
-    if not any(is_kind(kind) for is_kind in _KINDS):
+    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
         return None
     if value.type == kind:
         return value
@@ -103,10 +104,10 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     Columns may be coded: of these, each text is compared once.
     """
     match node:
-        case Call("is_in", (FieldRef((name,)), Literal(constants))):
-            return _told(table.column(name), partial(is_among, constants=constants.values))
-        case Call(function, (FieldRef((name,)), Literal(value))):
-            return _told(table.column(name), partial(_compared, function, value))
+        case Call("is_in", (FieldRef(path), Literal(constants))):
+            return _told(_values(path, table), partial(is_among, constants=constants.values))
+        case Call(function, (FieldRef(path), Literal(value))):
+            return _told(_values(path, table), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
             parts = (holds(argument, table) for argument in arguments)
             return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
@@ -114,6 +115,12 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
             return pc.call_function(function, [holds(argument, table) for argument in arguments])
         case _:
             raise TypeError(f"{node} is no comparison")
+
+
+def _values(path: Sequence[str], table: pa.Table) -> pa.ChunkedArray:
+    name, *rest = path
+    column = table.column(name)
+    return pc.struct_field(column, rest) if rest else column
 
 
 def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.ChunkedArray:

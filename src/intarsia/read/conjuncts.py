@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from intarsia.predicate.nested import type_at
 from intarsia.ranges import RowRanges
+from intarsia.read.codes import are_few, coded_type, may_be_coded
 from intarsia.read.columns import roots_of
 from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import Constants
 from intarsia.read.request import Conjunct, Request
 from intarsia.read.selection import groups_of
 
@@ -24,10 +27,13 @@ class Stage(NamedTuple):
     condition: Condition
     columns: tuple[str, ...]
 
-    @property
-    def takes_codes(self) -> bool:
-        """Can it be told of texts that are read as codes? They are compared, or all it is about."""
-        return self.condition.comparison is not None or len(self.columns) == 1
+    def takes_codes(self, path: tuple[str, ...]) -> bool:
+        """Can it be told where the texts at ``path``, of a column or a struct's field, are codes?
+
+        So it can where it compares texts, or a column of them is all that it is about.
+        """
+        is_alone = len(path) == 1 and self.columns == path
+        return is_alone or self.condition.comparison is not None
 
 
 def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
@@ -62,3 +68,27 @@ def stages(file: OpenedFile, request: Request, rows: RowRanges) -> list[Stage]:
         Stage(Condition.all_of([part.condition for part in parts]), columns)
         for columns, parts in ordered
     ]
+
+
+def coded_paths(
+    file: OpenedFile,
+    request: Request,
+    found: Sequence[Stage],
+    constants: Constants,
+    rows: RowRanges,
+) -> list[tuple[str, ...]]:
+    """The paths of texts that are few, so that reading codes of them is quicker for ``found``."""
+    if request.filter is None or rows.num_rows < STAGED_ROWS:
+        return []
+    groups, paths = groups_of(file, rows), []
+    for path in sorted(request.filter.paths or ()):
+        kind, leaf = type_at(request.schema, path), file.schema.leaf(path)
+        if kind is None or coded_type(kind) is None or leaf is None or path[0] in constants:
+            continue
+        if not all(stage.takes_codes(path) for stage in found if path[0] in stage.columns):
+            continue
+        if may_be_coded(file, groups, leaf.index) and all(
+            are_few(file.chunk(group, leaf.index)) for group in groups
+        ):
+            paths.append(path)
+    return paths

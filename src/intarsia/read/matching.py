@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from intarsia.plan.account import Activity
 from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
-from intarsia.read.codes import are_few, coded_type, decoded, is_coded, may_be_coded
+from intarsia.read.codes import coded_field, decoded, is_coded
 from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
@@ -26,12 +26,11 @@ from intarsia.read.condition import (
     told_by_code,
     where,
 )
-from intarsia.read.conjuncts import STAGED_ROWS, Stage, stages
+from intarsia.read.conjuncts import STAGED_ROWS, Stage, coded_paths, stages
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
-from intarsia.read.selection import groups_of
 from intarsia.read.sieve import Sieve
 from intarsia.read.substring import Contained
 from intarsia.source import AheadSource, RereadSource, Source
@@ -60,7 +59,7 @@ class _Held(NamedTuple):
         condition = stage.condition
         if condition.comparison is not None:
             found = holds(condition.comparison, self.found)
-        elif stage.takes_codes and is_coded(self.found.column(stage.columns[0]).type):
+        elif len(stage.columns) == 1 and is_coded(self.found.column(stage.columns[0]).type):
             found = told_by_code(condition, stage.columns[0], self.found)
         else:
             return None
@@ -112,18 +111,17 @@ class UnitReader:
     def matching(self, rows: RowRanges) -> pa.Table:
         """The requested columns of those of ``rows`` that match."""
         request, source = self._request, AheadSource(self.file.source)
-        have = self._have
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
-        coded = self._with_codes(conditions, rows)
+        schema, pruned = self._types(conditions, rows)
         for number, stage in enumerate(conditions, start=1):
             if not held.found.num_columns:
                 held = _Held(held.found, self._sieved(stage, rows, source))
             if held.rows:
                 known = set(held.found.column_names)
                 new = [name for name in stage.columns if name not in known]
-                found = self._read(new, held.rows, have, columns_from, coded)
+                found = self._read(new, held.rows, pruned, columns_from, schema)
                 held = held._replace(found=_beside(found, held.found))
                 held = self._passing(stage, held, conditions[number:])
             if not held.rows:
@@ -173,24 +171,17 @@ class UnitReader:
         with self.file.profile.during(Activity.FILTERING):
             return sieve.rows_left(rows, source)
 
-    def _with_codes(self, conditions: Sequence[Stage], rows: RowRanges) -> pa.Schema:
-        """The data set's schema, with codes for texts that are few and only compared, or are all
-        that a condition is about.
-        """
-        schema, file = self._request.schema, self.file
-        if rows.num_rows < STAGED_ROWS:
-            return schema
-        others = (stage.columns for stage in conditions if not stage.takes_codes)
-        names = set(self._request.filter_columns).difference(*others)
-        groups = groups_of(file, rows)
-        for name in names.difference(self._constants):
-            place, leaf = schema.get_field_index(name), file.schema.leaf((name,))
-            coded = coded_type(schema.field(place).type)
-            if coded is None or leaf is None or not may_be_coded(file, groups, leaf.index):
-                continue
-            if all(are_few(file.chunk(group, leaf.index)) for group in groups):
-                schema = schema.set(place, schema.field(place).with_type(coded))
-        return schema
+    def _types(self, conditions: Sequence[Stage], rows: RowRanges) -> tuple[pa.Schema, Projection]:
+        """The types that the filter's columns are read in: of few texts, codes."""
+        request, have = self._request, self._have
+        paths = coded_paths(self.file, request, conditions, self._constants, rows)
+        if not paths:
+            return request.schema, have
+        pruned = {
+            name: replace(column, type=coded_field(pa.field(name, column.type), paths).type)
+            for name, column in have.items()
+        }
+        return pa.schema([coded_field(field, paths) for field in request.schema]), pruned
 
     def _read(
         self,

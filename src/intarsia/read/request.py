@@ -82,6 +82,11 @@ class Filter:
     pruned: Projection = field(default_factory=dict)
 
     @functools.cached_property
+    def paths(self) -> set[tuple[str, ...]] | None:
+        """Those of the columns and fields it needs, None where that is unknown."""
+        return field_paths(self.node)
+
+    @functools.cached_property
     def escapes(self) -> Pruning:
         """Where it can be anything but true."""
         return escapes_of(self.node)
