@@ -5,11 +5,49 @@ from __future__ import annotations
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
+from intarsia.errors import IntarsiaError
+from intarsia.predicate.constants import UUID_BYTES
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import with_children
+from intarsia.predicate.nested import leaf_pairs, with_children
+from intarsia.read.opened import OpenedFile
 
 _MOST_DIGITS = 38
 """Of engines' decimals."""
+
+
+def with_uuids(data: Dataset) -> pa.Schema:
+    """The schema of a data set, with UUIDs where its files say that 16 bytes are one.
+
+    ``pyarrow.dataset`` has them as bytes. It is asked of the first file that has the column, as far
+    as files can be opened, and of none that is not of bytes.
+    """
+    schema = data.schema
+    for at, field in enumerate(schema):
+        if any(kind == UUID_BYTES for kind, _ in leaf_pairs(field.type, field.type)):
+            schema = schema.set(at, _uuids_in(data, field))
+    return schema
+
+
+def _uuids_in(data: Dataset, field: pa.Field) -> pa.Field:
+    for path in data.files:
+        try:
+            file = data._cache.get(path)
+        except (IntarsiaError, OSError):  # of which the scan tells
+            return field
+        if file.schema.root(field.name) is not None:
+            return _marked(field, file, ())
+    return field
+
+
+def _marked(field: pa.Field, file: OpenedFile, around: tuple[str, ...]) -> pa.Field:
+    """A field with UUIDs where the file has them, by itself or within structs."""
+    path = (*around, field.name)
+    if pa.types.is_struct(field.type):
+        return field.with_type(pa.struct([_marked(one, file, path) for one in field.type]))
+    leaf = file.schema.leaf(path) if field.type == UUID_BYTES else None
+    logical = None if leaf is None else leaf.element.logicalType
+    is_one = logical is not None and logical.UUID is not None
+    return field.with_type(pa.uuid()) if is_one else field
 
 
 def as_in_duckdb(schema: pa.Schema) -> pa.Schema:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from intarsia.predicate.casts import is_uuid
 from intarsia.predicate.functions import is_list
 
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
@@ -37,6 +38,7 @@ def agree_at(
 
 def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
     """Is reading ``stored`` as ``seen`` exact for every value it does not refuse?"""
+    stored, seen = _bytes(stored), _bytes(seen)
     if stored.equals(seen):
         return True
     if pa.types.is_dictionary(stored) or pa.types.is_dictionary(seen):
@@ -57,6 +59,11 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
 
 def _decoded(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _bytes(kind: pa.DataType) -> pa.DataType:
+    """Of UUIDs, what they are stored as."""
+    return kind.storage_type if is_uuid(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:

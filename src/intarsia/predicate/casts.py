@@ -22,6 +22,7 @@ _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.TEXT: pa.string(),
     exp.DataType.Type.VARCHAR: pa.string(),
     exp.DataType.Type.BOOLEAN: pa.bool_(),
+    exp.DataType.Type.UUID: pa.uuid(),
 }
 _MANTISSA = {16: 11, 32: 24, 64: 53}
 """Bits of integers that a float of so many bits holds exactly."""
@@ -34,6 +35,11 @@ def cast_type(target: exp.DataType) -> pa.DataType:
     if kind is None or not is_plain:
         raise PredicateError(f"CAST to {text_of(target)} is not understood")
     return kind
+
+
+def is_uuid(kind: pa.DataType | None) -> bool:
+    """Is it Arrow's type of UUIDs, which are 16 bytes?"""
+    return kind is not None and kind == pa.uuid()
 
 
 def keeps_values(kind: pa.DataType, target: pa.DataType) -> bool:

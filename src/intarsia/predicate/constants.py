@@ -6,12 +6,13 @@ import contextlib
 import decimal
 import math
 import re
+import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import has_zone
+from intarsia.predicate.casts import has_zone, is_uuid
 
 EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
 """Up to here, doubles and floats of 32 bits tell all integers apart."""
@@ -19,6 +20,9 @@ _MOST = 2**63 - 1
 """Up to here, Arrow compares any integers."""
 DECIMALS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Of a second, that a moment holds in each unit; from the coarsest on."""
+UUID_BYTES = pa.binary(16)
+"""What UUIDs are stored as, and compared."""
+_UUID = re.compile("-".join(f"[0-9A-Fa-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
 _BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
 
 
@@ -31,6 +35,8 @@ def cast_scalar(
     ``PredicateError`` for what would have to be rounded, or has no room.
     """
     found = read(target)
+    if is_uuid(target):
+        return found
     if kind is not None and has_zone(kind) and _is_plain_moment(target):
         return read(kind)
     if has_zone(found.type):
@@ -72,6 +78,8 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
         kind = kind.value_type
     if kind is None or pa.types.is_string(kind):
         return pa.scalar(text)
+    if is_uuid(kind) or (kind == UUID_BYTES and is_uuid_text(text)):
+        return _uuid(text)
     try:
         if pa.types.is_timestamp(kind):
             return _timestamp(text, kind)
@@ -81,6 +89,19 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = r": \ begins a byte, as in \xFF; itself it is \x5C" if is_bytes(kind) else ""
         raise PredicateError(f"'{text}' cannot be read as {kind}{hint}") from error
+
+
+def is_uuid_text(text: str) -> bool:
+    """Is it a UUID, as these are written everywhere?"""
+    return bool(_UUID.fullmatch(text))
+
+
+def _uuid(text: str) -> pa.Scalar:
+    """The 16 bytes of a UUID."""
+    try:
+        return pa.scalar(uuid.UUID(text).bytes, UUID_BYTES)
+    except ValueError as error:
+        raise PredicateError(f"'{text}' is no UUID") from error
 
 
 def is_bytes(kind: pa.DataType) -> bool:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_moment, is_text, keeps_values
-from intarsia.predicate.constants import DECIMALS, EXACT, whole_above
+from intarsia.predicate.casts import is_moment, is_text, is_uuid, keeps_values
+from intarsia.predicate.constants import DECIMALS, EXACT, is_uuid_text, whole_above
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
@@ -291,6 +291,8 @@ def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
         case exp.Cast(this=exp.Literal(is_string=True, this=str(text)), to=target):
             if isinstance(constant, exp.TryCast):
                 return False
+            if target.this is exp.DataType.Type.UUID:
+                return is_uuid(kind) and is_uuid_text(text)
             if target.this is exp.DataType.Type.DOUBLE:
                 return _double_fits(text, kind)
             return (
@@ -322,6 +324,8 @@ def _is_told_apart(constant: exp.Expr) -> bool:
 
 
 def _text_fits(text: str, kind: pa.DataType) -> bool:
+    if is_uuid(kind):
+        return is_uuid_text(text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return text.isascii() and "\\" not in text  # DuckDB reads \xAA as one byte
     if pa.types.is_floating(kind):

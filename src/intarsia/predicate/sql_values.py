@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
-from intarsia.predicate.casts import cast_type
+from intarsia.predicate.casts import cast_type, is_uuid
 from intarsia.predicate.constants import (
+    UUID_BYTES,
     cast_scalar,
     exactly,
     fraction,
@@ -58,7 +59,8 @@ class Values:
             case exp.Paren(this=inner):
                 return self._value(inner)
             case exp.Column() | exp.Dot():
-                return pc.field(*self._resolve(node)[0])
+                path, kind = self._resolve(node)
+                return pc.field(*path).cast(UUID_BYTES) if is_uuid(kind) else pc.field(*path)
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):
@@ -251,6 +253,10 @@ class Values:
 
     def _cast(self, node: exp.Expr, target: pa.DataType) -> pc.Expression:
         value, kind = self._value(node), self._type_of(node)
+        if is_uuid(target):
+            if kind != UUID_BYTES and not is_uuid(kind):
+                raise PredicateError(f"{text_of(node)} is {kind}, of which no UUIDs are made")
+            return value
         if kind is not None and pa.types.is_date(target):
             value = in_utc(value, kind)
         is_decimal = kind is not None and pa.types.is_decimal(kind)
