@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from intarsia.predicate.casts import is_uuid
+from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import is_list
 
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
@@ -32,13 +32,14 @@ def agree_at(
             return False
         stored, seen = stored.field(places[0]).type, seen.field(places[1]).type
     if exactly:
+        stored, seen = without_extension(stored), without_extension(seen)
         return bool(stored.equals(seen) or (_is_text(stored) and _is_text(seen)))
     return types_agree(stored, seen)
 
 
 def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
     """Is reading ``stored`` as ``seen`` exact for every value it does not refuse?"""
-    stored, seen = _bytes(stored), _bytes(seen)
+    stored, seen = without_extension(stored), without_extension(seen)
     if stored.equals(seen):
         return True
     if pa.types.is_dictionary(stored) or pa.types.is_dictionary(seen):
@@ -59,11 +60,6 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
 
 def _decoded(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _bytes(kind: pa.DataType) -> pa.DataType:
-    """Of UUIDs, what they are stored as."""
-    return kind.storage_type if is_uuid(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -24,6 +24,7 @@ _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.BOOLEAN: pa.bool_(),
     exp.DataType.Type.UUID: pa.uuid(),
 }
+_EXTENSIONS = {"arrow.uuid", "arrow.json"}
 _MANTISSA = {16: 11, 32: 24, 64: 53}
 """Bits of integers that a float of so many bits holds exactly."""
 
@@ -40,6 +41,12 @@ def cast_type(target: exp.DataType) -> pa.DataType:
 def is_uuid(kind: pa.DataType | None) -> bool:
     """Is it Arrow's type of UUIDs, which are 16 bytes?"""
     return kind is not None and kind == pa.uuid()
+
+
+def without_extension(kind: pa.DataType) -> pa.DataType:
+    """Of UUIDs and JSON, the bytes and texts that they are; any other type as it is."""
+    is_one = isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _EXTENSIONS
+    return kind.storage_type if is_one else kind
 
 
 def keeps_values(kind: pa.DataType, target: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.casts import without_extension
 from intarsia.predicate.views import VIEWED
 from intarsia.ranges import Int64Array
 from intarsia.text import words as text_words
@@ -119,7 +120,7 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = without_extension(kind.value_type if pa.types.is_dictionary(kind) else kind)
     return VIEWED.get(kind, kind)
 
 
@@ -313,5 +314,5 @@ def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64
 
 
 def plain_values(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Values without Arrow's dictionary, and not as views."""
+    """Values without Arrow's dictionary, not as views, nor as UUIDs or JSON."""
     return values.cast(_plain_type(values.type))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
 from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
-from intarsia.predicate.casts import cast_type, is_uuid
+from intarsia.predicate.casts import cast_type, is_uuid, without_extension
 from intarsia.predicate.constants import (
     UUID_BYTES,
     cast_scalar,
@@ -60,7 +60,8 @@ class Values:
                 return self._value(inner)
             case exp.Column() | exp.Dot():
                 path, kind = self._resolve(node)
-                return pc.field(*path).cast(UUID_BYTES) if is_uuid(kind) else pc.field(*path)
+                plain = without_extension(kind)
+                return pc.field(*path) if plain == kind else pc.field(*path).cast(plain)
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):
@@ -184,7 +185,8 @@ class Values:
             case exp.Paren(this=inner):
                 return self._type_of(inner)
             case exp.Column() | exp.Dot():
-                return self._resolve(node)[1]
+                kind = self._resolve(node)[1]
+                return kind if is_uuid(kind) else without_extension(kind)
             case exp.Neg(this=inner) | exp.Coalesce(this=inner) | exp.Abs(this=inner):
                 return self._type_of(inner)
             case exp.Add() | exp.Sub() | exp.Mul():

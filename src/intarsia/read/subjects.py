@@ -14,7 +14,7 @@ from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
-from intarsia.predicate.casts import has_zone
+from intarsia.predicate.casts import has_zone, without_extension
 from intarsia.predicate.functions import element_type, is_list
 from intarsia.predicate.term import Term, field_term, parse_term
 
@@ -61,7 +61,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     if index.reads is Reads.ELEMENTS:
         raise IndexSpecError("it is of lists and maps, not of functions")
     try:
-        term, kind = _function(on, file.schema_arrow)
+        term, kind = _function(on, file.schema_in_data_sets)
     except PredicateError as error:
         is_function = any(character in on for character in "()+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""
@@ -116,8 +116,8 @@ def _of_elements(file: OpenedFile, on: str) -> Subject:
 
 
 def decoded(kind: pa.DataType) -> pa.DataType:
-    """A type without Arrow's dictionary."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    """A type without Arrow's dictionary, and what UUIDs and JSON are stored as."""
+    return without_extension(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 @kept

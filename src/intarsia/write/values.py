@@ -14,6 +14,7 @@ from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
+from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.guard import PageIndexMistrust
@@ -79,7 +80,8 @@ class Piece:
         for name in sorted({path[0] for path in of.term.fields}):
             root = schema.root(name)
             assert root is not None
-            columns[name] = self._read(root)
+            found = self._read(root)
+            columns[name] = found.cast(without_extension(found.type))
         try:
             return evaluated(of.term, columns)
         except PredicateError as error:

@@ -1,0 +1,135 @@
+"""UUIDs and JSON: bytes and texts with a meaning of their own, in files of several writers."""
+
+from __future__ import annotations
+
+import uuid
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS = 3_000
+IDS = [uuid.UUID(int=(i * 2**100 + i * 7919) % 2**128) for i in range(ROWS)]
+SOME = str(IDS[77])
+
+
+@pytest.fixture(params=["no Arrow schema", "Arrow's types", "within a struct"])
+def path(request, tmp_path):
+    """Rows of ``i``, ``id`` and ``js``; DuckDB stores no Arrow schema."""
+    path = tmp_path / "a.parquet"
+    bytes_ = [None if i % 10 == 5 else one.bytes for i, one in enumerate(IDS)]
+    ids = pa.array(bytes_, pa.binary(16)).cast(pa.uuid())
+    texts = pa.array([f'{{"K":{i}}}' for i in range(ROWS)])
+    js = pa.ExtensionArray.from_storage(pa.json_(), texts)
+    table = pa.table({"i": range(ROWS), "id": ids, "js": js})
+    if request.param == "within a struct":
+        within = pa.StructArray.from_arrays([ids, js], ["id", "js"])
+        table = table.append_column("s", within)
+    options = {"row_group_size": 1_000, "max_rows_per_page": 100, "write_page_index": True}
+    pq.write_table(table, path, store_schema=request.param == "Arrow's types", **options)
+    return path
+
+
+def of_duckdb(query, path):
+    return duckdb.sql(query.replace("FROM t", f"FROM '{path}'")).to_arrow_table().to_pylist()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"id = '{SOME}'",
+        f"id = '{SOME.upper()}'",
+        f"id = '{SOME.replace('-', '')}'",
+        f"id = UUID '{SOME}'",
+        f"id = '{SOME}'::UUID AND i > 5",
+        f"id IN ('{SOME}', '{IDS[5]}', '{IDS[6]}')",
+        f"id IN ('{SOME}', NULL)",
+        f"id <> '{SOME}'",
+        f"NOT (id = '{SOME}')",
+        f"id > '{IDS[1500]}'",
+        f"id BETWEEN '{IDS[10]}' AND '{IDS[20]}'",
+        f"id IS NOT DISTINCT FROM '{SOME}'",
+        "id IS NULL",
+        "js LIKE '%77%'",
+        """js = '{"K":77}'""",
+        "js->>'K' = '77'",
+    ],
+)
+def test_sql_has_what_duckdb_reads(condition, path):
+    for query in (f"SELECT i FROM t WHERE {condition} ORDER BY i", "SELECT min(id) AS m FROM t"):
+        assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path)
+
+
+def test_sql_gives_uuids(path):
+    query = "SELECT id FROM t WHERE i IN (77, 75) ORDER BY i"
+    assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path)
+    dated = ia.dataset(path).filter(pc.field("i") == 77)
+    assert ia.sql("SELECT typeof(id) AS t FROM t", t=dated).to_pylist() == [{"t": "UUID"}]
+
+
+@pytest.mark.parametrize("path", ["within a struct"], indirect=True)
+def test_sql_gives_uuids_within_structs(path):
+    query = f"SELECT i, s.id AS id FROM t WHERE s.id = '{SOME}'"
+    assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path)
+    found = ia.dataset(path).to_table(["i"], filter=f"s.id = '{SOME}'")
+    assert found.to_pylist() == [{"i": 77}]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (f"id = '{SOME}'", [77]),
+        (f"id = UUID '{SOME.upper()}'", [77]),
+        (f"id IN ('{SOME}', '{IDS[6]}')", [6, 77]),
+        (f"id::UUID = '{SOME}'", [77]),
+        (f"id < '{IDS[3]}' AND i < 100", [0, 1, 2, *range(ROWS, ROWS)]),
+        ("js LIKE '%77}'", [77, *range(177, ROWS, 100)]),
+        ("""lower(js) = '{"k":77}'""", [77]),
+    ],
+)
+def test_conditions_in_text(condition, expected, path):
+    found = ia.dataset(path).to_table(["i"], filter=condition)["i"].to_pylist()
+    if "<" in condition:  # bytes of the first ones grow, until they begin anew
+        expected = [i for i, one in enumerate(IDS[:100]) if i % 10 != 5 and one < IDS[3]]
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["lookup", "distinct", "minmax", "bloom"])
+def test_indexes_of_uuids_are_used(kind, path):
+    ia.add_indexes(path, [f"id:{kind}"])
+    ds = ia.dataset(path)
+    for condition in (f"id = '{SOME}'", f"id = '{uuid.UUID(int=2**127 + 1)}'"):
+        bare = [i for i, one in enumerate(IDS) if str(one) in condition]
+        assert ds.to_table(["i"], filter=condition)["i"].to_pylist() == bare
+        assert ia.sql(f"SELECT i FROM t WHERE {condition}", t=ds)["i"].to_pylist() == bare
+    # By its page, or by its row group; those have all bytes between their ends.
+    most = {"lookup": 200, "distinct": 200, "minmax": ROWS, "bloom": 1_000}[kind]
+    assert ds.plan(["i"], f"id = '{SOME}'").figures.rows.selected <= most
+
+
+@pytest.mark.parametrize("kind", ["ngram", "words", "distinct", "lookup", "minmax"])
+def test_indexes_of_json_are_used(kind, path):
+    ia.add_indexes(path, [f"js:{kind}"])
+    ds = ia.dataset(path)
+    condition = {
+        "ngram": "js LIKE '%:777}'",
+        "words": "contains_words(js, '777')",
+    }.get(kind, """js = '{"K":777}'""")
+    assert ds.to_table(["i"], filter=condition)["i"].to_pylist() == [777]
+    stores_schema = ds.schema.field("js").type != pa.string()
+    if not (kind == "words" and stores_schema):  # which asks a cast for its words
+        assert ds.plan(["i"], condition).figures.rows.selected <= 200
+
+
+def test_texts_that_are_no_uuid(path):
+    ds = ia.dataset(path)
+    with pytest.raises(ia.PredicateError, match=r"is no UUID|cannot be read as fixed_size_binary"):
+        ds.to_table(filter="id = 'nope'")
+    with pytest.raises(ia.PredicateError, match="i is int64, of which no UUIDs are made"):
+        ds.to_table(filter=f"i::UUID = '{SOME}'")
+    with pytest.raises(duckdb.ConversionException):
+        ia.sql("SELECT i FROM t WHERE id = 'nope'", t=path)
