@@ -5,6 +5,7 @@
     IntarsiaError
     ├── FormatError            the bytes are not (valid) Parquet; a ValueError
     │   └── UnsupportedError   valid, but encrypted, signed or too new; a NotImplementedError
+    ├── OutOfMemoryError       there is no room to decode pages, sound ones perhaps; a MemoryError
     ├── PredicateError         a filter names or compares what is not there; a ValueError
     ├── IndexSpecError         an index cannot be built as asked; a ValueError
     ├── PathError              nothing (readable, writable) at a path, or another file by now;
@@ -23,6 +24,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class IntarsiaError(Exception):
     """Root of all errors raised on purpose."""
 
 
-class FormatError(IntarsiaError, ValueError):
-    """The bytes at hand are not what the Parquet specification asks for."""
+class _PlacedError(IntarsiaError):
+    """An error at a place in a file."""
 
     def __init__(self, message: str, where: Where | None = None) -> None:
         self.message = message
@@ -62,7 +64,7 @@ class FormatError(IntarsiaError, ValueError):
         place = str(self.where)
         return f"{place}: {self.message}" if place else self.message
 
-    def at(self, where: Where) -> FormatError:
+    def at(self, where: Where) -> Self:
         """The same error with the parts of ``where`` it did not know itself."""
         mine, other = self.where, where
         merged = Where(
@@ -72,6 +74,14 @@ class FormatError(IntarsiaError, ValueError):
             )
         )
         return type(self)(self.message, merged)
+
+
+class FormatError(_PlacedError, ValueError):
+    """The bytes at hand are not what the Parquet specification asks for."""
+
+
+class OutOfMemoryError(_PlacedError, MemoryError):
+    """Pages cannot be decoded in the memory there is: that is no damage, and nothing to skip."""
 
 
 class UnsupportedError(FormatError, NotImplementedError):

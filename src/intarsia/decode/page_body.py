@@ -11,7 +11,7 @@ import struct
 
 import pyarrow as pa
 
-from intarsia.errors import FormatError, UnsupportedError
+from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.format.levels import (
     Levels,
     PageLevels,
@@ -99,7 +99,12 @@ class _Stream:
         try:
             return bytes(self._stream.read(size))
         except (pa.ArrowException, OSError) as error:
-            raise FormatError(f"cannot decompress: {error}") from error
+            raise _failure(error) from error
+
+
+def _failure(error: Exception) -> FormatError | OutOfMemoryError:
+    kind = OutOfMemoryError if isinstance(error, MemoryError) else FormatError
+    return kind(f"cannot decompress: {error}")
 
 
 def _stream(codec: int, data: memoryview) -> _Stream:
@@ -112,7 +117,7 @@ def _block(name: str, data: memoryview, size: int) -> memoryview:
     try:
         found = memoryview(codec.decompress(data, size)).cast("B")
     except (pa.ArrowException, OSError) as error:
-        raise FormatError(f"cannot decompress: {error}") from error
+        raise _failure(error) from error
     # Fewer bytes than asked for are no error to the codec: then they fit into less room as well.
     try:
         codec.decompress(data, size - 1)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.template import FAILURES, RootTemplate, narrowed
-from intarsia.errors import FormatError, UnsupportedError
+from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.format.compact import Span, list_span, replace_fields, zigzag
 from intarsia.format.footer import MAGIC, framed
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData
@@ -102,6 +102,8 @@ def _decoded(
     except FAILURES as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
             return _each_decoded(template, groups, verify_checksums)
+        if isinstance(error, MemoryError):
+            raise OutOfMemoryError(f"cannot decode: {error}") from error
         kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
         raise kind(f"cannot decode: {error}") from error
     expected = sum(group.num_rows for group in groups)

@@ -13,7 +13,7 @@ from intarsia.decode.merge import Part, merge
 from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
-from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where
 from intarsia.format.page_header import checksum_problem
 from intarsia.format.schema import Root
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
@@ -144,7 +144,10 @@ def _decoded_together(
         RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
-    table = decode_roots(template, spliced, _verified(file), use_threads)
+    try:
+        table = decode_roots(template, spliced, _verified(file), use_threads)
+    except OutOfMemoryError as error:
+        raise error.at(Where(file.name)) from error
     cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
     return cut
 
@@ -224,7 +227,7 @@ def _decode(
         parts = shares(spliced, page_rows, pa.cpu_count())
         found = all_of(partial(decode, part) for part in parts)
         return pa.chunked_array([chunk for one in found for chunk in one.chunks], found[0].type)
-    except UnsupportedError as error:
+    except (UnsupportedError, OutOfMemoryError) as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
         chunks = [(g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves]
