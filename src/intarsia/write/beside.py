@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
-import pyarrow.fs as pafs
-
 from intarsia.errors import IndexSpecError, PathError
 from intarsia.handle import check_may_write
 from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.index.standard import Standard
+from intarsia.listing import local_path
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
@@ -84,9 +83,9 @@ def write_sidecar(
 
 def check_can_carry(file: OpenedFile, places: Sidecars) -> None:
     """Raise ``PathError`` where a local file has a sidecar that could not be written anew."""
-    if file.sections.beside is None or not isinstance(places.filesystem, pafs.LocalFileSystem):
+    folder = local_path(places.folder_of(file.name), places.filesystem)
+    if file.sections.beside is None or folder is None:
         return
-    folder = places.folder_of(file.name)
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -172,8 +171,8 @@ def _alone(path: str, before: Sequence[str], places: Sidecars) -> Iterator[None]
 
     Raises ``PathError`` where the sidecars are no longer those ``before``.
     """
-    is_local = isinstance(places.filesystem, pafs.LocalFileSystem)
-    with locked(path) if is_local else contextlib.nullcontext():
+    local = local_path(path, places.filesystem)
+    with contextlib.nullcontext() if local is None else locked(local):
         places.forget(path)
         now = [*places.paths(path)]
         places.check_listed(path)

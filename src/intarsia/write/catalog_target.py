@@ -16,6 +16,7 @@ from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
 from intarsia.handle import check_may_write
+from intarsia.listing import local_path
 from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
 from intarsia.write.replace import TEMPORARY_SUFFIX, make_folder, replacing
 
@@ -50,7 +51,7 @@ class Target:
         check_may_write(self.filesystem, path)
         try:
             make_folder(self.folder, self.filesystem)
-            if isinstance(self.filesystem, pafs.LocalFileSystem):
+            if local_path(path, self.filesystem) is not None:
                 with replacing(path, self.filesystem) as create, create() as out:
                     out.write(data)
                 return

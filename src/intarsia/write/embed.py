@@ -27,6 +27,7 @@ from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.listing import local_path
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
@@ -291,10 +292,10 @@ def check_changeable(file: OpenedFile) -> None:
 
 def warn_of_names(path: str, filesystem: Any) -> None:
     """Warn of a local file that has other names (hard links): these keep the file as it was."""
-    names = 1
-    if isinstance(filesystem, pafs.LocalFileSystem):
+    names, local = 1, local_path(path, filesystem)
+    if local is not None:
         with contextlib.suppress(OSError):  # what opens it tells of it
-            names = os.stat(path).st_nlink
+            names = os.stat(local).st_nlink
     if names > 1:
         message = f"{path}: of its {names} names (hard links) only this one"
         warn(f"{message} changes: what is left keeps what it was", stacklevel=3)

@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.format.footer import read_footer
+from intarsia.listing import local_path
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup
@@ -105,12 +106,13 @@ def recover(
     found, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)
     _check_paths(found, path, target_on, target)
-    _check_is_other(schema_from, target, target_on)
+    _check_is_other(schema_from, target, target_on, filesystem)
     source = FileSource(found, path)
     template = _template(schema_from, filesystem)
     try:
         kept = salvage(source, template)
-        with replacing(target, target_on, like=path) as create, create() as file:
+        model = path if found.equals(target_on) else None
+        with replacing(target, target_on, like=model) as create, create() as file:
             copy_into(WindowSource(source, 0, kept.length), file)
             file.write(kept.footer or b"")
     except FormatError as error:
@@ -159,26 +161,34 @@ def _template(schema_from: PathLike | pa.Schema | None, filesystem: Any) -> Any:
 
 
 def _check_paths(on: pafs.FileSystem, torn: str, target_on: pafs.FileSystem, target: str) -> None:
-    is_local = isinstance(on, pafs.LocalFileSystem)
-    if is_local and not os.path.exists(torn):
-        unfinished = _unfinished(Path(torn))
+    local, local_target = local_path(torn, on), local_path(target, target_on)
+    if local is not None and not os.path.exists(local):
+        unfinished = _unfinished(Path(local))
         hint = f"; unfinished writes of it: {', '.join(unfinished)}" if unfinished else ""
         raise PathError(f"{torn}: there is no such file{hint}")
-    if (is_local and _are_one(torn, target)) or (on.equals(target_on) and torn == target):
+    if _are_one(local, local_target) or (on.equals(target_on) and torn == target):
         raise PathError(f"{target}: this is the torn file itself, which is not to be changed")
-    if isinstance(target_on, pafs.LocalFileSystem):
-        check_place(target)
+    if local_target is not None:
+        check_place(local_target)
 
 
 def _check_is_other(
-    schema_from: PathLike | pa.Schema | None, target: str, target_on: pafs.FileSystem
+    schema_from: PathLike | pa.Schema | None,
+    target: str,
+    target_on: pafs.FileSystem,
+    filesystem: Any,
 ) -> None:
-    is_local = isinstance(target_on, pafs.LocalFileSystem)
-    if is_local and isinstance(schema_from, str | os.PathLike) and _are_one(schema_from, target):
+    if not isinstance(schema_from, str | os.PathLike):
+        return
+    on, path = resolve(schema_from, filesystem)
+    if _are_one(local_path(path, on), local_path(target, target_on)):
         raise PathError(f"{target}: this is the file that the schema is from")
 
 
-def _are_one(path: str | os.PathLike[str], other: str) -> bool:
+def _are_one(path: str | None, other: str | None) -> bool:
+    """Are two paths on the local disk those of one file?"""
+    if path is None or other is None:
+        return False
     return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaWarning, PathError
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
+from intarsia.listing import local_path
 from intarsia.source import Source
 from intarsia.storage import PathLike
 
@@ -48,13 +49,15 @@ def replacing(
     that is made of another one, ``like``, is read by nobody who could not read that. Raises
     ``PathError`` where the file cannot be written.
     """
-    is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    local = partial(_replacing_local, keep_unfinished=keep_unfinished, like=like)
-    place = local if is_local else _replacing_remote
-
     check = partial(check_unchanged, path, filesystem, unless_changed_since)
+    local = local_path(path, filesystem)
+    if local is None:
+        replaced = _replacing_remote(path, filesystem, check)
+    else:
+        model = None if like is None else local_path(like, filesystem)
+        replaced = _replacing_local(local, check, keep_unfinished, model)
     try:
-        with place(path, filesystem, check) as create:
+        with replaced as create:
             yield create
     except PathError:
         raise
@@ -78,11 +81,7 @@ def changed(path: str) -> PathError:
 
 @contextlib.contextmanager
 def _replacing_local(
-    path: str,
-    filesystem: pafs.FileSystem,
-    check: Callable[[], None],
-    keep_unfinished: bool = False,
-    like: str | None = None,
+    path: str, check: Callable[[], None], keep_unfinished: bool, like: str | None
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
     _check_is_file(target, path)
