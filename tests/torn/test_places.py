@@ -268,3 +268,35 @@ def test_a_folder_that_may_not_be_looked_into_is_said(indexed, public):
     done = changed("add", folder / "t.parquet", user=65534)
     assert done.returncode == 3, (done.stdout, done.stderr)
     assert "Permission denied" in done.stdout
+
+
+def with_other_footer(path, old, new):
+    """The file with other bytes in its footer, as many, which is all that another tool changed."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    assert old in footer
+    path.write_bytes(data[: -8 - length] + footer.replace(old, new) + data[-8:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: ia.drop_indexes(path, INDEXED),
+        lambda path: ia.drop_indexes(path.parent, INDEXED),
+        lambda path: ia.add_indexes(path, INDEXED),
+        lambda path: ia.add_indexes(path, ["k:minmax"]),
+        lambda path: ia.add_indexes(path, ["page_index"]),
+        lambda path: ia.add_indexes(path.parent, ["bloom(k)"]),
+    ],
+)
+def test_a_footer_that_another_tool_changed_is_not_undone_nor_vouched_for(file, change):
+    pq.write_table(TABLE.rename_columns(["k", "amount"]), file, store_schema=False)
+    ia.add_indexes(file, INDEXED)
+    with_other_footer(file, b"amount", b"volume")
+    before = state_of(file.parent)
+    with pytest.raises(ia.FormatError, match=r"t\.parquet.*does not match its checksum"):
+        change(file)
+    assert state_of(file.parent) == before
+    assert pq.read_schema(file).names == ["k", "volume"]
+    assert any("checksum" in str(finding) for finding in ia.verify(file))

@@ -102,7 +102,8 @@ class OpenedFile:
             elements, shape = self._footer.metadata.schema, self._footer.shape
             self.schema: Schema = shape.kept("schema", lambda: read_schema(elements))
             self._chunks = ColumnChunks(self)
-            self._checksums = self._checked_footer()
+            is_checked = self.options.looks_for_damage
+            self._checksums = self.checked_footer() if is_checked else None
         except FormatError as error:
             raise error.at(Where(name)) from error
         self._orders: dict[int, ValueOrder] = shape.kept("orders", dict)
@@ -320,10 +321,11 @@ class OpenedFile:
         if sum(length for _, length in ranges) <= self.request_bytes:
             self.source.expect(ranges)
 
-    def _checked_footer(self) -> Checksums | None:
-        """The checksums of what has none in the format, if the footer matches its own."""
-        if not self.options.looks_for_damage:
-            return None
+    def checked_footer(self) -> Checksums | None:
+        """The checksums of what has none in the format, if the file has any.
+
+        Raises ``FormatError`` where the footer does not match its own.
+        """
         footer = self._footer
         return checked_footer(footer.metadata, footer.raw, footer.source, footer.offset)
 

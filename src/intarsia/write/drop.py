@@ -17,7 +17,14 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import IndexReport, Progress, report_of, rewrite, warn_of_names
+from intarsia.write.embed import (
+    IndexReport,
+    Progress,
+    check_changeable,
+    report_of,
+    rewrite,
+    warn_of_names,
+)
 from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
@@ -47,7 +54,7 @@ def drop_indexes(
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     with quiet():  # what is stale can be dropped as well
-        held = {file: held_names(open_file(file, found, sidecar=places), places) for file in files}
+        held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
     first = open_file(files[0], found)
     names = [name_of(index, everywhere, first) for index in asked]
@@ -101,6 +108,13 @@ def drop_from(
         return
     with Workspace() as work:
         rewrite(file, compose(file, (), names, work), filesystem, version)
+
+
+def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
+    """As ``held_names``. Raises ``FormatError`` where they cannot be taken off."""
+    if places is None and file.directory is not None:
+        check_changeable(file)
+    return held_names(file, places)
 
 
 def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:

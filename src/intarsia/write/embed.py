@@ -283,9 +283,14 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def check_changeable(file: OpenedFile) -> None:
-    """Raise ``FormatError`` for a file that must not be changed."""
+    """Raise ``FormatError`` for a file that must not be changed.
+
+    So it is where the footer is not what it was when indexes were added: it is damaged, which a new
+    checksum would vouch for, or another tool changed it, which taking indexes away would undo.
+    """
     try:
         check_editable(file.footer)
+        file.checked_footer()
     except FormatError as error:
         raise error.at(Where(file.name)) from error
 
