@@ -591,3 +591,35 @@ def test_rows_of_folders_are_counted_by_their_footers_alone(folder, monkeypatch)
     for filter_ in (part >= 2, part.isin([0, 3]), part < 2, (part == 1) | (part == 2)):
         assert data.count_rows(filter=filter_) == half
     assert data.count_rows(filter=part > 3) == 0
+
+
+_FEW_HANDLES = """
+import os, resource, sys
+import pyarrow.compute as pc, pyarrow.parquet as pq
+import intarsia as ia
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+folder = sys.argv[1]
+opened = [ia.dataset(folder), ia.dataset(folder, on_corrupt="skip")]
+found = [ds.to_table(filter=pc.field("n") >= 3).num_rows for ds in opened * 2]
+
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+
+held = sum(map(is_open, range(100)))
+print(found, held < 60, pq.read_table(f"{folder}/0.parquet").num_rows, ia.verify(folder))
+"""
+
+
+def test_few_handles_are_enough(tmp_path):
+    """As many as some systems give, of which a file with a sidecar takes two."""
+    for number in range(60):
+        table = pa.table({"n": range(10), "k": [f"{number}-{n}" for n in range(10)]})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    ia.add_indexes(tmp_path, ["k:lookup", "n:minmax"], sidecar=True)
+    command = [sys.executable, "-W", "error", "-c", _FEW_HANDLES, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (ran.stdout.strip(), ran.stderr) == ("[420, 420, 420, 420] True 10 []", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import threading
 import weakref
 from collections import OrderedDict
@@ -29,7 +30,10 @@ from intarsia.storage import FileSource
 
 KEPT_BYTES = 256 * 1024 * 1024
 """What the files that a cache keeps take in memory, by estimate."""
-_OPEN = 128
+_OPEN, _SHARE = 128, 8
+"""So many files keep their handles, as far as that is one in so many of those that the process may
+have: a file may have a sidecar that is open, too, and others want some.
+"""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -55,10 +59,15 @@ class _OpenFiles:
         with self._lock:
             self._last_used[id(kept)] = weakref.ref(kept)
             self._last_used.move_to_end(id(kept))
-            while len(self._last_used) > _OPEN:
+            while len(self._last_used) > _most_open():
                 _, found = self._last_used.popitem(last=False)
                 too_many.append(found())
         return [other for other in too_many if other is not None]
+
+
+def _most_open() -> int:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN if allowed == resource.RLIM_INFINITY else max(1, min(_OPEN, allowed // _SHARE))
 
 
 _open_files = _OpenFiles()
@@ -76,8 +85,9 @@ os.register_at_fork(after_in_child=_forget_open_files)
 class FileCache:
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    The last 128 files of all caches keep their handles and tails; the others are opened again where
-    more than their footers is needed. ``gap`` is that of ``FileSource``.
+    The last 128 files of all caches keep their handles and tails, fewer where a process may open no
+    thousand; the others are opened again where more than their footers is needed. ``gap`` is that
+    of ``FileSource``.
     """
 
     def __init__(
