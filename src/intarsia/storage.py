@@ -6,6 +6,7 @@ Everything above asks for a ``FileSource``, everything below is given one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -120,7 +121,12 @@ class FileSource:
 
     def _was_written_to(self) -> bool:
         handle = self._handle
-        return handle is not None and handle.was_changed()
+        try:
+            return handle is not None and handle.was_changed()
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # of a network's disk: the file is gone
+                return True
+            raise PathError(f"{self.path}: cannot be looked at: {error}") from error
 
     def confirm(self, is_current: Callable[[], bool]) -> None:
         """Have what is read from now on wait for this answer, and raise ``FileReplaced`` on False.

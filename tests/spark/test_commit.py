@@ -865,3 +865,15 @@ def test_errors_of_tasks_are_told_as_they_were_raised(said, kind, text):
     found = told(RuntimeError(said))
     assert type(found) is (kind or ia.IndexSpecError)
     assert str(found) == text
+
+
+def test_what_is_overwritten_goes_with_its_sidecars(tmp_path):
+    put(tmp_path, OLD | {"day=1/other.parquet": 9})
+    ia.add_indexes(tmp_path, ["v:lookup"], sidecar=True)
+    put(tmp_path / "_temporary-job", {"a.parquet": 3})
+    publish(Place.of(tmp_path), "job", ["a.parquet"], list(OLD))
+    assert by_dataset(tmp_path) == [3, 9]
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.intarsia")}
+    assert [name.split(".")[0] for name in left] == ["day=1/_intarsia/other"]
+    publish(Place.of(tmp_path), "next", [], overwrites=["day=1"])
+    assert sorted(os.listdir(tmp_path)) == ["_SUCCESS", "_temporary-job", "a.parquet"]

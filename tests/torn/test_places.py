@@ -1,6 +1,7 @@
 """Files that must not be changed, and places that take none: told, and left as they were."""
 
 import base64
+import errno
 import os
 import shutil
 import stat
@@ -300,3 +301,41 @@ def test_a_footer_that_another_tool_changed_is_not_undone_nor_vouched_for(file, 
     assert state_of(file.parent) == before
     assert pq.read_schema(file).names == ["k", "volume"]
     assert any("checksum" in str(finding) for finding in ia.verify(file))
+
+
+def test_the_sidecar_of_a_file_named_by_a_link_goes_on_to_serve(file):
+    link = file.with_name("link.parquet")
+    link.symlink_to(file.name)
+    ia.add_indexes(file, ["n:minmax"], sidecar=True)
+    for change in (
+        lambda: ia.add_indexes(link, INDEXED),
+        lambda: ia.add_indexes(file.parent, ["k:ngram"]),
+        lambda: ia.drop_indexes(link, INDEXED),
+    ):
+        change()
+        (report,) = ia.list_indexes(file)
+        assert [entry.name for entry in report.sidecar] == ["n:minmax"]
+        assert report.problems == ()
+    assert link.is_symlink()
+
+
+def test_an_error_of_looking_at_an_open_file_is_one_of_its_path(file, monkeypatch):
+    ds = ia.dataset(file)
+    expected = ds.to_table(filter="n < 5")
+    looked = os.fstat
+
+    def fail(code):
+        def fstat(number):
+            raise OSError(code, "injected")
+
+        return fstat
+
+    opened = ia.ParquetFile(file)
+    monkeypatch.setattr(os, "fstat", fail(errno.EIO))
+    with pytest.raises(ia.PathError, match=r"t\.parquet: cannot be looked at: .*injected"):
+        opened.read(["k"])
+    monkeypatch.setattr(os, "fstat", fail(errno.ESTALE))  # as of a file that a network's disk lost
+    with pytest.raises(ia.PathError, match="the file was replaced while it was read"):
+        opened.read(["k"])
+    monkeypatch.setattr(os, "fstat", looked)
+    assert ds.to_table(filter="n < 5").equals(expected)

@@ -180,3 +180,18 @@ writer.write_table(table)
     (left,) = tmp_path.iterdir()
     assert f"its writer was not closed: what it wrote is in {left}" in ran.stderr
     assert ia.recover(left, tmp_path / "new.parquet").rows == 20
+
+
+def test_where_rows_are_is_told_where_their_indexes_fail(tmp_path):
+    rows = pa.table({"n": range(1_100_000)})  # too many values for the index
+
+    def write():
+        options = {"indexes": ["n:distinct"], "keep_unfinished": True}
+        with ia.ParquetWriter(tmp_path / "t.parquet", rows.schema, **options) as writer:
+            writer.write_table(rows)
+
+    with pytest.raises(ia.IndexSpecError) as raised:
+        write()
+    (unfinished,) = tmp_path.iterdir()
+    assert raised.value.__notes__ == [f"what was written so far is in {unfinished}"]
+    assert pq.read_table(unfinished).equals(rows)

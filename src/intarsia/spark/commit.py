@@ -38,6 +38,7 @@ from intarsia.data.journal import (
     root_at,
 )
 from intarsia.errors import FormatError, PathError, warn
+from intarsia.read.sidecars import Sidecars
 from intarsia.spark.place import Place
 from intarsia.storage import PathLike
 
@@ -247,12 +248,16 @@ def _finish(place: Place, journal: Journal) -> None:
     if journal.stream is not None and not is_done(place, journal.stream):
         place.write_text(_mark(journal.stream.query), json.dumps(asdict(journal.stream)))
     failed: list[PathError] = []
+    beside = _sidecars_of(place, journal.remove)
     for file in journal.remove:
         try:
             place.remove(file)
         except OSError as error:
             failed.append(PathError(f"{place.path(file)}: cannot be removed: {error}"))
-    _tidy(place, journal.remove)
+    for sidecar in beside:
+        with contextlib.suppress(OSError):  # it is of no file, and nobody reads it
+            place.remove(sidecar)
+    _tidy(place, [*journal.remove, *beside])
     if failed:
         raise failed[0]
     for other in journals(place) if journal.remove else ():
@@ -262,6 +267,15 @@ def _finish(place: Place, journal: Journal) -> None:
     # Touched before the journal goes: who looked before that sees that something has happened.
     place.write_text(SUCCESS, "")
     place.remove(journal.name)
+
+
+def _sidecars_of(place: Place, files: Sequence[str]) -> list[str]:
+    places = Sidecars(place.filesystem)
+    paths = [place.path(file) for file in files]
+    for path in paths:
+        places.expect(path)
+    found = (sidecar for path in paths for sidecar in places.paths(path))
+    return [sidecar.removeprefix(f"{place.root}/") for sidecar in found]
 
 
 def _tidy(place: Place, files: Sequence[str]) -> None:

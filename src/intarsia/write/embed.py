@@ -309,18 +309,32 @@ def warn_of_names(path: str, filesystem: Any) -> None:
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     """Put a file composed of ``file``'s bytes and new ones in its place, if it is still there.
 
-    Its sidecar, where it has one beside it, goes on to serve. A file that stays as it is is not
-    touched, nor is one of which it cannot be told what its sidecar holds: ``PathError``.
+    Its sidecar, where it has one beside it, goes on to serve; so does the one of a file that was
+    named by a link. A file that stays as it is is not touched, nor is one of which it cannot be
+    told what its sidecar holds: ``PathError``.
     """
     if what.is_all_of(file):
         return
-    places = Sidecars(filesystem)
-    check_can_carry(file, places)
-    file.sections.check_beside()  # last, as another writer may make one from now on
+    places, named = Sidecars(filesystem), [(file, filesystem)]
+    linked = _linked(file.name, filesystem)
+    if linked is not None:
+        named.append((linked, pafs.LocalFileSystem()))
+    for one, _ in named:
+        check_can_carry(one, places)
+        one.sections.check_beside()  # last, as another writer may make one from now on
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)
-    if file.sections.beside is not None:  # or has one by now, of another writer
-        carry_sidecar(file, open_file(file.name, filesystem), places)
+    for one, on in named:
+        if one.sections.beside is not None:  # or has one by now, of another writer
+            carry_sidecar(one, open_file(one.name, on), Sidecars(on))
+
+
+def _linked(path: str, filesystem: Any) -> OpenedFile | None:
+    """The file that a path is a symbolic link to, if it is one."""
+    local = local_path(path, filesystem)
+    if local is None or not os.path.islink(local):
+        return None
+    return open_file(os.path.realpath(local), pafs.LocalFileSystem())
 
 
 def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:

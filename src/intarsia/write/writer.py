@@ -234,6 +234,10 @@ def open_writer(
         try:
             with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:
                 yield writer
+            if annotations:
+                _annotate(temporary, annotations)
+            if kinds:
+                _index(temporary, kinds, found)
         except GeneratorExit:
             message = f"{path}: its writer was not closed: what it wrote is in {temporary}"
             warnings.warn(message, ResourceWarning, stacklevel=2)
@@ -242,13 +246,14 @@ def open_writer(
             if keep_unfinished:
                 error.add_note(f"what was written so far is in {temporary}")
             raise
-        if annotations:
-            _annotate(temporary, annotations)
-        if kinds:
-            with Workspace() as work, open(temporary, "ab") as append:
-                for part in compose(open_file(temporary, found), kinds, (), work).parts:
-                    assert not isinstance(part, tuple), "there was nothing to replace"
-                    append.write(part)
+
+
+def _index(path: str, indexes: Sequence[IndexSpec], filesystem: pafs.FileSystem) -> None:
+    """Append indexes to a file that was just written, and has none."""
+    with Workspace() as work, open(path, "ab") as append:
+        for part in compose(open_file(path, filesystem), indexes, (), work).parts:
+            assert not isinstance(part, tuple), "there was nothing to replace"
+            append.write(part)
 
 
 def _check_columns(table: pa.Table) -> None:
