@@ -107,7 +107,7 @@ def instead(name: str, known: Iterable[str]) -> str:
         return ": scans give it, and filter by what files hold"
     names = list(known)
     alike = difflib.get_close_matches(name.lower(), [other.lower() for other in names], 1, 0.75)
-    meant = [other for other in names if other.lower() in alike]
+    meant = [other for other in names if other.lower() in alike and other != name]
     return f", {meant[0]!r} is" if meant else f"; there are: {', '.join(names[:20])}"
 
 

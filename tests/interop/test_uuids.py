@@ -133,3 +133,26 @@ def test_texts_that_are_no_uuid(path):
         ds.to_table(filter=f"i::UUID = '{SOME}'")
     with pytest.raises(duckdb.ConversionException):
         ia.sql("SELECT i FROM t WHERE id = 'nope'", t=path)
+
+
+@pytest.mark.parametrize("stores_schema", [True, False])
+def test_uuids_within_lists_and_maps(tmp_path, stores_schema):
+    path = tmp_path / "a.parquet"
+    ids = pa.array([one.bytes for one in IDS], pa.binary(16)).cast(pa.uuid())
+    pairs = pa.array(range(0, ROWS + 1, 2), pa.int32())
+    table = pa.table(
+        {
+            "i": range(ROWS // 2),
+            "l": pa.ListArray.from_arrays(pairs, ids),
+            "m": pa.MapArray.from_arrays(pairs, pa.array(["a", "b"] * (ROWS // 2)), ids),
+        }
+    )
+    pq.write_table(table, path, store_schema=stores_schema, row_group_size=100)
+    ia.add_indexes(path, ["l:elements"])
+    for condition in (f"list_contains(l, '{SOME}')", f"m['b'] = '{SOME}'", f"l[2] = '{SOME}'"):
+        query = f"SELECT i FROM t WHERE {condition}"
+        assert ia.sql(query, t=path).to_pylist() == of_duckdb(query, path) == [{"i": 38}]
+    found = ia.dataset(path)
+    condition = f"list_contains(l, '{SOME}')"
+    assert found.to_table(["i"], filter=condition).to_pylist() == [{"i": 38}]
+    assert found.plan(["i"], condition).figures.rows.selected == 100

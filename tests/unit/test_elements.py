@@ -187,7 +187,6 @@ def test_what_it_cannot_be_on(file, on, reason):
     [
         pa.array([[1.0]], pa.list_(pa.float16())),
         pa.array([[None]], pa.list_(pa.null())),
-        pa.nulls(1, pa.list_(pa.uuid())),
     ],
     ids=lambda cells: str(cells.type),
 )

@@ -20,6 +20,8 @@ _PAGE_BYTES = 20 * 1024
 """Of a section, about; no page of a column is expected to be shorter."""
 _ENTRIES_COST = 2
 """Decoding a byte of entries takes so many times what a byte of values takes."""
+_SEARCH_COST = 6
+"""So it does where each value is searched: pages are looked through before they are decoded."""
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _POINTS = {Op.EQ: 0, Op.IN: 1, Op.NONE: 1}
 _OTHERS = 2
@@ -65,7 +67,7 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
         chunks = [file.chunk(group, leaf) for group in range(len(file.metadata.row_groups))]
         hit = _share(thrown, min(_num_pages(chunks) or granules, granules))
         saved += (1 - hit) * sum(chunk.total_compressed_size for chunk in chunks)
-    return _ENTRIES_COST * read < saved
+    return (_ENTRIES_COST if isinstance(test, Test) else _SEARCH_COST) * read < saved
 
 
 def _looks_at_all(index: Embedded, test: Predicate) -> bool:

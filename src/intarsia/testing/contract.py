@@ -56,8 +56,10 @@ def check_index_kind(
     that conditions are on, besides the column itself.
 
     Raises ``AssertionError`` with an example as small as Hypothesis finds; ``IndexSpecError`` where
-    the kind does not take one of ``types``.
+    the kind does not take one of ``types``, ``TypeError`` without any.
     """
+    if not types:
+        raise TypeError("nothing is checked without a type: check_index_kind(kind, pa.string())")
     for type_ in types:
         sought = _served(kind(_COLUMN), type_) if searches is None else searches
         _check_cases(kind, type_, values, sought, subjects)

@@ -140,13 +140,26 @@ def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
     return names | {index for index, _ in added_parts(file, base_of(file))}
 
 
+def _with_page_indexes(file: OpenedFile) -> set[str]:
+    """The columns that page indexes were added to."""
+    if file.directory is None:
+        return set()
+    added = added_parts(file, base_of(file))
+    leaves = {part.chunk[1] for index, part in added if index == PageIndex.kind}
+    return {file.schema.leaves[leaf].name for leaf in leaves}
+
+
 def name_of(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
     """What an index is called in ``file``, of those ``known``. Raises ``IndexSpecError``."""
     if isinstance(index, str) and index in known:
         return index
     wanted = parse(index) if isinstance(index, str) else index
     if isinstance(wanted, PageIndex) and wanted.columns:
-        raise IndexSpecError(f"{index}: page indexes are dropped together: page_index")
+        of = _with_page_indexes(file)
+        if PageIndex.kind in known and of != {*wanted.columns}:
+            told = f"those that were added are of {', '.join(sorted(of))}"
+            raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {told}")
+        return PageIndex.kind
     try:
         return names_of(file, [wanted])[0]
     except IndexSpecError:  # as of a column that this file has not

@@ -49,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def write_table(
-    table: pa.Table,
+    table: pa.Table | pa.RecordBatch,
     where: PathLike,
     *,
     indexes: Sequence[IndexSpec | str] = (),
@@ -69,6 +69,7 @@ def write_table(
     folder, and ``ValueError`` for rows without columns, which no file can hold.
     """
     _check_columns(table)
+    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     row_group_size = options.pop("row_group_size", None)
     first = table.slice(0, row_group_size or USUAL_ROW_GROUP)
     file = partial(empty_file, table.schema, str(where), dict(options))
