@@ -181,3 +181,8 @@ def test_what_is_no_kind_is_not_registered(registered):
     for wrong in (int, Nameless, Taken, ia.Bloom):
         with pytest.raises(ia.IndexSpecError):
             registered(wrong)
+
+
+def test_a_kind_is_not_checked_without_a_type():
+    with pytest.raises(TypeError, match="nothing is checked without a type"):
+        check_index_kind(ia.Lookup)

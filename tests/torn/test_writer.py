@@ -195,3 +195,9 @@ def test_where_rows_are_is_told_where_their_indexes_fail(tmp_path):
     (unfinished,) = tmp_path.iterdir()
     assert raised.value.__notes__ == [f"what was written so far is in {unfinished}"]
     assert pq.read_table(unfinished).equals(rows)
+
+
+def test_a_record_batch_is_written(tmp_path):
+    batch = TABLE.slice(0, 100).to_batches()[0]
+    ia.write_table(batch, tmp_path / "t.parquet", indexes=["n:lookup"])
+    assert pq.read_table(tmp_path / "t.parquet").equals(pa.Table.from_batches([batch]))

@@ -49,3 +49,21 @@ def test_values_that_are_all_different_are_not_gone_through_to_save_less(kind, t
     told = str(ia.dataset(path).explain(filter=condition))
     assert f"index s:{kind.kind} not used: it takes more to read than it could save" in told
     assert ia.dataset(path).count_rows(filter=condition) == expected > 0
+
+
+def test_texts_that_are_nearly_all_different_are_not_searched_in_an_index(tmp_path):
+    """Decompressing pages and looking for a few bytes in them takes a fraction of that."""
+    path = tmp_path / "a.parquet"
+    rng = np.random.default_rng(0)
+    words = np.array(["alpha", "beta", "gamma", "delta", "disk", "full", "error", "warn"])
+    parts = [" ".join(own) for own in words[rng.integers(0, 8, (ROWS, 4))]]
+    texts = [f"{own} {n}" for own, n in zip(parts, rng.integers(0, 100_000, ROWS), strict=True)]
+    pq.write_table(pa.table({"n": range(ROWS), "s": texts}), path, row_group_size=ROWS // 4)
+    condition = pc.match_substring(pc.field("s"), texts[999].split()[-1])
+    proposed = [p.index for p in ia.advise(path, condition).proposals]
+    assert not any("distinct" in index for index in proposed)
+    ia.add_indexes(path, ["s:distinct"])
+    told = str(ia.dataset(path).explain(filter=condition))
+    assert "index s:distinct not used: it takes more to read than it could save" in told
+    told = str(ia.dataset(path).explain(filter=pc.field("s") == texts[999]))
+    assert "index s:distinct  " in told

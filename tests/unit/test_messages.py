@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
@@ -265,3 +266,27 @@ def test_what_duckdb_does_not_know_is_not_logged(path: Path, caplog):
         ia.dataset(path).to_table(filter="soundex(name) = 'a'")
     ia.sql("SELECT count(*) FROM t WHERE contains(name, 'a') AND id::VARCHAR <> '7'", t=path)
     assert not caplog.records
+
+
+def test_lists_and_dots_in_names_of_columns(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": [{"x.y": 1}], "t": [["a"]], "p": [{"q": 1}]}), path)
+    for index, told in (
+        ("t:lookup", "the column is nested: it has t.list.element; t:elements is of what lists"),
+        ("p:lookup", r"the column is nested: it has p\.q$"),
+        ('lookup(s."x.y")', "column 's.x.y' is not there; there are: s.x.y, "),
+    ):
+        with pytest.raises(ia.IndexSpecError, match=told):
+            ia.add_indexes(path, [index])
+
+
+def test_page_indexes_are_dropped_by_all_of_their_columns(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(9), "m": range(9)}), path)
+    before = path.read_bytes()
+    advised = [ia.PageIndex(["k", "m"])]
+    ia.add_indexes(path, advised)
+    with pytest.raises(ia.IndexSpecError, match=r"dropped together: page_index; .* are of k, m"):
+        ia.drop_indexes(path, ["page_index(k)"])
+    ia.drop_indexes(path, advised)
+    assert path.read_bytes() == before

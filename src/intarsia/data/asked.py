@@ -15,7 +15,7 @@ from intarsia.predicate.evaluation import compute_columns, needs_evaluation
 from intarsia.predicate.expression import field_paths, read_expression, shown
 from intarsia.predicate.views import schema_without_views
 from intarsia.read.projection import check_paths, pruned_to_fields
-from intarsia.read.request import PSEUDO_COLUMNS, Filter, Request
+from intarsia.read.request import FILENAME, PSEUDO_COLUMNS, Filter, Request
 
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
 
@@ -131,12 +131,20 @@ def check_columns(schema: pa.Schema, columns: Columns) -> None:
             raise unknown_column(name, schema.names)
 
 
-def is_special(columns: Any) -> bool:
-    """Are pseudo-columns asked for that only pyarrow's own scan knows?"""
+def is_special(columns: Any, schema: pa.Schema) -> bool:
+    """Are pseudo-columns asked for that only pyarrow's own scan knows, and that are no columns?"""
     if isinstance(columns, dict):
         paths = [field_paths(read_expression(expression)) for expression in columns.values()]
-        return any(path[0] in _SPECIAL for found in paths for path in found or ())
-    return any(name in _SPECIAL for name in columns or ())
+        asked = {path[0] for found in paths for path in found or ()}
+    else:
+        asked = {*(columns or ())}
+    found = asked.intersection(_SPECIAL)
+    return bool(found) and not found.issubset(schema.names)
+
+
+def confuses_pyarrow(schema: pa.Schema) -> bool:
+    """Is a column called as one that pyarrow's own scans give, so that they take it for two?"""
+    return not {FILENAME, *_SPECIAL}.isdisjoint(schema.names)
 
 
 def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None, *, limited: bool) -> None:

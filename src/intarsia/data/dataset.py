@@ -23,6 +23,7 @@ from intarsia.data.asked import (
     asked,
     check_columns,
     check_is_pyarrows,
+    confuses_pyarrow,
     expressions_of,
     is_special,
     request_of,
@@ -85,6 +86,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _files: list[File]
     _cache: FileCache
     _partitioning: Any
+    _confuses_pyarrow: bool
 
     def __init__(
         self,
@@ -108,6 +110,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self._cache = FileCache.of(self.filesystem, self.format)
         self._footers = Footers()
         self._partitioning = None
+        self._confuses_pyarrow = confuses_pyarrow(schema)
 
     def __repr__(self) -> str:
         shown = (
@@ -138,7 +141,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     def _is_all_ours(self) -> bool:
         """Is something asked of every scan that pyarrow's own does not do?"""
         options = self._cache.options
-        return options.looks_for_damage or options.page_size_limit is not None
+        is_asked = options.looks_for_damage or options.page_size_limit is not None
+        return is_asked or self._confuses_pyarrow
 
     @property
     def _is_pyarrows(self) -> bool:
@@ -327,7 +331,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         source = self._as_asked(options)
         if source is not self:
             return source.take(indices, columns, filter, **options)
-        if self._wanted(filter, options) is not None or is_special(columns):
+        if self._wanted(filter, options) is not None or is_special(columns, self.schema):
             found = self.to_table(columns, filter, **options)
             check_within(wanted, found.num_rows)
             return taken(found, pa.array(wanted))
@@ -421,7 +425,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         wanted = self._wanted(filter_, options)
         check_columns(self.schema, columns)
         by_page = any(one is not None for one in (wanted, limit, parts, rows))
-        if is_special(columns):
+        if is_special(columns, self.schema):
             limited = self._cache.options.page_size_limit is not None
             check_is_pyarrows(columns, wanted, limited=limited)
             if wanted is None:

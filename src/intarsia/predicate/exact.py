@@ -118,6 +118,9 @@ class _Exact(Translator):
         return super()._between(node)
 
     def _in(self, node: exp.In) -> pc.Expression:
+        has_null = any(isinstance(_bare(one), exp.Null) for one in node.expressions)
+        if has_null and not is_plainly_wanted(node):
+            raise _refusal(node)  # ``IN [1, NULL]``, which parses alike, is FALSE and never NULL
         self._check(node.this, node.expressions, ordered=False)
         return super()._in(node)
 

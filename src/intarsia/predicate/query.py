@@ -32,7 +32,7 @@ from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 from intarsia.predicate.sql_text import text_of
-from intarsia.predicate.taken import columns_taken
+from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyond_ascii
 from intarsia.predicate.used import Path, paths_used
 
 _LIKE_ESCAPE = {"spark": "\\"}
@@ -150,7 +150,7 @@ def scans_of(
         shown = [_as_explained(scan) for scan in explained.without_looks().scans]
         return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
     known = {name.lower(): name for name in schemas}
-    if len(known) < len(schemas):
+    if len({as_duckdb_folds(name) for name in schemas}) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
     tree = _parse(query, dialect)
     if tree is not None and parameters:
@@ -158,6 +158,8 @@ def scans_of(
         tree = _parse(query, dialect)
     if tree is None:
         return Query(query, (), tuple(schemas), is_one=False)
+    if dialect == LOOKED_AT and differ_beyond_ascii(tree, schemas, query):
+        return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     if odd_span(query, dialect) is not None:
         forget_spans(tree)
     put_in(tree, parameters)
@@ -314,8 +316,9 @@ def _need(
     own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
     if not all(condition in conditions and _is_exact(condition, exact) for condition in own):
         return None if need.limit is None else Need(limit=UNTOLD)
-    firsts = [replace(first, column=_spelt(first.column, schema)) for first in need.firsts]
-    return replace(need, firsts=tuple(firsts))
+    firsts = [(first, _spelt(first.column, schema)) for first in need.firsts]
+    known = [replace(first, column=name) for first, name in firsts if name is not None]
+    return replace(need, firsts=tuple(known)) if len(known) == len(firsts) else None
 
 
 def _look(
@@ -366,14 +369,16 @@ def _keys(
 ) -> Iterator[Keys]:
     """What ``conditions`` on a table say of keys; it and all others by ``id``."""
     for column, origins in dict.fromkeys(itertools.chain.from_iterable(map(keys_in, conditions))):
+        own = _spelt(column, fields[table])
         places = [(named[other], _spelt(name, fields[other])) for other, name in origins]
-        yield Keys(_spelt(column, fields[table]), tuple(places))
+        if own is not None and all(name is not None for _, name in places):
+            yield Keys(own, tuple((scan, name) for scan, name in places if name is not None))
 
 
-def _spelt(lower: str, schema: pa.Schema) -> str:
-    """The name of the column that is called so in lower case."""
+def _spelt(lower: str, schema: pa.Schema) -> str | None:
+    """The name of the column that is called so in lower case, if there is one."""
     names: list[str] = schema.names
-    return next(name for name in names if name.lower() == lower)
+    return next((name for name in names if name.lower() == lower), None)
 
 
 def _filter(

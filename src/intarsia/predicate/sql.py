@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
@@ -97,6 +97,8 @@ def parse_where(
         raise PredicateError(f"{text!r}: the span {odd!r} is not understood")
     if "~" in _QUOTED.sub("", text) and tree.find(exp.RegexpLike):  # the two parse alike
         raise PredicateError(f"{text!r}: ~ is not understood; regexp_matches is, and finds parts")
+    if "[" in text and _is_in_list_with_null(text):
+        raise PredicateError(f"{text!r}: a NULL in a list after IN is not understood: use (…)")
     for name in sorted(columns_taken(tree, [schema], text, "duckdb")):
         raise PredicateError(
             f'{text!r}: a column is called {name}; write "{name}" for it, and () after functions'
@@ -110,6 +112,21 @@ def parse_where(
         raise PredicateError(_TOO_DEEP) from error
     except ODD as error:
         raise PredicateError(f"cannot understand the condition {text!r}") from error
+
+
+def _is_in_list_with_null(text: str) -> bool:
+    """Is there something like ``IN [1, NULL]``? It is FALSE where ``IN (1, NULL)`` is NULL."""
+    depth, before = 0, None
+    for token in sqlglot.tokenize(text, read="duckdb"):
+        kind = token.token_type
+        if kind is TokenType.L_BRACKET and (depth or before is TokenType.IN):
+            depth += 1
+        elif kind is TokenType.R_BRACKET and depth:
+            depth -= 1
+        elif kind is TokenType.NULL and depth:
+            return True
+        before = kind
+    return False
 
 
 def _named_as_words(text: str, schema: pa.Schema) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import sqlglot
@@ -17,6 +17,7 @@ from sqlglot import Token, TokenType, exp
 _CONSTRUCTORS = exp.Any, exp.Array, exp.Interval, exp.List, exp.Map, exp.Struct
 _TRUNCATIONS = exp.DateTrunc, exp.TimestampTrunc
 """To these, ``unit`` is as ``'unit'``."""
+_IN_ASCII = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _NO_COLUMN_BEFORE = TokenType.L_PAREN, TokenType.STRING, TokenType.NUMBER
 """What follows the names of functions and types: ``interval('1 day')``, ``interval 1 day``."""
 
@@ -72,3 +73,29 @@ def _names_of(node: exp.Expr) -> Collection[str]:
     if isinstance(node, exp.Func) and not any(node.args.values()):
         return [name.lower() for name in node.sql_names()]
     return ()
+
+
+def as_duckdb_folds(name: str) -> str:
+    """A name as DuckDB compares it with others: without the case of ASCII's letters."""
+    return name.translate(_IN_ASCII)
+
+
+def differ_beyond_ascii(tree: exp.Expr, tables: Mapping[str, pa.Schema], text: str) -> bool:
+    """Do two names differ in the case of letters beyond ASCII alone, which DuckDB tells apart?
+
+    ``tree`` is what sqlglot made of ``text``, a query over ``tables``.
+    """
+    names = {*tables, *itertools.chain.from_iterable(map(_names_in, tables.values()))}
+    if text.isascii() and all(map(str.isascii, names)):
+        return False
+    names.update(name.name for name in tree.find_all(exp.Identifier))
+    odd = {name.lower() for name in names if not name.isascii()}
+    return len({as_duckdb_folds(name) for name in names if name.lower() in odd}) > len(odd)
+
+
+def _names_in(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """Of columns, and of all fields within structs."""
+    for field in fields:
+        yield field.name
+        if pa.types.is_struct(field.type):
+            yield from _names_in(field.type)
