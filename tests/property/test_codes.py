@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.decode.template import RootTemplate
-from intarsia.read import conjuncts, matching
+from intarsia.read import codes, columns, conjuncts, matching
 
 TEXTS = ["api", "web", "", "é", "API", "db%", "a_b", "z" * 40]
 texts = st.sampled_from([*TEXTS, None])
@@ -63,7 +63,7 @@ def filters(draw):
 @pytest.fixture
 def always(monkeypatch):
     """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(conjuncts, "are_few", lambda chunk: True)
+    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
     monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
     monkeypatch.setattr(matching, "STAGED_ROWS", 1)
     seen = set()
@@ -108,6 +108,14 @@ def written(path, columns, writer, large):
     return table
 
 
+@pytest.fixture(params=["compared", "all"])
+def anyhow(request, always, monkeypatch):
+    """So are texts that are not compared, which are made texts again."""
+    if request.param == "all":
+        monkeypatch.setattr(columns, "_LEAST_ROWS", 1)
+        monkeypatch.setattr(columns, "are_few", lambda *_: True)
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(texts, texts), min_size=1, max_size=70),
@@ -115,7 +123,7 @@ def written(path, columns, writer, large):
     st.booleans(),
     filters(),
 )
-def test_as_of_texts(always, tmp_path, rows, writer, large, condition):
+def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
     table = written(tmp_path / "a.parquet", list(zip(*rows, strict=True)), writer, large)
     expected = table.filter(condition)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -194,3 +202,43 @@ def test_fields_of_structs_are_read_as_codes_to_be_compared(always, tmp_path):
         always.clear()
         assert ds.to_table(filter=condition).equals(table.filter(condition))
         assert always == decoded
+
+
+def test_few_texts_are_read_as_codes_that_are_made_texts_again(always, tmp_path):
+    rows = 20_000
+    table = pa.table(
+        {
+            "t": ["api", "web", None, ""] * (rows // 4),
+            "u": [f"{i}" for i in range(rows)],
+            "s": [None if i % 5 == 3 else {"t": f"x{i % 7}"} for i in range(rows)],
+            "i": range(rows),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", write_page_index=True, max_rows_per_page=500)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    for condition, decoded in ((row >= 100, {"t", "s.t"}), (row < 100, set())):
+        always.clear()
+        assert ds.to_table(filter=condition).equals(table.filter(condition))
+        assert always == decoded
+    always.clear()
+    assert ds.take([5, 19_000]).equals(table.take([5, 19_000]))
+    assert always == set()
+
+
+def test_more_text_than_one_array_holds(monkeypatch):
+    class Values:
+        """Of which a cast at once fails, as pyarrow's does."""
+
+        def __init__(self, chunks):
+            self.chunks = chunks
+
+        def cast(self, kind):
+            raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
+
+    texts = pa.array(["a", None, "b"] * 5)
+    monkeypatch.setattr(codes, "_PART", 4)
+    found = codes.texts_of(
+        Values([texts.dictionary_encode(), texts[:2].dictionary_encode()]), pa.string()
+    )
+    assert found.to_pylist() == [*texts.to_pylist(), "a", None]
+    assert found.num_chunks == 5

@@ -23,7 +23,7 @@ _LEAST_VALUES = 16 * 1024
 """Of a chunk: the texts of fewer are soon decoded."""
 _MOST_BYTES = 256 * 1024
 """Of a dictionary as it is stored: the texts of a longer one may be many."""
-_LENGTH = 4
+_LENGTH, _PART = 4, 4096
 
 
 Path = tuple[str, ...]
@@ -70,8 +70,12 @@ def _may_be(chunk: ColumnMetaData) -> bool:
     )
 
 
-def are_few(chunk: ColumnMetaData) -> bool:
-    """Is a chunk's dictionary small beside its values, by the footer?"""
+def are_few(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
+    """Are the dictionaries of a leaf's chunks small beside their values, by the footer?"""
+    return all(_is_small(file.chunk(group, leaf)) for group in groups)
+
+
+def _is_small(chunk: ColumnMetaData) -> bool:
     size, most = chunk.data_page_offset - chunk.start, min(_MOST_BYTES, chunk.num_values)
     return 0 < size <= most and chunk.num_values >= _LEAST_VALUES
 
@@ -160,7 +164,17 @@ def _by_code(chunk: pa.DictionaryArray, holds: Told) -> pa.Array:
 def decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """``table`` in the types of ``schema``, which has texts for codes."""
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else texts_of(column, field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def texts_of(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """``values`` cast to ``kind``, which has texts for codes: more than one array can hold, too."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        starts = ((chunk, at) for chunk in values.chunks for at in range(0, len(chunk), _PART))
+        parts = [chunk.slice(at, _PART).cast(kind) for chunk, at in starts]
+        return pa.chunked_array(parts, kind)

@@ -7,9 +7,17 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.schema import Root
+from intarsia.format.schema import Leaf, Root
+from intarsia.predicate.nested import has_dictionary, type_at
 from intarsia.ranges import RowRanges
-from intarsia.read.codes import NotCodedError, coded_type, is_coded, may_be_coded
+from intarsia.read.codes import (
+    NotCodedError,
+    are_few,
+    coded_type,
+    is_coded,
+    may_be_coded,
+    texts_of,
+)
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection, root_of_type
@@ -17,6 +25,9 @@ from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, 
 from intarsia.read.rows import read_rows
 from intarsia.read.selection import groups_of, ranges_of, select
 from intarsia.source import AheadSource, Source
+
+_LEAST_ROWS = 1024
+"""Of fewer, texts are decoded as they are: whether a dictionary repeats one takes longer."""
 
 
 def roots_of(
@@ -107,13 +118,29 @@ def read_columns(
 
 
 def _coded(file: OpenedFile, root: Root, kind: pa.DataType, rows: RowRanges) -> Root:
-    """A file's root, of which texts that are dictionaries in ``kind`` are to come as these."""
-    paths = list(_coded_in(kind, file.arrow_type(root), root.name))
+    """A file's root, of which texts are to come as codes that are dictionaries in ``kind``.
+
+    So are others that are few, which are sooner made texts again than pyarrow decodes them.
+    """
+    stored = file.arrow_type(root)
+    paths = list(_coded_in(kind, stored, root.name))
     if not paths:
-        return root
+        lone = _lone_text(file, root, kind, stored) if rows.num_rows >= _LEAST_ROWS else None
+        if lone is None or not are_few(file, groups_of(file, rows), lone.index):
+            return root
+        paths = [lone.path]
     groups, leaves = groups_of(file, rows), map(file.schema.leaf, paths)
     are_coded = all(leaf and may_be_coded(file, groups, leaf.index) for leaf in leaves)
     return root.with_codes(paths) if are_coded else root
+
+
+def _lone_text(file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataType) -> Leaf | None:
+    """The only leaf that is wanted of a root, if it holds texts, and texts are wanted."""
+    if len(root.leaves) != 1:
+        return None
+    leaf = file.schema.leaves[root.leaves[0]]
+    types = (type_at([pa.field(root.name, own)], leaf.path) for own in (kind, stored))
+    return leaf if all(own is not None and coded_type(own) is not None for own in types) else None
 
 
 def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:
@@ -156,7 +183,9 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if _is_json(kind) and _is_json(values.type):  # of which pyarrow casts no form to another
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
-    return values.cast(_before_codes(kind, values.type)).cast(kind)
+    if has_dictionary(kind):
+        values = values.cast(_before_codes(kind, values.type))
+    return texts_of(values, kind)
 
 
 def _before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:

@@ -87,8 +87,6 @@ def coded_paths(
             continue
         if not all(stage.takes_codes(path) for stage in found if path[0] in stage.columns):
             continue
-        if may_be_coded(file, groups, leaf.index) and all(
-            are_few(file.chunk(group, leaf.index)) for group in groups
-        ):
+        if may_be_coded(file, groups, leaf.index) and are_few(file, groups, leaf.index):
             paths.append(path)
     return paths
