@@ -23,6 +23,7 @@ from intarsia.predicate.look import LOOKED_AT, FirstLook
 from intarsia.predicate.parameters import Parameters, mentioned
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.projection import root_of_type
 from intarsia.read.request import ROW_NUMBER
 from intarsia.read.scan import Part
 
@@ -78,7 +79,8 @@ def _most_rows(
     table: WatchedDataset, files: Sequence[OpenedFile], look: FirstLook, used: Sequence[str]
 ) -> int:
     """How many rows may be found for it to pay; 0 where it hardly ever does."""
-    sizes = {name: sum(map(partial(_size, name=name), files)) for name in used}
+    fields = map(table.schema.field, used)
+    sizes = {field.name: sum(map(partial(_size, field=field), files)) for field in fields}
     first = sum(size for name, size in sizes.items() if name.lower() in look.columns)
     others = sum(sizes.values()) - first
     if not others or others < _TIMES * first:
@@ -87,12 +89,13 @@ def _most_rows(
     return rows // _SHARE if rows >= _LEAST_ROWS else 0
 
 
-def _size(file: OpenedFile, name: str) -> int:
-    """Bytes that a column takes in a file's first row group."""
-    root = file.schema.root(name)
-    if root is None or not file.metadata.row_groups:
+def _size(file: OpenedFile, field: pa.Field) -> int:
+    """Bytes that what is wanted of a column takes in a file's first row group."""
+    root = file.schema.root(field.name)
+    if root is None or not root.all_leaves or not file.metadata.row_groups:
         return 0
-    return sum(one.total_compressed_size for one in file.outlines(0, root.leaves))
+    leaves = root_of_type(file, root, field.type).leaves
+    return sum(one.total_compressed_size for one in file.outlines(0, leaves))
 
 
 def _asked(
