@@ -114,6 +114,7 @@ ID, NAME, X, Y = ("u", "id"), ("u", "Name"), ("u", "v", "x"), ("u", "v", "y")
         ("u.*", ALL),
         ("t, u.id", ALL),
         ("COLUMNS('u'), u.id", ALL),
+        ("u.id, #2", ALL),
     ],
 )
 def test_fields_that_a_query_uses(output, expected):
@@ -127,6 +128,31 @@ def test_fields_that_differ_by_case_are_not_told_apart():
     two = pa.struct({"a": pa.int8(), "A": pa.int8()})
     schema = pa.schema({"u": two, "w": pa.struct({"b": pa.int8(), "c": two})})
     assert list(paths_used(tree.find(exp.Table), schema)) == [("u",), ("w", "b")]
+
+
+def test_columns_that_differ_by_case_are_asked_for_as_a_whole():
+    """DuckDB calls the second of them u_1."""
+    tree = sqlglot.parse_one("SELECT u.id, u_1.id FROM t", dialect="duckdb")
+    schema = pa.schema({"U": U, "u": U, "i": pa.int64()})
+    assert list(paths_used(tree.find(exp.Table), schema)) == [("U",), ("u",), ("i",)]
+
+
+WAYS = [
+    "SELECT u.id, #2 FROM t ORDER BY i",
+    "SELECT u.id FROM t WHERE #2 IS NOT NULL ORDER BY i",
+    "SELECT u.id, (#2).v FROM t ORDER BY i",
+    "SELECT main.t.u.id FROM t ORDER BY i",
+    "SELECT u.id, x.u.v FROM t JOIN t AS x USING (i) ORDER BY i",
+    "SELECT u.id, u IS NULL AS n FROM t ORDER BY i",
+]
+
+
+@pytest.mark.parametrize("query", WAYS)
+def test_what_is_meant_otherwise_is_whole(query, folder):
+    ds = ia.dataset(folder)
+    con = duckdb.connect()
+    con.register("t", ds.to_table())
+    assert ia.sql(query, t=ds).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
 QUERIES = {

@@ -156,3 +156,16 @@ def test_uuids_within_lists_and_maps(tmp_path, stores_schema):
     condition = f"list_contains(l, '{SOME}')"
     assert found.to_table(["i"], filter=condition).to_pylist() == [{"i": 38}]
     assert found.plan(["i"], condition).figures.rows.selected == 100
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["j > '{'", "j = 'abc'", "j IN ('abc', 'x')", "(j) = ''", "j BETWEEN '1' AND '{'", "j = s"],
+)
+def test_json_is_compared_by_duckdb_which_tells_of_what_is_none(condition, tmp_path):
+    texts = pa.array(['{"a":1}', '{"a":2}', None] * 10)
+    js = pa.ExtensionArray.from_storage(pa.json_(), texts)
+    table = pa.table({"i": range(30), "j": js, "s": ["x"] * 30})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(duckdb.ConversionException, match="Malformed JSON"):
+        ia.sql(f"SELECT count(*) FROM t WHERE {condition}", t=tmp_path / "a.parquet")

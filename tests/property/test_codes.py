@@ -159,6 +159,21 @@ def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(always, tmp_path
     assert always == set()
 
 
+def test_texts_that_no_row_has_fail_no_condition(tmp_path):
+    """Arrow's dictionaries are written with all that they hold."""
+    rows = 100_000
+    texts = pa.array(["1", "2", None, "abc"] * (rows // 4)).dictionary_encode()
+    table = pa.table({"t": texts}).filter(pc.or_kleene(T.is_null(), T != "abc"))
+    pq.write_table(table, tmp_path / "a.parquet", store_schema=False)
+    ds = ia.dataset(tmp_path / "a.parquet")
+    condition = T.cast(pa.int64()) == 2
+    assert ds.count_rows(condition) == ds.to_table(filter=condition).num_rows == rows // 4
+    assert ds.count_rows("CAST(t AS BIGINT) = 2 OR t IS NULL") == rows // 2
+    pq.write_table(pa.table({"t": texts}), tmp_path / "a.parquet", store_schema=False)
+    with pytest.raises(ia.PredicateError, match="'abc'"):
+        ds.count_rows(condition)
+
+
 def repeating(path):
     """A file whose dictionaries have one text twice, which pyarrow's codes do not tell apart."""
     texts = pa.array(["a", "b", "x", "c"]).take(pa.array([0, 1, 2, 3, 1, None] * 20_000))

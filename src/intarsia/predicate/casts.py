@@ -43,6 +43,11 @@ def is_uuid(kind: pa.DataType | None) -> bool:
     return kind is not None and kind == pa.uuid()
 
 
+def is_json(kind: pa.DataType) -> bool:
+    """Is it Arrow's type of JSON, which is text?"""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"
+
+
 def without_extension(kind: pa.DataType) -> pa.DataType:
     """Of UUIDs and JSON, the bytes and texts that they are; any other type as it is."""
     is_one = isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _EXTENSIONS

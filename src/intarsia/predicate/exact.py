@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_moment, is_text, is_uuid, keeps_values
+from intarsia.predicate.casts import is_json, is_moment, is_text, is_uuid, keeps_values
 from intarsia.predicate.constants import DECIMALS, EXACT, is_uuid_text, whole_above
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
@@ -230,15 +230,21 @@ class _Exact(Translator):
         if isinstance(node, exp.Length):
             return pa.int32()
         kind = self._type_of(node)
-        if kind is None:
+        if kind is None or self._is_json(node):
             raise _refusal(node)
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
+    def _is_json(self, node: exp.Expr) -> bool:
+        """Is it a column of JSON? What it is compared with fails where it is no JSON."""
+        node = _bare(node)
+        is_column = isinstance(node, exp.Column | exp.Dot)
+        return is_column and is_json(self._resolve(node)[1])
+
     def _check_alike(self, left: exp.Expr, right: exp.Expr) -> None:
         """Raise unless two fields have one type that has no NaN."""
-        one, other = self._type_of(left), self._type_of(right)
+        one, other = self._kind(left), self._kind(right)
         simple = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
-        if one is None or one != other or not any(check(one) for check in simple):
+        if one != other or not any(check(one) for check in simple):
             raise _refusal(left)
 
     def _check(self, subject: exp.Expr, constants: Sequence[exp.Expr], *, ordered: bool) -> None:

@@ -226,8 +226,9 @@ def _is_piped(query: str, dialect: str) -> bool:
 def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[exp.Table]:
     """Mentions of the tables in ``known`` that can be renamed, as they follow in the text."""
     shadowed = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    # ``main.t.i`` is no column of anything that is only called t.
-    shadowed |= {column.table.lower() for column in tree.find_all(exp.Column) if column.db}
+    # ``main.t.i`` is no column of anything that is only called t, nor is ``main.t.s.i``.
+    columns = [column for column in tree.find_all(exp.Column) if column.db]
+    shadowed |= {name.lower() for column in columns for name in (column.table, column.db)}
     found = [
         table
         for table in tree.find_all(exp.Table)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.predicate.scope import UNUSUAL
+from intarsia.predicate.taken import as_duckdb_folds
 
 Path = tuple[str, ...]
 """The names that lead to a column, or on to a field of a struct."""
@@ -17,11 +18,13 @@ def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
     """What the query may ask of this occurrence of a table of that schema.
 
     Of a struct that it asks for as a whole, or in a way that is not understood, that is the column.
+    Columns that DuckDB calls by other names, as they differ by case only, are all asked for.
     """
     scope = table.find_ancestor(exp.Select)
     alias = table.alias_or_name.lower()
     lower = {name.lower() for name in schema.names}
-    if scope is None or _may_need_all(scope, alias, table):
+    are_alike = len({as_duckdb_folds(name) for name in schema.names}) < len(schema.names)
+    if scope is None or are_alike or _may_need_all(scope, alias, table):
         yield from ((name,) for name in schema.names)
         return
     mentions = [_names_in(column) for column in scope.find_all(exp.Column)]
@@ -47,7 +50,7 @@ def _may_need_all(scope: exp.Select, alias: str, table: exp.Table) -> bool:
     alias_node = table.args.get("alias")
     return (
         any(not isinstance(star.parent, exp.Count) for star in scope.find_all(exp.Star))
-        or any(scope.find_all(exp.Columns))
+        or any(scope.find_all(exp.Columns, exp.PositionalColumn))
         or any(join.method for join in scope.find_all(exp.Join))
         or any(column.name.lower() == alias for column in columns)
         or any(scope.args.get(name) for name in UNUSUAL)

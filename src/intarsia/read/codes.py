@@ -6,15 +6,17 @@ the codes of a dictionary that repeats a text would mean others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import functools
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.decode.page_body import check_size, decompress
 from intarsia.decode.page_check import has_codes_only, told_encodings
-from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData, PageType
+from intarsia.decode.splice import RowGroupBytes
+from intarsia.errors import FormatError, PredicateError
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.format.page_header import read_page_header
 from intarsia.read.opened import OpenedFile
 
@@ -23,7 +25,9 @@ _LEAST_VALUES = 16 * 1024
 """Of a chunk: the texts of fewer are soon decoded."""
 _MOST_BYTES = 256 * 1024
 """Of a dictionary as it is stored: the texts of a longer one may be many."""
-_LENGTH, _PART = 4, 4096
+_BYTES_A_VALUE = 3
+"""Of codes and dictionary together, decompressed: where there are more, texts are many."""
+_PART = 4096
 
 
 Path = tuple[str, ...]
@@ -55,9 +59,8 @@ def coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Fi
 
 def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
     """Are a leaf's chunks in ``groups`` all codes, as far as the footer and reads before tell?"""
-    known = file.are_codes_distinct
     return all(
-        known.get((group, leaf), True) and _may_be(file.chunk(group, leaf)) for group in groups
+        (group, leaf) not in file.not_coded and _may_be(file.chunk(group, leaf)) for group in groups
     )
 
 
@@ -76,8 +79,9 @@ def are_few(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
 
 
 def _is_small(chunk: ColumnMetaData) -> bool:
-    size, most = chunk.data_page_offset - chunk.start, min(_MOST_BYTES, chunk.num_values)
-    return 0 < size <= most and chunk.num_values >= _LEAST_VALUES
+    stored, count = chunk.data_page_offset - chunk.start, chunk.num_values
+    is_small = 0 < stored <= _MOST_BYTES and chunk.total_uncompressed_size <= _BYTES_A_VALUE * count
+    return is_small and count >= _LEAST_VALUES
 
 
 def check_codes(
@@ -87,16 +91,13 @@ def check_codes(
     dictionary: memoryview | None,
     pages: Iterable[memoryview],
 ) -> None:
-    """Raise ``NotCodedError`` unless all of a chunk's codes are of texts that differ.
+    """Raise ``NotCodedError`` unless pages of a chunk hold codes only.
 
     ``dictionary`` is the page that lies before its others, ``pages`` those that are read.
     """
-    known, chunk = file.are_codes_distinct, file.chunk(group, leaf)
-    if (group, leaf) not in known:
-        known[group, leaf] = _are_distinct(dictionary, chunk.codec)
-    if known[group, leaf] and not has_codes_only(chunk):
-        known[group, leaf] = all(map(_are_codes, pages))
-    if not known[group, leaf]:
+    is_told = has_codes_only(file.chunk(group, leaf))
+    if _num_entries(dictionary) is None or not (is_told or all(map(_are_codes, pages))):
+        file.not_coded.add((group, leaf))
         raise NotCodedError
 
 
@@ -115,26 +116,33 @@ def _are_codes(pages: memoryview) -> bool:
     return True
 
 
-def _are_distinct(page: memoryview | None, codec: int) -> bool:
-    """Are the texts of a dictionary page all different?"""
-    if page is None:
-        return False
+def check_distinct(
+    values: pa.ChunkedArray, path: Path, groups: Sequence[RowGroupBytes], at: int
+) -> None:
+    """Raise ``NotCodedError`` where pyarrow left out what a dictionary has twice.
+
+    ``values`` are all rows of ``groups``; the codes are those of the leaf at ``path``, whose chunk
+    has place ``at`` among each group's.
+    """
+    stops = np.cumsum([group.num_rows for group in groups])
+    row = 0
+    for chunk in filter(len, values.chunks):
+        coded = functools.reduce(lambda array, name: array.field(name), path[1:], chunk)
+        group = groups[int(np.searchsorted(stops, row, side="right"))]
+        if len(coded.dictionary) != _num_entries(group.chunks[at].dictionary):
+            raise NotCodedError
+        row += len(chunk)
+
+
+def _num_entries(dictionary: memoryview | None) -> int | None:
+    """How many values a dictionary page has, as its header says; None where there is no header."""
+    if dictionary is None:
+        return None
     try:
-        header, length = read_page_header(page)
-        check_size(header, codec)
-        body = page[length : length + header.compressed_page_size]
-        told = header.dictionary_page_header
-        if header.type != PageType.DICTIONARY_PAGE or told is None:
-            return False
-        texts = bytes(decompress(codec, body, header.uncompressed_page_size))
-    except (FormatError, UnsupportedError):  # decoding it will say what is wrong
-        return False
-    found, at, count = set(), 0, 0
-    while at < len(texts):
-        stop = at + _LENGTH + int.from_bytes(texts[at : at + _LENGTH], "little")
-        found.add(texts[at + _LENGTH : stop])
-        at, count = stop, count + 1
-    return at == len(texts) and count == told.num_values == len(found)
+        told = read_page_header(dictionary)[0].dictionary_page_header
+    except FormatError:  # decoding it will say what is wrong
+        return None
+    return None if told is None else told.num_values
 
 
 Told = Callable[[pa.ChunkedArray], pa.ChunkedArray]
@@ -149,7 +157,11 @@ def by_code(values: pa.ChunkedArray, holds: Told) -> pa.ChunkedArray:
 def _by_code(chunk: pa.DictionaryArray, holds: Told) -> pa.Array:
     texts, codes = chunk.dictionary, chunk.indices
     nulls = pa.nulls(1 if codes.null_count else 0, texts.type)
-    flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
+    try:
+        flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
+    except (PredicateError, pa.ArrowException):  # perhaps of a text that no row has
+        texts, codes = _used(texts, codes)
+        flags = holds(pa.chunked_array([texts, nulls])).combine_chunks()
     if codes.null_count:
         if flags[-1].is_valid:
             codes = codes.fill_null(len(texts))
@@ -159,6 +171,12 @@ def _by_code(chunk: pa.DictionaryArray, holds: Told) -> pa.Array:
     if len(places) == 1:  # which is quicker than looking up each
         return pc.equal(codes, places[0].cast(codes.type))
     return flags.take(codes)
+
+
+def _used(texts: pa.Array, codes: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The texts that there are codes of, and the codes of these."""
+    found = codes.dictionary_encode()
+    return texts.take(found.dictionary), found.indices
 
 
 def decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf, Root
+from intarsia.predicate.casts import is_json
 from intarsia.predicate.nested import has_dictionary, type_at
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import (
@@ -180,7 +181,7 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """``values`` cast to a type. Raises ``pa.ArrowException`` where that cannot be done."""
     if values.type == kind:
         return values
-    if _is_json(kind) and _is_json(values.type):  # of which pyarrow casts no form to another
+    if is_json(kind) and is_json(values.type):  # of which pyarrow casts no form to another
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
     if has_dictionary(kind):
@@ -197,7 +198,3 @@ def _before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
     types = {field.name: field.type for field in stored}
     fields = (f.with_type(_before_codes(f.type, types.get(f.name, f.type))) for f in kind)
     return pa.struct(list(fields))
-
-
-def _is_json(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"

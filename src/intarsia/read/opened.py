@@ -114,8 +114,8 @@ class OpenedFile:
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
-        self.are_codes_distinct: dict[tuple[int, int], bool] = {}
-        """By row group and leaf whether codes of its dictionary stand for texts that differ."""
+        self.not_coded: set[tuple[int, int]] = set()
+        """Row groups and leaves whose texts turned out not to be had as codes."""
         """Row groups of which any page was decoded so far."""
 
     @property

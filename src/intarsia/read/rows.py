@@ -20,7 +20,7 @@ from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
-from intarsia.read.codes import NotCodedError, check_codes
+from intarsia.read.codes import NotCodedError, check_codes, check_distinct
 from intarsia.read.guard import (
     PageIndexMistrust,
     blame,
@@ -148,6 +148,10 @@ def _decoded_together(
         table = decode_roots(template, spliced, _verified(file), use_threads)
     except OutOfMemoryError as error:
         raise error.at(Where(file.name)) from error
+    for at, read in enumerate(reads):
+        if read.root.coded:
+            own = [RowGroupBytes(one.num_rows, [one.chunks[at]]) for one in spliced]
+            _check_distinct(file, read, table.column(at), own)
     cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
     return cut
 
@@ -219,7 +223,13 @@ def _decode(
         RowGroupBytes(selections[leaves[0]].rows.num_rows, [chunks[i] for i in leaves])
         for (_, selections), chunks in zip(read.groups, groups, strict=True)
     ]
-    decode = partial(decode_root, template, verify_checksums=_verified(file))
+
+    def decode(part: Sequence[RowGroupBytes]) -> pa.ChunkedArray:
+        values = decode_root(template, part, verify_checksums=_verified(file))
+        if read.root.coded:
+            _check_distinct(file, read, values, part)
+        return values
+
     try:
         if not divides or not file.schema.leaves[read.root.leaves[0]].is_flat:
             return decode(spliced)
@@ -237,6 +247,20 @@ def _decode(
             _find_damage(file, read)
         where = Where(file.name, column=read.root.name)
         raise named(file, chunks, error).at(where) from error
+
+
+def _check_distinct(
+    file: OpenedFile, read: ColumnRead, values: pa.ChunkedArray, part: Sequence[RowGroupBytes]
+) -> None:
+    """Raise ``NotCodedError`` where codes are not those of the texts they should be."""
+    for at, leaf in enumerate(read.root.leaves):
+        column = file.schema.leaves[leaf]
+        if column.name in read.root.coded:
+            try:
+                check_distinct(values, column.path, part, at)
+            except NotCodedError:
+                file.not_coded.update((group, leaf) for group, _ in read.groups)
+                raise
 
 
 def _verified(file: OpenedFile) -> bool:
