@@ -41,31 +41,6 @@ def wrapped(filesystem: Any) -> pafs.FileSystem:
     return pafs.PyFileSystem(ListingHandler(filesystem))
 
 
-def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
-    """Where a file is on the local disk, in whatever that is wrapped; None where it is elsewhere.
-
-    ``pyarrow.fs.SubTreeFileSystem`` wraps it, and fsspec's local and ``DirFileSystem``.
-    """
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        return path
-    if isinstance(filesystem, pafs.SubTreeFileSystem):
-        return local_path(_joined(filesystem.base_path, path), filesystem.base_fs)
-    return _local_path(path, filesystem.handler.fs) if is_fsspec(filesystem) else None
-
-
-def _local_path(path: str, filesystem: Any) -> str | None:
-    match type(filesystem).__module__, type(filesystem).__name__:
-        case "fsspec.implementations.local", "LocalFileSystem":
-            return str(filesystem._strip_protocol(path))
-        case "fsspec.implementations.dirfs", "DirFileSystem":
-            return _local_path(_joined(filesystem.path, path), filesystem.fs)
-    return None
-
-
-def _joined(folder: str, path: str) -> str:
-    return f"{folder.rstrip('/')}/{path.lstrip('/')}"
-
-
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:
     """Is it wrapped as pyarrow does it? A handler of another kind may open files in its own way."""
     return isinstance(filesystem, pafs.PyFileSystem) and type(filesystem.handler) in (

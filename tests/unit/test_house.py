@@ -19,7 +19,7 @@ LAYERS = (
     ("plan",),
     ("catalog",),
     ("globs", "listing"),
-    ("handle",),
+    ("handle", "local"),
     ("storage",),
     ("read",),
     ("data",),

@@ -16,10 +16,10 @@ from intarsia.data.survey import File, in_folders
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.page_header import read_page_header
 from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import type_at
+from intarsia.predicate.nested import Path, type_at
 from intarsia.read.codes import coded_field, coded_type, may_be_coded
 from intarsia.read.opened import OpenedFile
-from intarsia.read.projection import Path, pruned_to_fields
+from intarsia.read.projection import pruned_to_fields
 from intarsia.read.request import Request
 
 _LEAST_ROWS = 50_000

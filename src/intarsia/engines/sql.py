@@ -23,7 +23,8 @@ from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
 from intarsia.engines.session import NotAnsweredError, asking_first, require_duckdb, session
-from intarsia.engines.types import as_in_duckdb, asks_of_other_types, with_uuids
+from intarsia.engines.types import as_in_duckdb, asks_of_other_types
+from intarsia.engines.uuids import with_uuids
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.folding import Now
 from intarsia.predicate.look import LOOKED_AT

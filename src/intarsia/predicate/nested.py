@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+Path = tuple[str, ...]
+"""The names that lead to a column, or on to a field of a struct."""
+
 
 def nullable(field: pa.Field) -> pa.Field:
     """``field`` with NULL allowed at every level, but for keys of maps."""

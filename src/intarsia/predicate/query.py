@@ -26,6 +26,7 @@ from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.look import LOOKED_AT, FirstLook, first_look
 from intarsia.predicate.need import UNTOLD, Need, need_of
+from intarsia.predicate.nested import Path
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import conditions_of, unqualified
 from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
@@ -33,7 +34,7 @@ from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 from intarsia.predicate.sql_text import text_of
 from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyond_ascii
-from intarsia.predicate.used import Path, paths_used
+from intarsia.predicate.used import paths_used
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
@@ -150,7 +151,8 @@ def scans_of(
         shown = [_as_explained(scan) for scan in explained.without_looks().scans]
         return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
     known = {name.lower(): name for name in schemas}
-    if len({as_duckdb_folds(name) for name in schemas}) < len(schemas):
+    fold = as_duckdb_folds if dialect == LOOKED_AT else str.lower
+    if len(set(map(fold, schemas))) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
     tree = _parse(query, dialect)
     if tree is not None and parameters:

@@ -259,6 +259,8 @@ class Values:
             if kind != UUID_BYTES and not is_uuid(kind):
                 raise PredicateError(f"{text_of(node)} is {kind}, of which no UUIDs are made")
             return value
+        if is_uuid(kind):
+            raise PredicateError(f"{text_of(node)} is a UUID, of which no {target} is made")
         if kind is not None and pa.types.is_date(target):
             value = in_utc(value, kind)
         is_decimal = kind is not None and pa.types.is_decimal(kind)

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from intarsia.predicate.nested import Path
 from intarsia.predicate.scope import UNUSUAL
 from intarsia.predicate.taken import as_duckdb_folds
-
-Path = tuple[str, ...]
-"""The names that lead to a column, or on to a field of a struct."""
 
 
 def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:

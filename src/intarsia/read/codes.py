@@ -18,19 +18,21 @@ from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
 from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.format.page_header import read_page_header
+from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 
+Holds = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+"""Says TRUE, FALSE or NULL of each text, and of NULL."""
 _CODED = {kind: pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.large_string())}
 _LEAST_VALUES = 16 * 1024
-"""Of a chunk: the texts of fewer are soon decoded."""
+"""Of a chunk: the texts of fewer are soon decoded. (Engines are handed codes of longer chunks only:
+each batch then comes with all of a dictionary.)
+"""
 _MOST_BYTES = 256 * 1024
 """Of a dictionary as it is stored: the texts of a longer one may be many."""
 _BYTES_A_VALUE = 3
 """Of codes and dictionary together, decompressed: where there are more, texts are many."""
 _PART = 4096
-
-
-Path = tuple[str, ...]
 
 
 class NotCodedError(Exception):
@@ -39,6 +41,7 @@ class NotCodedError(Exception):
 
 def coded_type(kind: pa.DataType) -> pa.DataType | None:
     """What texts of a type are as codes; None for whatever is no text."""
+    # A type of a user's need have no hash.
     return next((coded for text, coded in _CODED.items() if text == kind), None)
 
 
@@ -145,16 +148,12 @@ def _num_entries(dictionary: memoryview | None) -> int | None:
     return None if told is None else told.num_values
 
 
-Told = Callable[[pa.ChunkedArray], pa.ChunkedArray]
-"""Says TRUE, FALSE or NULL of each text, and of NULL."""
-
-
-def by_code(values: pa.ChunkedArray, holds: Told) -> pa.ChunkedArray:
+def by_code(values: pa.ChunkedArray, holds: Holds) -> pa.ChunkedArray:
     """What ``holds`` says of each of ``values``, which are coded; it is asked once of each text."""
     return pa.chunked_array([_by_code(chunk, holds) for chunk in values.chunks], pa.bool_())
 
 
-def _by_code(chunk: pa.DictionaryArray, holds: Told) -> pa.Array:
+def _by_code(chunk: pa.DictionaryArray, holds: Holds) -> pa.Array:
     texts, codes = chunk.dictionary, chunk.indices
     nulls = pa.nulls(1 if codes.null_count else 0, texts.type)
     try:
@@ -179,7 +178,7 @@ def _used(texts: pa.Array, codes: pa.Array) -> tuple[pa.Array, pa.Array]:
     return texts.take(found.dictionary), found.indices
 
 
-def decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """``table`` in the types of ``schema``, which has texts for codes."""
     columns = [
         column if column.type == field.type else texts_of(column, field.type)

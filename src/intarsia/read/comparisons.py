@@ -19,7 +19,7 @@ from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node,
 from intarsia.predicate.nested import type_at
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
-from intarsia.read.codes import Told, by_code
+from intarsia.read.codes import Holds, by_code
 
 _JOINTS = (*CHAINS, "invert")
 _KINDS = (
@@ -105,9 +105,9 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     """
     match node:
         case Call("is_in", (FieldRef(path), Literal(constants))):
-            return _told(_values(path, table), partial(is_among, constants=constants.values))
+            return _of_each(_values(path, table), partial(is_among, constants=constants.values))
         case Call(function, (FieldRef(path), Literal(value))):
-            return _told(_values(path, table), partial(_compared, function, value))
+            return _of_each(_values(path, table), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
             parts = (holds(argument, table) for argument in arguments)
             return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
@@ -127,5 +127,5 @@ def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.Ch
     return pc.call_function(function, [values, value])
 
 
-def _told(values: pa.ChunkedArray, holds: Told) -> pa.ChunkedArray:
+def _of_each(values: pa.ChunkedArray, holds: Holds) -> pa.ChunkedArray:
     return by_code(values, holds) if pa.types.is_dictionary(values.type) else holds(values)

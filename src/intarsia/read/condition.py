@@ -85,10 +85,10 @@ def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.
 
 def told_by_code(condition: Condition, column: str, found: pa.Table) -> pa.ChunkedArray:
     """For each row of ``found`` whether a condition on ``column`` alone, which is coded, holds."""
-    return by_code(found.column(column), functools.partial(_told, condition.expression, column))
+    return by_code(found.column(column), functools.partial(_flags, condition.expression, column))
 
 
-def _told(expression: pc.Expression, column: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def _flags(expression: pc.Expression, column: str, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     numbers = unused(_NUMBERS, [column])
     left = evaluate(expression, pa.table({column: texts, numbers: np.arange(len(texts))}))
     flags = np.zeros(len(texts), dtype=np.bool_)

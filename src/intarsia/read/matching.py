@@ -14,7 +14,7 @@ from intarsia.plan.account import Activity
 from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
-from intarsia.read.codes import coded_field, decoded, is_coded
+from intarsia.read.codes import coded_field, is_coded, with_texts
 from intarsia.read.columns import expect_columns, read_columns, roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import (
@@ -114,7 +114,7 @@ class UnitReader:
         columns_from: Source = RereadSource(source) if self._reads_again else source
         held, looked_at = _Held(pa.table([]), rows), rows.num_rows
         conditions = self._stages(rows, source)
-        schema, pruned = self._types(conditions, rows)
+        schema, pruned = self._column_types(conditions, rows)
         for number, stage in enumerate(conditions, start=1):
             if not held.found.num_columns:
                 held = _Held(held.found, self._sieved(stage, rows, source))
@@ -138,7 +138,7 @@ class UnitReader:
         if held.mask is not None:
             with self.file.profile.during(Activity.FILTERING):
                 table = where(held.mask, table)
-        return decoded(table, request.output)
+        return with_texts(table, request.output)
 
     def _stages(self, rows: RowRanges, source: AheadSource) -> list[Stage]:
         """The filter's conditions, with the columns that are read for them.
@@ -171,7 +171,9 @@ class UnitReader:
         with self.file.profile.during(Activity.FILTERING):
             return sieve.rows_left(rows, source)
 
-    def _types(self, conditions: Sequence[Stage], rows: RowRanges) -> tuple[pa.Schema, Projection]:
+    def _column_types(
+        self, conditions: Sequence[Stage], rows: RowRanges
+    ) -> tuple[pa.Schema, Projection]:
         """The types that the filter's columns are read in: of few texts, codes."""
         request, have = self._request, self._have
         paths = coded_paths(self.file, request, conditions, self._constants, rows)

@@ -114,9 +114,9 @@ class OpenedFile:
         self.pages_read = 0
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
+        """Row groups of which any page was decoded so far."""
         self.not_coded: set[tuple[int, int]] = set()
         """Row groups and leaves whose texts turned out not to be had as codes."""
-        """Row groups of which any page was decoded so far."""
 
     @property
     def metadata(self) -> FileMetaData:

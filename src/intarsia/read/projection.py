@@ -15,14 +15,13 @@ import pyarrow as pa
 from intarsia.decode.splice import decode_root
 from intarsia.errors import FormatError, PredicateError, Where, unknown_column
 from intarsia.format.schema import Root, Schema
+from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
-
-Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PrunedColumn:
-    """What is wanted of a column: all leaves under ``paths``, and the type that is left of it."""
+    """What is wanted of a column: what is under ``paths``, and the type that is left of it."""
 
     paths: tuple[Path, ...]
     type: pa.DataType

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError, PathError, quiet
+from intarsia.errors import FormatError, IndexSpecError, OutOfMemoryError, PathError, quiet
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
@@ -293,7 +293,7 @@ class Sections:
         """
         try:
             return self._rows_of(index, predicate, within)
-        except (FormatError, PathError) as error:
+        except (FormatError, PathError, OutOfMemoryError) as error:
             self._distrust(index.entry, error)
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
             self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")

@@ -75,10 +75,12 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
 
 def no_leaf(on: str, schema: Schema) -> str:
     """Why a column that is no leaf of ``schema`` is none: it has several, or is not there."""
-    if schema.root(on) is not None:
+    root = schema.root(on)
+    if root is not None:
         leaves = [leaf for leaf in schema.leaves if leaf.path[0] == on]
-        is_list = all(leaf.max_repetition_level for leaf in leaves)
-        hint = f"; {on}:elements is of what lists and maps hold" if is_list else ""
+        logical = schema.elements[root.elements.start].logicalType
+        holds = logical is not None and (logical.LIST is not None or logical.MAP is not None)
+        hint = f"; {on}:elements is of what lists and maps hold" if holds else ""
         return f"the column is nested: it has {', '.join(leaf.name for leaf in leaves)}{hint}"
     return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
 

@@ -15,7 +15,7 @@ from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.index.standard import Standard
-from intarsia.listing import local_path
+from intarsia.local import local_path
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under

@@ -16,7 +16,7 @@ from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
 from intarsia.handle import check_may_write
-from intarsia.listing import local_path
+from intarsia.local import local_path
 from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
 from intarsia.write.replace import TEMPORARY_SUFFIX, make_folder, replacing
 

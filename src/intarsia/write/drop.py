@@ -56,7 +56,7 @@ def drop_indexes(
     with quiet():  # what is stale can be dropped as well
         held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
-    first = open_file(files[0], found)
+    first = open_file(next((f for f in files if PageIndex.kind in held[f]), files[0]), found)
     names = [name_of(index, everywhere, first) for index in asked]
     for name in names:
         if name not in everywhere:

@@ -27,7 +27,7 @@ from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.index.standard import Bloom, PageIndex
-from intarsia.listing import local_path
+from intarsia.local import local_path
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
@@ -315,12 +315,12 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     """
     if what.is_all_of(file):
         return
-    places, named = Sidecars(filesystem), [(file, filesystem)]
+    named = [(file, filesystem)]
     linked = _linked(file.name, filesystem)
     if linked is not None:
         named.append((linked, pafs.LocalFileSystem()))
-    for one, _ in named:
-        check_can_carry(one, places)
+    for one, on in named:
+        check_can_carry(one, Sidecars(on))
         one.sections.check_beside()  # last, as another writer may make one from now on
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.format.footer import read_footer
-from intarsia.listing import local_path
+from intarsia.local import local_path
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaWarning, PathError
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
-from intarsia.listing import local_path
+from intarsia.local import local_path
 from intarsia.source import Source
 from intarsia.storage import PathLike
 

@@ -58,7 +58,7 @@ def write_table(
     keep_unfinished: bool = False,
     **options: Any,
 ) -> None:
-    """Write ``table`` as one Parquet file with page indexes and the ``indexes`` asked for.
+    """Write a table, or batch, as one Parquet file with page indexes and the ``indexes`` asked for.
 
     ``options`` are those of ``pyarrow.parquet.write_table``; the defaults differ in that pages have
     indexes, checksums and at most 8,192 rows, zstd compresses them, and only columns have
@@ -257,7 +257,7 @@ def _index(path: str, indexes: Sequence[IndexSpec], filesystem: pafs.FileSystem)
             append.write(part)
 
 
-def _check_columns(table: pa.Table) -> None:
+def _check_columns(table: pa.Table | pa.RecordBatch) -> None:
     if not isinstance(table, pa.Table | pa.RecordBatch):
         kind = type(table).__name__
         hint = ": pyarrow.table(…) makes one of it" if hasattr(table, "__arrow_c_stream__") else ""

@@ -1,0 +1,41 @@
+"""Files of the local disk, whatever file system they are reached by.
+
+Other processes read these as they are, so that they are to be locked, replaced and owned as such.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from intarsia.listing import is_fsspec
+
+
+def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
+    """Where a file is on the local disk, in whatever that is wrapped; None where it is elsewhere.
+
+    ``pyarrow.fs.SubTreeFileSystem`` wraps it, and fsspec's local and ``DirFileSystem``.
+    """
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    if isinstance(filesystem, pafs.SubTreeFileSystem):
+        return local_path(_joined(filesystem.base_path, path), filesystem.base_fs)
+    return _local_path(path, filesystem.handler.fs) if is_fsspec(filesystem) else None
+
+
+def _local_path(path: str, filesystem: Any) -> str | None:
+    """As ``local_path``, on a file system of fsspec's; by its name, as fsspec may not be there.
+
+    Other classes may derive from these, and do something else with what they are given.
+    """
+    match type(filesystem).__module__, type(filesystem).__name__:
+        case "fsspec.implementations.local", "LocalFileSystem":
+            return str(filesystem._strip_protocol(path))
+        case "fsspec.implementations.dirfs", "DirFileSystem":
+            return _local_path(_joined(filesystem.path, path), filesystem.fs)
+    return None
+
+
+def _joined(folder: str, path: str) -> str:
+    return f"{folder.rstrip('/')}/{path.lstrip('/')}"
