@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.predicate.query import scans_of
 
 ROWS = 70_000
 
@@ -122,3 +123,20 @@ def test_what_duckdb_cannot_parse_is_its_error(tmp_path):
     ia.write_table(pa.table({"?": [1, 2], "zz": [1, 2]}), path)
     with pytest.raises(duckdb.ParserException):
         ia.sql("SELECT zz FROM t WHERE t.? IN (SELECT zz FROM t WHERE zz < 2)", t=path)
+
+
+def test_lists_that_are_no_list_after_in(tmp_path):
+    table = pa.table({"i": [1, 2], "tags": [["a"], ["b", None]]})
+    ia.write_table(table, tmp_path / "a.parquet")
+    ds = ia.dataset(tmp_path / "a.parquet")
+    assert ds.count_rows(filter="list_has_any(tags, ['a', NULL])") == 1
+    for condition in ("i IN [[1][1], NULL]", "i IN [1, NULL] OR i = 2"):
+        with pytest.raises(ia.PredicateError, match="a NULL in a list after IN"):
+            ds.count_rows(filter=condition)
+
+
+def test_spark_tells_no_names_apart_by_case():
+    schemas = {"Ä": pa.schema({"a": pa.int64()}), "ä": pa.schema({"b": pa.int64()})}
+    with pytest.raises(ia.PredicateError, match="not told apart by case"):
+        scans_of("SELECT * FROM `Ä`", schemas, dialect="spark")
+    assert scans_of('SELECT * FROM "Ä"', schemas).others == ("Ä", "ä")

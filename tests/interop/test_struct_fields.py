@@ -142,7 +142,7 @@ WAYS = [
     "SELECT u.id FROM t WHERE #2 IS NOT NULL ORDER BY i",
     "SELECT u.id, (#2).v FROM t ORDER BY i",
     "SELECT main.t.u.id FROM t ORDER BY i",
-    "SELECT u.id, x.u.v FROM t JOIN t AS x USING (i) ORDER BY i",
+    "SELECT t.u.id, x.u.v FROM t JOIN t AS x USING (i) ORDER BY i",
     "SELECT u.id, u IS NULL AS n FROM t ORDER BY i",
 ]
 
@@ -237,3 +237,44 @@ def test_any_fields_are_as_over_all_of_them(folder, outputs, conditions, order):
     con = duckdb.connect()
     con.register("t", ds.to_table())
     assert ia.sql(query, t=ds).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
+
+
+def test_structs_of_which_a_file_has_none_of_the_fields(tmp_path):
+    """Of each struct that is asked for, something tells which rows have one."""
+    inner = pa.struct({"n": pa.int64(), "l": pa.list_(pa.int64())})
+    kind = pa.struct({"x": pa.int64(), "in": inner, "deep": pa.struct({"l": pa.list_(inner)})})
+    values = [
+        {"x": 1, "in": {"n": 1, "l": [1]}, "deep": {"l": [None]}},
+        {"x": 2, "in": None, "deep": None},
+        None,
+    ]
+    table = pa.table({"k": [1, 2, 3], "s": pa.array(values, kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for wanted, expected in (
+        ({"in": pa.struct({"y": pa.int8()})}, [{"in": {"y": None}}, {"in": None}, None]),
+        ({"y": pa.int8()}, [{"y": None}, {"y": None}, None]),
+        ({"deep": pa.struct({"y": pa.int8()})}, [{"deep": {"y": None}}, {"deep": None}, None]),
+        ({"x": pa.int64(), "in": pa.struct([])}, None),
+    ):
+        schema = pa.schema({"k": pa.int64(), "s": pa.struct(wanted)})
+        ds = ia.dataset(tmp_path / "a.parquet", schema=schema)
+        found = ds.to_table(["s"], filter=pc.field("k") > 0)["s"]
+        assert found.type == pa.struct(wanted)
+        assert found.to_pylist() == (expected or table["s"].cast(pa.struct(wanted)).to_pylist())
+
+
+def test_fields_that_a_file_has_in_a_type_with_fewer_values(tmp_path):
+    """They are cast as they are asked for: what does not fit is an error where it is asked for."""
+    wide = pa.array([{"n": 2**40, "t": "a"}, {"n": 1, "t": "b"}])
+    pq.write_table(pa.table({"k": [1, 2], "s": wide}), tmp_path / "a.parquet")
+    narrow = pa.schema({"k": pa.int64(), "s": pa.struct({"n": pa.int8()})})
+    ds = ia.dataset(tmp_path / "a.parquet", schema=narrow)
+    assert ds.to_table(filter=pc.field("k") == 2)["s"].to_pylist() == [{"n": 1}]
+    with pytest.raises(ia.FormatError, match="cannot be read as struct"):
+        ds.to_table(filter=pc.field("k") == 1)
+
+
+def test_two_fields_of_one_name_are_no_matter_to_other_columns(tmp_path):
+    twice = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array(["a", "b"])], ["x", "x"])
+    pq.write_table(pa.table({"s": twice, "k": [1, 2]}), tmp_path / "a.parquet")
+    assert ia.sql("SELECT k FROM t", t=tmp_path / "a.parquet")["k"].to_pylist() == [1, 2]

@@ -131,8 +131,48 @@ def test_texts_that_are_no_uuid(path):
         ds.to_table(filter="id = 'nope'")
     with pytest.raises(ia.PredicateError, match="i is int64, of which no UUIDs are made"):
         ds.to_table(filter=f"i::UUID = '{SOME}'")
-    with pytest.raises(duckdb.ConversionException):
-        ia.sql("SELECT i FROM t WHERE id = 'nope'", t=path)
+    with pytest.raises(ia.PredicateError, match="a UUID does not compare with int64"):
+        ds.to_table(filter=f"i = UUID '{SOME}'")
+    with pytest.raises(ia.PredicateError, match="a UUID does not compare with string"):
+        ds.to_table(filter=f"js = '{SOME}'::UUID")
+    if ds.schema.field("id").type == pa.uuid():
+        with pytest.raises(ia.PredicateError, match="of which no string is made"):
+            ds.to_table(filter=f"id::VARCHAR = '{SOME}'")
+        for text, count in (
+            (f"{{{SOME}}}", 1),
+            (SOME.replace("-", ""), 1),
+            (f"urn:uuid:{SOME}", 0),
+        ):
+            if count:
+                assert ds.count_rows(filter=f"id = '{text}'") == count
+            else:
+                with pytest.raises(ia.PredicateError, match="is no UUID"):
+                    ds.count_rows(filter=f"id = '{text}'")
+    for text in ("nope", f"urn:uuid:{SOME}"):
+        with pytest.raises(duckdb.ConversionException):
+            ia.sql(f"SELECT i FROM t WHERE id = '{text}'", t=path)
+
+
+def test_sixteen_bytes_that_are_no_uuid(tmp_path):
+    table = pa.table({"b": pa.array([b"abcdefghijklmnop", None], pa.binary(16)), "i": [0, 1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    ds = ia.dataset(tmp_path / "a.parquet")
+    assert ds.to_table(["i"], filter="b = 'abcdefghijklmnop'")["i"].to_pylist() == [0]
+    found = ia.sql("SELECT typeof(b) AS t FROM t LIMIT 1", t=ds)
+    assert found.to_pylist() == [{"t": "BLOB"}]
+
+
+def test_few_files_are_asked_for_uuids(tmp_path):
+    schema = pa.schema({"i": pa.int64(), "a": pa.binary(16), "b": pa.binary(16)})
+    for number in range(20):
+        pq.write_table(pa.table({"i": [number]}), tmp_path / f"{number}.parquet")
+    (tmp_path / "00.parquet").write_bytes(b"no file of Parquet's")
+    ds = ia.dataset(tmp_path, schema=schema)
+    with pytest.raises(ia.FormatError, match=r"00\.parquet"):
+        ia.sql("SELECT i FROM t", t=ds)
+    (tmp_path / "00.parquet").unlink()
+    ds = ia.dataset(tmp_path, schema=schema)
+    assert ia.sql("SELECT count(a) AS n FROM t", t=ds).to_pylist() == [{"n": 0}]
 
 
 @pytest.mark.parametrize("stores_schema", [True, False])

@@ -257,3 +257,60 @@ def test_more_text_than_one_array_holds(monkeypatch):
     )
     assert found.to_pylist() == [*texts.to_pylist(), "a", None]
     assert found.num_chunks == 5
+
+
+@pytest.mark.parametrize("has_page_index", [True, False])
+def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
+    always, tmp_path, monkeypatch, has_page_index
+):
+    """As of Polars' files, which say of no page what it is."""
+    texts = [f"text {n % 23}" for n in range(600)]
+    options = {"dictionary_pagesize_limit": 60, "data_page_size": 100, "write_batch_size": 10}
+    table = pa.table({"t": texts, "i": range(600)})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, write_page_index=has_page_index, row_group_size=300, **options)
+    monkeypatch.setattr(codes, "told_encodings", lambda chunk: set())
+    monkeypatch.setattr(codes, "has_codes_only", lambda chunk: False)
+    ds = ia.dataset(path)
+    for _ in range(2):
+        for condition in (T == "text 7", pc.match_like(T, "%2%"), (T != "text 1") & (row > 20)):
+            assert ds.to_table(filter=condition).equals(table.filter(condition))
+    assert ds._cache.get(str(path)).not_coded >= {(0, 0)}
+
+
+def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"t={name}").mkdir()
+        inner = pa.table({"t": ["x", "y"] * 50, "i": range(100)})
+        pq.write_table(inner, tmp_path / f"t={name}" / "0.parquet")
+    ds = ia.dataset(tmp_path, partitioning="hive")
+    found = ds.to_table(filter=(T == "b") & (row < 3))
+    assert found.to_pydict() == {"t": ["b"] * 3, "i": [0, 1, 2]}
+
+
+def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always, tmp_path):
+    rows = 4_000
+    fields = {
+        "x": [f"x{n % 5}" for n in range(rows)],
+        "y": [f"y{n % 7}" * 9 for n in range(rows)],
+    }
+    struct = pa.StructArray.from_arrays(map(pa.array, fields.values()), [*fields])
+    table = pa.table({"s": struct, "i": range(rows)})
+    path = tmp_path / "a.parquet"
+    options = {"data_page_size": 300, "write_batch_size": 10, "write_page_index": True}
+    pq.write_table(table, path, max_rows_per_page=rows, **options)
+    ds = ia.dataset(path)
+    x, y = pc.field("s", "x"), pc.field("s", "y")
+    for condition in ((x == "x3") & (y != "y1" * 9), (row >= 1_000) & (x == "x3") & (y < "y4")):
+        assert ds.to_table(filter=condition).equals(table.filter(condition))
+
+
+def test_a_field_that_is_of_another_type_in_a_second_file(always, tmp_path):
+    first = pa.table({"s": [{"t": "7"}, {"t": "8"}] * 50, "i": range(100)})
+    second = pa.table({"s": [{"t": 7}, {"t": None}] * 50, "i": range(100, 200)})
+    pq.write_table(first, tmp_path / "0.parquet")
+    pq.write_table(second, tmp_path / "1.parquet")
+    ds = ia.dataset(tmp_path)
+    found = ds.to_table(filter=(pc.field("s", "t") == "7") & (row >= 98))
+    assert found["i"].to_pylist() == [98, *range(100, 200, 2)]
+    assert set(found["s"].to_pylist()[0]) == {"t"}

@@ -92,3 +92,34 @@ def test_what_is_elsewhere_has_no_local_path():
     assert local_path("/a", memory) is None
     assert local_path("a", pafs.SubTreeFileSystem("/b", memory)) is None
     assert local_path("a", pafs.SubTreeFileSystem("/b/", pafs.LocalFileSystem())) == "/b/a"
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_a_file_is_not_recovered_over_the_one_that_tells_its_schema(folder, wrapping):
+    filesystem, base = WRAPPINGS[wrapping](str(folder))
+    torn, before = folder / "torn.parquet", (folder / "t.parquet").read_bytes()
+    torn.write_bytes(before[:-9])
+    for out in ("t.parquet", "link.parquet"):
+        with pytest.raises(ia.PathError, match="this is the file that the schema is from"):
+            ia.recover(
+                *(f"{base}torn.parquet", f"{base}{out}"),
+                schema_from=f"{base}t.parquet",
+                filesystem=filesystem,
+            )
+    with pytest.raises(ia.PathError, match="no such folder to write to"):
+        ia.recover(f"{base}torn.parquet", f"{base}nowhere/out.parquet", filesystem=filesystem)
+    assert (folder / "t.parquet").read_bytes() == before
+
+
+def test_the_sidecar_of_a_linked_file_elsewhere_serves_on(tmp_path):
+    for name in ("real", "base"):
+        (tmp_path / name).mkdir()
+    real = tmp_path / "real" / "x.parquet"
+    pq.write_table(pa.table({"k": range(500), "s": range(500)}), real)
+    ia.add_indexes(real, ["k:lookup"], sidecar=True)
+    (tmp_path / "base" / "l.parquet").symlink_to(real)
+    disk = pafs.SubTreeFileSystem(str(tmp_path / "base"), pafs.LocalFileSystem())
+    ia.add_indexes("l.parquet", ["s:lookup"], filesystem=disk)
+    (report,) = ia.list_indexes(real)
+    assert [entry.name for entry in report.indexes] == ["s:lookup"]
+    assert [entry.name for entry in report.sidecar] == ["k:lookup"]

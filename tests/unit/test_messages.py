@@ -270,10 +270,13 @@ def test_what_duckdb_does_not_know_is_not_logged(path: Path, caplog):
 
 def test_lists_and_dots_in_names_of_columns(tmp_path):
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"s": [{"x.y": 1}], "t": [["a"]], "p": [{"q": 1}]}), path)
+    pq.write_table(
+        pa.table({"s": [{"x.y": 1}], "t": [["a"]], "p": [{"q": 1}], "r": [{"l": [1]}]}), path
+    )
     for index, told in (
         ("t:lookup", "the column is nested: it has t.list.element; t:elements is of what lists"),
         ("p:lookup", r"the column is nested: it has p\.q$"),
+        ("r:lookup", r"the column is nested: it has r\.l\.list\.element$"),
         ('lookup(s."x.y")', "column 's.x.y' is not there; there are: s.x.y, "),
     ):
         with pytest.raises(ia.IndexSpecError, match=told):
@@ -290,3 +293,9 @@ def test_page_indexes_are_dropped_by_all_of_their_columns(tmp_path):
         ia.drop_indexes(path, ["page_index(k)"])
     ia.drop_indexes(path, advised)
     assert path.read_bytes() == before
+    with pytest.raises(ia.IndexSpecError, match="no file has an index page_index"):
+        ia.drop_indexes(path, advised)
+    pq.write_table(pa.table({"k": range(9), "m": range(9)}), tmp_path / "b.parquet")
+    ia.add_indexes(tmp_path / "b.parquet", advised)
+    ia.drop_indexes(tmp_path, advised)  # of which the first file has none
+    assert (tmp_path / "b.parquet").read_bytes() == before
