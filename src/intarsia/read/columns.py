@@ -54,6 +54,9 @@ def roots_of(
 def roots_to_read(file: OpenedFile, request: Request, constants: Constants) -> list[Root]:
     """What a request reads of the file: the leaves of its output, then those of its filter."""
     schema, filter_pruned = request.schema, request.filter.pruned if request.filter else {}
+    if not request.pruned and not filter_pruned:
+        read = [name for name in request.all_columns if name not in constants]
+        return roots_of(file, read, schema)
     output = roots_of(file, request.columns, schema, request.pruned)
     found: dict[str, Root] = {}
     for root in [*output, *roots_of(file, request.filter_columns, schema, filter_pruned)]:
@@ -99,7 +102,11 @@ def read_columns(
     wanted = [name for name in columns if name not in constants]
     output = pruned_schema(schema, columns, pruned)
     roots = roots_of(file, wanted, schema, pruned)
-    coded = [_coded(file, root, output.field(root.name).type, rows) for root in roots]
+    groups, are_many = groups_of(file, rows), rows.num_rows >= _LEAST_ROWS
+    coded = [
+        _coded(file, root, output.field(root.name).type, groups, are_many=are_many)
+        for root in roots
+    ]
     try:
         found = read_rows(file, coded, rows, source=source)
     except NotCodedError:
@@ -118,19 +125,24 @@ def read_columns(
     return pa.Table.from_arrays(arrays, schema=output)
 
 
-def _coded(file: OpenedFile, root: Root, kind: pa.DataType, rows: RowRanges) -> Root:
+def _coded(
+    file: OpenedFile, root: Root, kind: pa.DataType, groups: Sequence[int], *, are_many: bool
+) -> Root:
     """A file's root, of which texts are to come as codes that are dictionaries in ``kind``.
 
-    So are others that are few, which are sooner made texts again than pyarrow decodes them.
+    So are others that are few, where rows ``are_many``: they are sooner made texts again than
+    pyarrow decodes them. ``groups`` are the row groups that are read.
     """
+    if not (pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or coded_type(kind)):
+        return root
     stored = file.arrow_type(root)
     paths = list(_coded_in(kind, stored, root.name))
+    if not paths and are_many:
+        lone = _lone_text(file, root, kind, stored)
+        paths = [lone.path] if lone is not None and are_few(file, groups, lone.index) else []
     if not paths:
-        lone = _lone_text(file, root, kind, stored) if rows.num_rows >= _LEAST_ROWS else None
-        if lone is None or not are_few(file, groups_of(file, rows), lone.index):
-            return root
-        paths = [lone.path]
-    groups, leaves = groups_of(file, rows), map(file.schema.leaf, paths)
+        return root
+    leaves = map(file.schema.leaf, paths)
     are_coded = all(leaf and may_be_coded(file, groups, leaf.index) for leaf in leaves)
     return root.with_codes(paths) if are_coded else root
 

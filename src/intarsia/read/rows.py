@@ -195,7 +195,7 @@ def _fetched(
             check_pages(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
-            if file.schema.leaves[leaf].name in read.root.coded:
+            if read.root.coded and file.schema.leaves[leaf].name in read.root.coded:
                 check_codes(file, group, leaf, dictionary, pages)
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
