@@ -59,6 +59,20 @@ def lake(tmp_path_factory):
     return ia.dataset(folder), pq.read_table(folder)
 
 
+@pytest.fixture
+def as_codes(monkeypatch):
+    """The paths of what is decoded as codes."""
+    seen = set()
+
+    def opened(template, *arguments, **options):
+        seen.update(template.as_dictionaries)
+        return open_it(template, *arguments, **options)
+
+    open_it = RootTemplate.opened
+    monkeypatch.setattr(RootTemplate, "opened", opened)
+    return seen
+
+
 def test_columns_of_few_texts_are_coded(lake):
     ds, _ = lake
     schema = with_codes(ds, paths(ds.schema.names))
@@ -244,24 +258,16 @@ def test_what_is_made_of_a_coded_data_set_is_coded(lake):
 
 
 @pytest.mark.parametrize("row_group_size", [ROWS, 1_000])
-def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, monkeypatch):
+def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, as_codes):
     table = table_of(0).select(["svc", "level", "id", "n"])
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_size)
     ds = ia.dataset(tmp_path / "a.parquet", read_dictionary=["level"])
-    seen = []
-
-    def opened(template, *arguments, **options):
-        seen.append(template.as_dictionaries)
-        return open_it(template, *arguments, **options)
-
-    open_it = RootTemplate.opened
-    monkeypatch.setattr(RootTemplate, "opened", opened)
     schema = ds.schema.set(0, pa.field("svc", CODED))
     found = Dataset.wrap(ds, schema).to_table(["svc", "level", "id"], filter=pc.field("n") < 50)
     expected = table.filter(pc.field("n") < 50)
     assert found.schema.types == [CODED, CODED, pa.string()]
     assert found["svc"].cast(pa.string()).equals(expected["svc"])
-    assert set(sum(seen, ())) == {"svc", "level"}
+    assert as_codes == {"svc", "level"}
 
 
 def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
@@ -376,14 +382,6 @@ def test_answers_over_fields_of_structs_are_duckdbs(query, structs):
     assert ia.sql(query, t=structs).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
 
 
-def test_fields_are_decoded_as_codes(structs, monkeypatch):
-    seen = []
-
-    def opened(template, *arguments, **options):
-        seen.extend(template.as_dictionaries)
-        return open_it(template, *arguments, **options)
-
-    open_it = RootTemplate.opened
-    monkeypatch.setattr(RootTemplate, "opened", opened)
+def test_fields_are_decoded_as_codes(structs, as_codes):
     ia.sql("SELECT u.v.level, count(*) FROM t GROUP BY ALL", t=structs)
-    assert set(seen) == {"u.v.level"}
+    assert as_codes == {"u.v.level"}

@@ -33,6 +33,7 @@ _MOST_BYTES = 256 * 1024
 _BYTES_A_VALUE = 3
 """Of codes and dictionary together, decompressed: where there are more, texts are many."""
 _PART = 4096
+"""Rows that are cast at once, where all of them make more text than one array can hold."""
 
 
 class NotCodedError(Exception):
@@ -188,7 +189,7 @@ def with_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def texts_of(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """``values`` cast to ``kind``, which has texts for codes: more than one array can hold, too."""
+    """``values`` cast to ``kind``, which has texts for codes."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid:

@@ -28,7 +28,7 @@ from intarsia.read.selection import groups_of, ranges_of, select
 from intarsia.source import AheadSource, Source
 
 _LEAST_ROWS = 1024
-"""Of fewer, texts are decoded as they are: whether a dictionary repeats one takes longer."""
+"""Of fewer, texts are decoded as they are: to make these of codes takes about as long."""
 
 
 def roots_of(
@@ -197,8 +197,8 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
     if has_dictionary(kind):
-        values = values.cast(_before_codes(kind, values.type))
-    return texts_of(values, kind)
+        return values.cast(_before_codes(kind, values.type)).cast(kind)
+    return texts_of(values, kind) if has_dictionary(values.type) else values.cast(kind)
 
 
 def _before_codes(kind: pa.DataType, stored: pa.DataType) -> pa.DataType:
