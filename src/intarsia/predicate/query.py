@@ -25,11 +25,12 @@ from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.look import LOOKED_AT, FirstLook, first_look
+from intarsia.predicate.mentions import occurrences, renamed, unused_prefix
 from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.nested import Path
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import conditions_of, unqualified
-from intarsia.predicate.scope import PLAIN_TABLE, Scopes, has_only, wheres
+from intarsia.predicate.scope import Scopes, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
 from intarsia.predicate.sql_text import text_of
@@ -37,8 +38,6 @@ from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyo
 from intarsia.predicate.used import paths_used
 
 _LIKE_ESCAPE = {"spark": "\\"}
-_TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
-"""``TABLE t`` takes no alias."""
 _WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)
 """A table after ``TABLE``, of which the tree does not tell where that stands in parentheses."""
 _READING = {
@@ -165,7 +164,7 @@ def scans_of(
     if odd_span(query, dialect) is not None:
         forget_spans(tree)
     put_in(tree, parameters)
-    tables = _occurrences(tree, known, query)
+    tables = occurrences(tree, known, query)
     fields = {id(table): schemas[known[table.name.lower()]] for table in tables}
     if columns_taken(tree, fields.values(), query, dialect):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
@@ -174,9 +173,9 @@ def scans_of(
         wanted = conditions_of(tree, scopes)
     except RecursionError:
         wanted = {}
-    prefix = _unused_prefix(query)
+    prefix = unused_prefix(query)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
-    text, scans = _renamed(query, tables, named.values()), []
+    text, scans = renamed(query, tables, named.values()), []
     for table in tables:
         schema, conditions = fields[id(table)], wanted.get(id(table), ())
         exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
@@ -223,72 +222,6 @@ def _only_reads(tree: exp.Query) -> bool:
 def _is_piped(query: str, dialect: str) -> bool:
     tokens = sqlglot.tokenize(query, read=dialect)
     return any(token.token_type is sqlglot.TokenType.PIPE_GT for token in tokens)
-
-
-def _occurrences(tree: exp.Expr, known: Mapping[str, str], query: str) -> list[exp.Table]:
-    """Mentions of the tables in ``known`` that can be renamed, as they follow in the text."""
-    shadowed = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    # ``main.t.i`` is no column of anything that is only called t, nor is ``main.t.s.i``.
-    columns = [column for column in tree.find_all(exp.Column) if column.db]
-    shadowed |= {name.lower() for column in columns for name in (column.table, column.db)}
-    found = [
-        table
-        for table in tree.find_all(exp.Table)
-        if table.name.lower() in known
-        and table.name.lower() not in shadowed
-        and has_only(table, _may_have(table))
-        and isinstance(table.this, exp.Identifier)
-        and not _names_a_column(table)
-        and _text_of(table, query).strip('"`').lower() == table.name.lower()
-        and not _TABLE.search(query[: _place(table)[0]])
-    ]
-    return sorted(found, key=lambda table: _place(table)[0])
-
-
-def _may_have(table: exp.Table) -> tuple[str, ...]:
-    """What a table may come with: a name, an alias, and in a query that begins with FROM, joins."""
-    is_first = isinstance(table.parent, exp.From)
-    return PLAIN_TABLE if is_first else PLAIN_TABLE[:2]
-
-
-def _names_a_column(table: exp.Table) -> bool:
-    """Is the table part of a subquery that, for want of an alias, a column is called by?"""
-    node: exp.Expr | None = table
-    while node is not None and node.parent is not None:
-        is_output = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
-        if is_output and not isinstance(node, exp.Alias):
-            return True
-        node = node.parent
-    return False
-
-
-def _place(table: exp.Table) -> tuple[int, int]:
-    """Where the table's name begins and ends in the query."""
-    meta = table.this.meta
-    return int(meta.get("start", 0)), int(meta.get("end", -1)) + 1
-
-
-def _text_of(table: exp.Table, query: str) -> str:
-    start, stop = _place(table)
-    return query[start:stop]
-
-
-def _renamed(query: str, tables: Iterable[exp.Table], names: Iterable[str]) -> str:
-    """The query with other names for tables, which keep what they were called as an alias."""
-    parts, end = [], 0
-    for table, name in zip(tables, names, strict=True):
-        start, stop = _place(table)
-        alias = "" if table.alias else f" AS {query[start:stop]}"
-        parts += [query[end:start], name, alias]
-        end = stop
-    return "".join([*parts, query[end:]])
-
-
-def _unused_prefix(query: str) -> str:
-    prefix = "intarsia_scan_"
-    while prefix in query.lower():
-        prefix += "_"
-    return prefix
 
 
 def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr) -> pc.Expression:
