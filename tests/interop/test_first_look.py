@@ -15,6 +15,7 @@ import intarsia as ia
 from intarsia.engines import looked
 from intarsia.engines.sql import _opened
 from intarsia.predicate.query import scans_of
+from intarsia.read import columns as read_columns
 from intarsia.storage import FileSource
 
 SCHEMA = pa.schema(
@@ -60,6 +61,7 @@ SELECT * FROM (SELECT * FROM t) WHERE i + 1 > 3
 WITH c AS (SELECT 1) SELECT * FROM t WHERE i + 1 > (FROM c)
 SELECT * FROM t WHERE i + 1 > 3 UNION ALL SELECT * FROM t
 SELECT * FROM t WHERE i + 1 > 3 USING SAMPLE 5
+SELECT * FROM t WHERE #1 + 1 > 3
 EXPLAIN SELECT * FROM t WHERE i + 1 > 3
 """.strip().splitlines()
 
@@ -73,7 +75,7 @@ def looks(query):
 def test_what_is_asked_first(query, expected):
     (look,) = looks(query)
     columns, limit = expected
-    assert look.columns == frozenset(columns.split())
+    assert {path[0].lower() for path in look.paths} == {*columns.split()}
     assert look.limit == limit
 
 
@@ -362,3 +364,33 @@ def test_many_files_are_not_opened_for_it(tmp_path, found):
     assert [path.rpartition("/day=")[2] for path in opened] == ["3/a.parquet"]
     assert ia.sql("SELECT pad FROM t WHERE n % 1000 = 7", t=data).num_rows == 101
     assert found == [None, None]
+
+
+def test_of_structs_the_fields_in_the_where_are_looked_at_first(tmp_path, monkeypatch):
+    rows, rng = 80_000, np.random.default_rng(0)
+    fields = {
+        "id": pa.array(range(rows), pa.int32()),
+        "name": pa.array([rng.bytes(20).hex() for _ in range(rows)]),
+        "pad": pa.array([f"{i * 104729 % rows:06}" * 8 for i in range(rows)]),
+    }
+    table = pa.table({"u": pa.StructArray.from_arrays([*fields.values()], [*fields])})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, write_page_index=True, max_rows_per_page=2_000, row_group_size=rows)
+    seen = []
+
+    def read_rows(file, roots, rows, **options):
+        names = [file.schema.leaves[leaf].name for root in roots for leaf in root.leaves]
+        seen.append((names, rows.num_rows))
+        return read(file, roots, rows, **options)
+
+    read = read_columns.read_rows
+    monkeypatch.setattr(read_columns, "read_rows", read_rows)
+    query = "SELECT u.name FROM t WHERE hash(u.id) % 40000 = 7 ORDER BY ALL"
+    found = ia.sql(query, t=path)
+    con = duckdb.connect()
+    con.register("t", table)
+    assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
+    first, *others = seen
+    assert first == (["u.id"], rows)
+    assert {name for names, _ in others for name in names} <= {"u.id", "u.name"}
+    assert sum(count for names, count in others) == found.num_rows > 0

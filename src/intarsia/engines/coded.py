@@ -5,6 +5,7 @@ decoded than texts, and DuckDB groups, compares and joins by them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,7 +59,7 @@ class CodedDataset(Dataset):
         made._is_ours = True  # pyarrow would decode texts, and look each up in a dictionary
         return made
 
-    def of_fields(self, paths: Iterable[Path]) -> CodedDataset:
+    def of_fields(self, paths: Iterable[Path]) -> Self:
         """The same rows, of whose structs there are the fields on ``paths`` and in the filter."""
         wanted = self._wanted(None)
         used = set() if wanted is None else field_paths(read_expression(wanted))

@@ -6,7 +6,7 @@ hold one of the rows it names are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,8 +62,9 @@ def rows_found(
         return None
     try:
         files = list(each_of(cache, (partial(cache.get, file.path) for file in left)))
-        most = _most_rows(table, files, look, used)
-        found = _asked(connection, _numbered(table, left), look, parameters, most) if most else None
+        asked = table.of_fields(look.paths)
+        most = _most_rows(table, asked, files, look, used)
+        found = _asked(connection, _numbered(asked, left), look, parameters, most) if most else None
         if found is None or found.num_rows > most:
             return None
         now = cache.get if cache.is_local else cache.as_opened  # the scan will ask what is far
@@ -76,13 +77,22 @@ def rows_found(
 
 
 def _most_rows(
-    table: WatchedDataset, files: Sequence[OpenedFile], look: FirstLook, used: Sequence[str]
+    table: WatchedDataset,
+    asked: WatchedDataset,
+    files: Sequence[OpenedFile],
+    look: FirstLook,
+    used: Sequence[str],
 ) -> int:
-    """How many rows may be found for it to pay; 0 where it hardly ever does."""
-    fields = map(table.schema.field, used)
-    sizes = {field.name: sum(map(partial(_size, field=field), files)) for field in fields}
-    first = sum(size for name, size in sizes.items() if name.lower() in look.columns)
-    others = sum(sizes.values()) - first
+    """How many rows may be found for it to pay, of what is ``asked`` of a data set first; 0 where
+    it hardly ever does.
+    """
+
+    def size_of(data: WatchedDataset, names: Iterable[str]) -> int:
+        fields = map(data.schema.field, names)
+        return sum(_size(file, field) for field in fields for file in files)
+
+    first = size_of(asked, {path[0] for path in look.paths}.intersection(used))
+    others = size_of(table, used) - first
     if not others or others < _TIMES * first:
         return 0
     rows = table.plan_of_left([], None).figures.rows.selected

@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
+from intarsia.predicate.nested import Path
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
 from intarsia.predicate.sql import ODD
+from intarsia.predicate.used import Mentions
 
 LOOKED_AT = "duckdb"
 """The dialect of queries that something is asked of first."""
@@ -38,13 +41,13 @@ _AFTER_WHERE = {
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What to ask about the scan ``name`` first, by ``columns`` of it, in lower case.
+    """What to ask about the scan ``name`` first, by columns and fields of it at ``paths``.
 
     As many rows as ``limit`` are enough, whichever they are; with None, all are needed.
     """
 
     name: str
-    columns: frozenset[str]
+    paths: tuple[Path, ...]
     limit: int | None
     _query: str
     _where: slice
@@ -60,10 +63,8 @@ class FirstLook:
         return f"{self._query[: self._where.start]}true{self._query[self._where.stop :]}"
 
 
-def first_look(
-    query: str, name: str, columns: Sequence[str], limit: int | None
-) -> FirstLook | None:
-    """What to ask first for a query of the table ``name`` that has ``columns``.
+def first_look(query: str, name: str, schema: pa.Schema, limit: int | None) -> FirstLook | None:
+    """What to ask first for a query of the table ``name`` of that schema.
 
     None where its rows may also be chosen by something else than its WHERE and ``limit``.
     """
@@ -81,20 +82,23 @@ def first_look(
     is_plain = isinstance(table, exp.Table) and has_only(table, PLAIN_TABLE[:2])
     if not is_plain or table.name != name or not has_only(table.args["alias"], ("this",)):
         return None
-    known = {column.lower() for column in columns}
+    known = {column.lower() for column in schema.names}
     condition = tree.args["where"]
     asked = {
         part.name.lower() for column in condition.find_all(exp.Column) for part in column.parts
     }
     stars = condition.find_all(exp.Star)  # which would be more columns than there are
-    if condition.find(exp.Columns) or any(not isinstance(s.parent, exp.Count) for s in stars):
+    is_odd = condition.find(exp.Columns, exp.PositionalColumn) is not None
+    if is_odd or any(not isinstance(star.parent, exp.Count) for star in stars):
         return None
     if table.alias.lower() in known | _bare_names(condition):
         return None
     if any(_is_renamed(output, asked) for output in tree.expressions):
         return None
     alias = exp.to_identifier(table.alias, quoted=True).sql(LOOKED_AT)
-    return FirstLook(name, frozenset(asked & known), limit, query, place, alias)
+    mentions = Mentions(condition)
+    paths = [path for f in schema if f.name.lower() in asked for path in mentions.paths_of(f)]
+    return FirstLook(name, tuple(paths), limit, query, place, alias)
 
 
 def _where(tokens: Sequence[Token]) -> list[Token]:

@@ -184,7 +184,7 @@ def scans_of(
         found = _filter(conditions, exact)
         need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         name = named[id(table)]
-        ask = functools.partial(first_look, text, name, schema.names)
+        ask = functools.partial(first_look, text, name, schema)
         look = _look(tree, scopes, table, exact, ask) if dialect == LOOKED_AT else None
         scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need, look))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}

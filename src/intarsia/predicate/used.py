@@ -25,22 +25,39 @@ def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
     if scope is None or are_alike or _may_need_all(scope, alias, table):
         yield from ((name,) for name in schema.names)
         return
-    mentions = [_names_in(column) for column in scope.find_all(exp.Column)]
+    mentions = Mentions(scope)
     using = [join.args.get("using") or () for join in scope.find_all(exp.Join)]
     mentioned = {name.name.lower() for names in using for name in names}
-    for names in mentions:
+    for names in mentions.names:
         if alias in names or len(names) == 1 or names[0] in lower:
             mentioned.update(names)
-    # What sqlglot does not see as a column's name may be one, as in ``u.id.upper()``.
-    others = {
-        name.name.lower()
-        for name in scope.find_all(exp.Identifier)
-        if not isinstance(name.parent, exp.Column)
-    }
     for field in schema:
-        name = field.name.lower()
-        if name in mentioned:
-            yield from [(field.name,)] if name in others else _paths_of(field, mentions)
+        if field.name.lower() in mentioned:
+            yield from mentions.paths_of(field)
+
+
+class Mentions:
+    """What a part of a query may call columns, and fields of these."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self.names = [_names_in(column) for column in tree.find_all(exp.Column)]
+        # What sqlglot does not see as a column's name may be one, as in ``u.id.upper()``.
+        self._others = {
+            name.name.lower()
+            for name in tree.find_all(exp.Identifier)
+            if not isinstance(name.parent, exp.Column)
+        }
+
+    def paths_of(self, field: pa.Field) -> list[Path]:
+        """The column, or paths that lead on from it, wherever its name is among the names."""
+        name, found = field.name.lower(), []
+        for names in self.names:
+            for place, part in enumerate(names, start=1):
+                if part == name:
+                    found.append(_path_in(field, names[place:]))
+        if name in self._others or any(path is None or len(path) == 1 for path in found):
+            return [(field.name,)]
+        return list(dict.fromkeys(path for path in found if path is not None))
 
 
 def _may_need_all(scope: exp.Select, alias: str, table: exp.Table) -> bool:
@@ -67,19 +84,6 @@ def _names_in(column: exp.Column) -> list[str]:
             break
         names.append(within[0].name.lower())
     return names
-
-
-def _paths_of(field: pa.Field, mentions: Sequence[Sequence[str]]) -> list[Path]:
-    """The paths that ``mentions`` lead on to from a column, wherever its name is in them."""
-    name, found = field.name.lower(), []
-    for names in mentions:
-        for place, part in enumerate(names, start=1):
-            if part == name:
-                path = _path_in(field, names[place:])
-                if path is None or len(path) == 1:
-                    return [(field.name,)]
-                found.append(path)
-    return list(dict.fromkeys(found))
 
 
 def _path_in(field: pa.Field, names: Sequence[str]) -> Path | None:
