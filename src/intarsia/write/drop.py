@@ -56,8 +56,9 @@ def drop_indexes(
     with quiet():  # what is stale can be dropped as well
         held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
-    first = open_file(next((f for f in files if PageIndex.kind in held[f]), files[0]), found)
-    names = [name_of(index, everywhere, first) for index in asked]
+    first = open_file(files[0], found)
+    paged = next((file for file in files if PageIndex.kind in held[file]), files[0])
+    names = [name_of(index, everywhere, first, open_file(paged, found)) for index in asked]
     for name in names:
         if name not in everywhere:
             known = ", ".join(sorted(everywhere)) or "none"
@@ -149,13 +150,17 @@ def _with_page_indexes(file: OpenedFile) -> set[str]:
     return {file.schema.leaves[leaf].name for leaf in leaves}
 
 
-def name_of(index: IndexSpec | str, known: set[str], file: OpenedFile) -> str:
-    """What an index is called in ``file``, of those ``known``. Raises ``IndexSpecError``."""
+def name_of(
+    index: IndexSpec | str, known: set[str], file: OpenedFile, paged: OpenedFile | None = None
+) -> str:
+    """What an index is called in ``file``, of those ``known``; of page indexes ``paged`` tells, by
+    default the same. Raises ``IndexSpecError``.
+    """
     if isinstance(index, str) and index in known:
         return index
     wanted = parse(index) if isinstance(index, str) else index
     if isinstance(wanted, PageIndex) and wanted.columns:
-        of = _with_page_indexes(file)
+        of = _with_page_indexes(paged or file)
         if PageIndex.kind in known and of != {*wanted.columns}:
             told = f"those that were added are of {', '.join(sorted(of))}"
             raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {told}")
