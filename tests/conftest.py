@@ -6,6 +6,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from intarsia.decode.template import RootTemplate
+
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
 settings.register_profile("default", deadline=None)  # machines are busy with other things
 settings.load_profile("default")
@@ -27,6 +29,20 @@ def corpus():
     if folder is None:
         pytest.skip(NO_CORPUS)
     return folder
+
+
+@pytest.fixture
+def as_codes(monkeypatch):
+    """The paths of what is decoded as codes."""
+    seen = set()
+
+    def opened(template, *arguments, **options):
+        seen.update(template.as_dictionaries)
+        return open_it(template, *arguments, **options)
+
+    open_it = RootTemplate.opened
+    monkeypatch.setattr(RootTemplate, "opened", opened)
+    return seen
 
 
 def pytest_generate_tests(metafunc):

@@ -12,7 +12,6 @@ from polars.testing import assert_frame_equal
 
 import intarsia as ia
 from intarsia.data.dataset import Dataset
-from intarsia.decode.template import RootTemplate
 from intarsia.engines.coded import with_codes
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import FormatError
@@ -57,20 +56,6 @@ def lake(tmp_path_factory):
         options = {"row_group_size": 50_000, "max_rows_per_page": 2_000}
         ia.write_table(table_of(seed), at, write_batch_size=500, **options)
     return ia.dataset(folder), pq.read_table(folder)
-
-
-@pytest.fixture
-def as_codes(monkeypatch):
-    """The paths of what is decoded as codes."""
-    seen = set()
-
-    def opened(template, *arguments, **options):
-        seen.update(template.as_dictionaries)
-        return open_it(template, *arguments, **options)
-
-    open_it = RootTemplate.opened
-    monkeypatch.setattr(RootTemplate, "opened", opened)
-    return seen
 
 
 def test_columns_of_few_texts_are_coded(lake):

@@ -4,8 +4,8 @@ decoded than texts, and DuckDB groups, compares and joins by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,9 @@ from intarsia.predicate.nested import Path, type_at
 from intarsia.read.codes import coded_field, coded_type, may_be_coded
 from intarsia.read.opened import OpenedFile
 from intarsia.read.projection import pruned_to_fields
-from intarsia.read.request import Request
+from intarsia.read.request import Request, pruned_schema
+
+T = TypeVar("T")
 
 _LEAST_ROWS = 50_000
 """Of a chunk: with fewer, dictionaries are handed over more often than that saves."""
@@ -52,12 +54,8 @@ class CodedDataset(Dataset):
 
         ``filter_`` is that of the scan.
         """
-        schema = with_codes(self, paths, filter_)
-        if schema == self.schema:
-            return self
-        made = self.wrap(self, schema)
-        made._is_ours = True  # pyarrow would decode texts, and look each up in a dictionary
-        return made
+        # pyarrow would decode texts, and look each up in a dictionary.
+        return self.read_as(with_codes(self, paths, filter_))
 
     def of_fields(self, paths: Iterable[Path]) -> Self:
         """The same rows, of whose structs there are the fields on ``paths`` and in the filter."""
@@ -66,12 +64,16 @@ class CodedDataset(Dataset):
         schema = self.schema
         if used is None or len({*schema.names}) < len(schema.names):
             return self
-        pruned = pruned_to_fields(schema, {*paths, *used})
-        if not pruned:
+        # pyarrow would read the others, to drop them.
+        pruned = pruned_schema(schema, schema.names, pruned_to_fields(schema, {*paths, *used}))
+        return self.read_as(pruned.with_metadata(schema.metadata))
+
+    def read_as(self, schema: pa.Schema) -> Self:
+        """The same rows in the types of a schema, by scans of our own where these are others."""
+        if schema == self.schema:
             return self
-        fields = [f.with_type(pruned[f.name].type) if f.name in pruned else f for f in schema]
-        made = self.wrap(self, pa.schema(fields, schema.metadata))
-        made._is_ours = True  # pyarrow would read the others, to drop them
+        made = self.wrap(self, schema)
+        made._is_ours = True
         return made
 
     @property
@@ -99,13 +101,18 @@ def with_codes(
     texts = [path for path in texts if path[0] not in fixed and not _are_under(path, asked)]
     if not files or not texts:
         return schema
-    names = dict.fromkeys(files[at].path for at in (0, len(files) // 2, len(files) - 1))
     try:
-        opened = [data._cache.get(name) for name in names]
+        opened = [data._cache.get(file.path) for file in some_of(files)]
         few = {path for path in texts if all(_has_few(file, path) for file in opened)}
     except (IntarsiaError, OSError):  # of which the scan tells
         return schema
     return pa.schema([coded_field(field, few) for field in schema], schema.metadata)
+
+
+def some_of(items: Sequence[T]) -> list[T]:
+    """The first, one in the middle and the last, as far as there are so many."""
+    places = dict.fromkeys((0, len(items) // 2, len(items) - 1)) if items else ()
+    return [items[at] for at in places]
 
 
 def _is_text(kind: pa.DataType | None) -> bool:
@@ -138,7 +145,7 @@ def _has_few(file: OpenedFile, path: Path) -> bool:
     leaf, count = file.schema.leaf(path), len(file.metadata.row_groups)
     if leaf is None or not count or not _is_text(type_at(file.schema_arrow, path)):
         return False
-    groups = dict.fromkeys((0, count // 2, count - 1))
+    groups = some_of(range(count))
     return may_be_coded(file, groups, leaf.index) and all(
         _is_small(file, group, leaf.index) for group in groups
     )

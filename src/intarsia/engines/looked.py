@@ -129,8 +129,7 @@ def _asked(
 def _numbered(table: WatchedDataset, files: Sequence[File]) -> WatchedDataset:
     """The rows of ``files`` in ``table``, with columns of where each is."""
     numbers = [pa.field(_FILE, pa.int32()), pa.field(ROW_NUMBER, pa.int64())]
-    made = table.wrap(table, pa.schema([*table.schema, *numbers]))
-    made._is_ours = True  # pyarrow knows of no such columns
+    made = table.read_as(pa.schema([*table.schema, *numbers]))  # which pyarrow knows nothing of
     made._files = [
         File(file.path, {**file.constants, _FILE: pa.scalar(number, pa.int32())})
         for number, file in enumerate(files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
+from intarsia.engines.coded import some_of
 from intarsia.errors import IntarsiaError
 from intarsia.predicate.casts import is_uuid
 from intarsia.predicate.constants import UUID_BYTES
@@ -32,8 +33,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 def _asked(data: Dataset, field: pa.Field) -> pa.DataType:
     """The type of a column as a file has it."""
-    files = data.files
-    for path in dict.fromkeys(files[at] for at in (0, len(files) // 2, -1) if files):
+    for path in some_of(data.files):
         try:
             file = data._cache.get(path)
         except (IntarsiaError, OSError):  # of which the scan tells

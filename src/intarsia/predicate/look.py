@@ -24,7 +24,7 @@ from sqlglot import Token, TokenType, exp
 from intarsia.predicate.nested import Path
 from intarsia.predicate.scope import PLAIN_TABLE, has_only
 from intarsia.predicate.sql import ODD
-from intarsia.predicate.used import Mentions
+from intarsia.predicate.used import NamedColumns
 
 LOOKED_AT = "duckdb"
 """The dialect of queries that something is asked of first."""
@@ -96,8 +96,8 @@ def first_look(query: str, name: str, schema: pa.Schema, limit: int | None) -> F
     if any(_is_renamed(output, asked) for output in tree.expressions):
         return None
     alias = exp.to_identifier(table.alias, quoted=True).sql(LOOKED_AT)
-    mentions = Mentions(condition)
-    paths = [path for f in schema if f.name.lower() in asked for path in mentions.paths_of(f)]
+    named = NamedColumns(condition)
+    paths = [path for f in schema if f.name.lower() in asked for path in named.paths_of(f)]
     return FirstLook(name, tuple(paths), limit, query, place, alias)
 
 

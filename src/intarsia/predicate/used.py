@@ -25,18 +25,18 @@ def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
     if scope is None or are_alike or _may_need_all(scope, alias, table):
         yield from ((name,) for name in schema.names)
         return
-    mentions = Mentions(scope)
+    named = NamedColumns(scope)
     using = [join.args.get("using") or () for join in scope.find_all(exp.Join)]
     mentioned = {name.name.lower() for names in using for name in names}
-    for names in mentions.names:
+    for names in named.names:
         if alias in names or len(names) == 1 or names[0] in lower:
             mentioned.update(names)
     for field in schema:
         if field.name.lower() in mentioned:
-            yield from mentions.paths_of(field)
+            yield from named.paths_of(field)
 
 
-class Mentions:
+class NamedColumns:
     """What a part of a query may call columns, and fields of these."""
 
     def __init__(self, tree: exp.Expr) -> None:

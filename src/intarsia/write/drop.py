@@ -57,8 +57,9 @@ def drop_indexes(
         held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}
     everywhere = set().union(*held.values())
     first = open_file(files[0], found)
-    paged = next((file for file in files if PageIndex.kind in held[file]), files[0])
-    names = [name_of(index, everywhere, first, open_file(paged, found)) for index in asked]
+    with_pages = next((file for file in files if PageIndex.kind in held[file]), files[0])
+    paged = first if with_pages == files[0] else open_file(with_pages, found)
+    names = [name_of(index, everywhere, first, paged) for index in asked]
     for name in names:
         if name not in everywhere:
             known = ", ".join(sorted(everywhere)) or "none"

@@ -315,18 +315,18 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     """
     if what.is_all_of(file):
         return
-    named = [(file, filesystem)]
+    named = [(file, Sidecars(filesystem))]
     linked = _linked(file.name, filesystem)
     if linked is not None:
-        named.append((linked, pafs.LocalFileSystem()))
-    for one, on in named:
-        check_can_carry(one, Sidecars(on))
+        named.append((linked, Sidecars(pafs.LocalFileSystem())))
+    for one, places in named:
+        check_can_carry(one, places)
         one.sections.check_beside()  # last, as another writer may make one from now on
     if not replaced_by_store(file, what, filesystem, version):
         _replace(file, what, filesystem, version)
-    for one, on in named:
+    for one, places in named:
         if one.sections.beside is not None:  # or has one by now, of another writer
-            carry_sidecar(one, open_file(one.name, on), Sidecars(on))
+            carry_sidecar(one, open_file(one.name, places.filesystem), places)
 
 
 def _linked(path: str, filesystem: Any) -> OpenedFile | None:
