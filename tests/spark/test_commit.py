@@ -46,7 +46,7 @@ from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.recover import recover
 from intarsia.spark.rewrites import OldFile
 from intarsia.spark.source import Writer
-from intarsia.write import embed, replace
+from intarsia.write import in_place, replace
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
 NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
@@ -590,7 +590,7 @@ def test_a_file_or_nothing_is_not_recovered(tmp_path):
 
 def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_path, monkeypatch):
     put(tmp_path, {"a.parquet": 1})
-    removers, real = [], embed.replacing
+    removers, real = [], in_place.replacing
 
     def removed_meanwhile(path, filesystem, **options):
         def remove():
@@ -606,7 +606,7 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
         assert removers[0].is_alive()
         os.rename(source, target)
 
-    monkeypatch.setattr(embed, "replacing", removed_meanwhile)
+    monkeypatch.setattr(in_place, "replacing", removed_meanwhile)
     with contextlib.suppress(ia.PathError):  # that it is gone by then
         ia.add_indexes(tmp_path / "a.parquet", ["v:lookup"])
     removers[0].join()

@@ -20,7 +20,7 @@ from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
 from intarsia.read import choice
 from intarsia.source import BufferSource
-from intarsia.write import beside, embed
+from intarsia.write import beside, in_place
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -288,13 +288,13 @@ def test_who_is_disturbed_again_and_again_gives_up(file, monkeypatch):
 
 
 def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file, monkeypatch):
-    copy = embed.copy_into
+    copy = in_place.copy_into
 
     def other_writer(source, out):
         ia.add_indexes(file, ["k:lookup"], sidecar=True)
         copy(source, out)
 
-    monkeypatch.setattr(embed, "copy_into", other_writer)
+    monkeypatch.setattr(in_place, "copy_into", other_writer)
     (report,) = ia.add_indexes(file, ["n:lookup"])
     assert [entry.name for entry in report.indexes] == ["n:lookup"]
     assert [entry.name for entry in report.sidecar] == ["k:lookup"]

@@ -58,7 +58,7 @@ from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike, is_uri
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
-from intarsia.write.embed import check_changeable
+from intarsia.write.in_place import check_changeable
 from intarsia.write.parts import cut
 
 if TYPE_CHECKING:

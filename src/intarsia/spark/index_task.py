@@ -28,7 +28,8 @@ from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
 from intarsia.write.build import Builder, new_file_id
 from intarsia.write.drop import drop_from, held_names, name_of
-from intarsia.write.embed import add_to, check_changeable
+from intarsia.write.embed import add_to
+from intarsia.write.in_place import check_changeable
 from intarsia.write.parts import FromParts, FromSections, gather_part
 from intarsia.write.present import Choice, choose
 from intarsia.write.spill import Workspace

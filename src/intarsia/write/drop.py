@@ -17,14 +17,8 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import (
-    IndexReport,
-    Progress,
-    check_changeable,
-    report_of,
-    rewrite,
-    warn_of_names,
-)
+from intarsia.write.embed import IndexReport, Progress, report_of
+from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
