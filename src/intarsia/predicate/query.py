@@ -173,19 +173,24 @@ def scans_of(
         wanted = conditions_of(tree, scopes)
     except RecursionError:
         wanted = {}
+    lone = _lone_source(tree, scopes)
     prefix = unused_prefix(query)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
     text, scans = renamed(query, tables, named.values()), []
     for table in tables:
         schema, conditions = fields[id(table)], wanted.get(id(table), ())
-        exact = functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
+        exact = functools.cache(
+            functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
+        )
         paths = tuple(paths_used(table, schema))
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
-        need = _need(tree, scopes, schema, set(conditions), exact) if len(tables) == 1 else None
         name = named[id(table)]
-        ask = functools.partial(first_look, text, name, schema)
-        look = _look(tree, scopes, table, exact, ask) if dialect == LOOKED_AT else None
+        need, look = None, None
+        if lone is not None and len(tables) == 1:
+            need = _need(lone, schema, set(conditions), exact)
+        if lone is not None and lone.node is table and dialect == LOOKED_AT:
+            look = _look(lone, exact, functools.partial(first_look, text, name, schema))
         scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need, look))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
@@ -232,9 +237,30 @@ def _exact(schema: pa.Schema, seen: Seen, like_escape: str, condition: exp.Expr)
     return exact_condition(found, schema, like_escape)
 
 
+@dataclass(frozen=True, slots=True)
+class _LoneSource:
+    """What a SELECT is from, that one source alone: a table or something else.
+
+    ``conditions`` are those of its WHERE, by names of columns without an alias. ``need`` is what
+    it needs of the source, where it is a table's.
+    """
+
+    node: exp.Expr
+    conditions: tuple[exp.Expr, ...]
+    need: Need | None
+
+
+def _lone_source(tree: exp.Query, scopes: Scopes) -> _LoneSource | None:
+    sources = scopes.sources(tree) if isinstance(tree, exp.Select) else None
+    if not isinstance(tree, exp.Select) or sources is None or len(sources) != 1:
+        return None
+    ((alias, source),) = sources.items()
+    own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
+    return _LoneSource(source.node, tuple(own), need_of(tree, sources, scopes.outputs(tree)))
+
+
 def _need(
-    tree: exp.Query,
-    scopes: Scopes,
+    lone: _LoneSource,
     schema: pa.Schema,
     conditions: Collection[exp.Expr],
     exact: Callable[[exp.Expr], pc.Expression],
@@ -243,14 +269,10 @@ def _need(
 
     ``conditions`` are those that hold for every row of the table that it needs.
     """
-    if not isinstance(tree, exp.Select) or not (sources := scopes.sources(tree)):
-        return None
-    need = need_of(tree, sources, scopes.outputs(tree))
+    need = lone.need
     if need is None:
         return None
-    (alias, source), *_ = sources.items()
-    own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
-    if not all(condition in conditions and _is_exact(condition, exact) for condition in own):
+    if not all(one in conditions and _is_exact(one, exact) for one in lone.conditions):
         return None if need.limit is None else Need(limit=UNTOLD)
     firsts = [(first, _spelt(first.column, schema)) for first in need.firsts]
     known = [replace(first, column=name) for first, name in firsts if name is not None]
@@ -258,26 +280,16 @@ def _need(
 
 
 def _look(
-    tree: exp.Query,
-    scopes: Scopes,
-    table: exp.Table,
+    lone: _LoneSource,
     exact: Callable[[exp.Expr], pc.Expression],
     ask: Callable[[int | None], FirstLook | None],
 ) -> FirstLook | None:
     """What to ``ask`` about the one table that a query is from, where a condition on it stays with
     the engine: any so many rows that it holds for, or all.
     """
-    if not isinstance(tree, exp.Select):
+    if all(_is_seen(condition, exact) for condition in lone.conditions):
         return None
-    sources = scopes.sources(tree)
-    if sources is None or [id(source.node) for source in sources.values()] != [id(table)]:
-        return None
-    ((alias, source),) = sources.items()
-    own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
-    if all(_is_seen(condition, exact) for condition in own):
-        return None
-    need = need_of(tree, sources, scopes.outputs(tree))
-    return ask(None if need is None else need.limit)
+    return ask(None if lone.need is None else lone.need.limit)
 
 
 def _is_exact(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
