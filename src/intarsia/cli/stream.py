@@ -14,6 +14,7 @@ import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
 from intarsia.predicate.constants import DECIMALS
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.readable import readable_values
 
 Print = Callable[[Iterable[pa.RecordBatch]], None]
@@ -76,7 +77,7 @@ def _flat(schema: pa.Schema) -> pa.Schema:
         kind = field.type
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
-        held = kind.value_type if pa.types.is_dictionary(kind) else kind
+        held = without_dictionary(kind)
         is_bytes = any(check(held) for check in _BYTES)
         if is_bytes or pa.types.is_nested(kind):
             what = "bytes" if is_bytes else "nested"

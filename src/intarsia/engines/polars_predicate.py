@@ -29,6 +29,7 @@ from intarsia.predicate.casts import is_text, keeps_values
 from intarsia.predicate.exact import checked_condition
 from intarsia.predicate.functions import is_list, list_contains
 from intarsia.predicate.members import with_both_zeros
+from intarsia.predicate.nested import without_dictionary
 
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     operator.eq,
@@ -263,7 +264,7 @@ class _Converter:
         known = [_as_kind(value, kind) for value in values if value.is_valid]
         if any(constant is None for constant in known):
             return None
-        found = field.isin(pa.array(with_both_zeros(known), _plain(kind)))
+        found = field.isin(pa.array(with_both_zeros(known), without_dictionary(kind)))
         return found if len(known) == len(values) else found | field.is_null()
 
     def _text_path(self, expr: pl.Expr) -> tuple[str, ...] | None:
@@ -333,21 +334,17 @@ def _text(expr: pl.Expr) -> str | None:
     return values[0].as_py() if isinstance(values[0], pa.StringScalar) else None
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def _as_kind(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
     """``value`` in a field's type; None where it does not have it, or is NULL or NaN.
 
     Numbers beside times count what Polars counts these in, not what the file does.
     """
-    if pa.types.is_temporal(_plain(kind)) and not pa.types.is_temporal(value.type):
+    if pa.types.is_temporal(without_dictionary(kind)) and not pa.types.is_temporal(value.type):
         return None
     if not value.is_valid or (pa.types.is_floating(value.type) and value.as_py() != value.as_py()):
         return None
     try:
-        found = value.cast(_plain(kind))
+        found = value.cast(without_dictionary(kind))
         return found if found.cast(value.type).equals(value) else None
     except pa.ArrowException:
         return None

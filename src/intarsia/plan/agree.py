@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import is_list
+from intarsia.predicate.nested import without_dictionary
 
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
@@ -43,7 +44,7 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
     if stored.equals(seen):
         return True
     if pa.types.is_dictionary(stored) or pa.types.is_dictionary(seen):
-        return types_agree(_decoded(stored), _decoded(seen))
+        return types_agree(without_dictionary(stored), without_dictionary(seen))
     if is_list(stored) and is_list(seen):
         return types_agree(stored.value_type, seen.value_type)
     if pa.types.is_integer(stored) and pa.types.is_integer(seen):
@@ -56,10 +57,6 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
         zoned = (stored.tz is None) == (seen.tz is None)
         return zoned and _FINENESS[stored.unit] <= _FINENESS[seen.unit]
     return _is_text(stored) and _is_text(seen)
-
-
-def _decoded(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import has_zone, is_uuid
+from intarsia.predicate.nested import without_dictionary
 
 EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
 """Up to here, doubles and floats of 32 bits tell all integers apart."""
@@ -75,8 +76,7 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
 
     Beside bytes, ``\\xFF`` is one of them, as in DuckDB; other characters are their UTF-8.
     """
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = None if kind is None else without_dictionary(kind)
     if kind is None or pa.types.is_string(kind):
         return pa.scalar(text)
     if is_uuid(kind) or (kind == UUID_BYTES and is_uuid_text(text)):

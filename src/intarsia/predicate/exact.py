@@ -25,6 +25,7 @@ from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import TYPED_TEXTS, is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.moments import part_of
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.periods import has_periods, looseness, without_periods
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_plainly_wanted
@@ -232,7 +233,7 @@ class _Exact(Translator):
         kind = self._type_of(node)
         if kind is None or self._is_json(node):
             raise _refusal(node)
-        return kind.value_type if pa.types.is_dictionary(kind) else kind
+        return without_dictionary(kind)
 
     def _is_json(self, node: exp.Expr) -> bool:
         """Is it a column of JSON? What it is compared with fails where it is no JSON."""

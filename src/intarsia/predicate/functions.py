@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import without_extension
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.views import VIEWED
 from intarsia.ranges import Int64Array
 from intarsia.text import words as text_words
@@ -120,7 +121,7 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    kind = without_extension(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    kind = without_extension(without_dictionary(kind))
     return VIEWED.get(kind, kind)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.constants import exactly
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.views import VIEWED
 
 
@@ -17,9 +18,9 @@ def is_member(
     """``subject`` equals one of ``members``, which are no NULLs; one by one where they do not share
     its type.
     """
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    kind = None if kind is None else VIEWED.get(kind, kind)
+    if kind is not None:
+        kind = without_dictionary(kind)
+        kind = VIEWED.get(kind, kind)
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
         if kind is None and any(map(_is_zero, values)):

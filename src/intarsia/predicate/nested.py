@@ -54,6 +54,11 @@ def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataTy
         yield from leaf_pairs(kind.value_type, wide.value_type)
 
 
+def without_dictionary(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary; any other type as it is."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def has_dictionary(kind: pa.DataType) -> bool:
     """Is there a dictionary in ``kind``, however deep?"""
     if isinstance(kind, pa.BaseExtensionType):

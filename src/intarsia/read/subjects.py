@@ -16,6 +16,7 @@ from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
 from intarsia.predicate.casts import has_zone, without_extension
 from intarsia.predicate.functions import element_type, is_list
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.term import Term, field_term, parse_term
 
 if TYPE_CHECKING:  # it asks for these
@@ -121,7 +122,7 @@ def _of_elements(file: OpenedFile, on: str) -> Subject:
 
 def decoded(kind: pa.DataType) -> pa.DataType:
     """A type without Arrow's dictionary, and what UUIDs and JSON are stored as."""
-    return without_extension(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    return without_extension(without_dictionary(kind))
 
 
 @kept

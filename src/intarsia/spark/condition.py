@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node, read_expression
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.periods import without_periods
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ class _Printer:
     def _type(self, field: FieldRef) -> pa.DataType:
         if len(field.path) != 1 or field.path[0] not in self._schema.names:
             raise _refusal(field)
-        kind = self._schema.field(field.path[0]).type
-        return kind.value_type if pa.types.is_dictionary(kind) else kind
+        return without_dictionary(self._schema.field(field.path[0]).type)
 
     def _is_float(self, field: FieldRef) -> bool:
         kind = self._type(field)

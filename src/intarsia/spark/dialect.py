@@ -20,6 +20,7 @@ from intarsia.predicate.calculation import months_later
 from intarsia.predicate.casts import has_zone, is_moment
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import Part, part_of
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.query import Seen
 from intarsia.predicate.sql import Translator
 
@@ -164,8 +165,7 @@ class _Checker(Translator):
         if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DATE:
             return pa.date32() if self._is_moment(node.this) else None
         kind = self._type_of(node) if isinstance(node, exp.Column | exp.Dot) else None
-        if kind is not None and pa.types.is_dictionary(kind):
-            kind = kind.value_type
+        kind = None if kind is None else without_dictionary(kind)
         return kind if kind is not None and _is_sparks(kind) else None
 
     def _kind_of_part(self, part: Part, is_moment: bool) -> pa.DataType | None:

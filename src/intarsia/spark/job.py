@@ -16,7 +16,7 @@ from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_c
 from intarsia.globs import HIDDEN, is_glob
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.index.standard import PageIndex
-from intarsia.predicate.nested import nullable
+from intarsia.predicate.nested import nullable, without_dictionary
 from intarsia.spark.curve import check_curve
 from intarsia.spark.footers import collations_of
 from intarsia.spark.foreign import check_own
@@ -156,8 +156,7 @@ def stated_order(
     """
 
     def is_known(name: str) -> bool:
-        kind = schema.field(name).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = without_dictionary(schema.field(name).type)
         return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or name in collated)
 
     return tuple(takewhile(is_known, columns))
