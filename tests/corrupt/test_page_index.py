@@ -3,6 +3,8 @@
 What cannot be noticed by the pages at hand: a run of entries shifted alike, whose own counts agree.
 """
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ import pytest
 import intarsia as ia
 from intarsia.format.compact import list_span, replace_fields, spans
 from intarsia.format.footer import read_footer
-from intarsia.format.metadata import OffsetIndexStruct, PageLocation
+from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.format.thrift import decode, encode
 from intarsia.read import planner, scan, small_groups
 from intarsia.read.opened import OpenedFile
@@ -66,6 +68,38 @@ def with_first_rows(stored, column, change):
         ]
 
     return with_pages(stored, column, moved)
+
+
+def with_columns_index(stored, column, **changed):
+    """The file with other lists in one column's ColumnIndex, which take no more bytes."""
+    chunk = read_footer(BufferSource(stored)).metadata.row_groups[0].columns[column]
+    start, length = chunk.column_index_offset, chunk.column_index_length
+    index = decode(ColumnIndexStruct, stored[start : start + length])[0]
+    data = encode(replace(index, **changed))
+    assert len(data) <= length
+    return stored[:start] + data + bytes(length - len(data)) + stored[start + length :]
+
+
+@pytest.mark.parametrize("counts", [None, [0, 0, 0, 1, *[0] * 6], [0, 0, 0, 60, *[0] * 6]])
+def test_a_page_that_is_said_to_be_of_nulls_loses_no_row(stored, table, counts):
+    lies = [at == 3 for at in range(10)]
+    data = with_columns_index(stored, 0, null_pages=lies, null_counts=counts)
+    file = ia.ParquetFile(BufferSource(data))
+    for value in (2999, 3000, 3500):
+        filter_ = pc.field("n") == value
+        assert file.read(filter=filter_).equals(table.filter(filter_))
+    assert file.read(filter=pc.field("n").is_valid()).num_rows == 10_000
+    assert file.read(filter=pc.field("n").is_null()).num_rows == 0
+
+
+def test_pages_of_nulls_are_passed_over_by_counts_that_agree():
+    sink, values = pa.BufferOutputStream(), [None if at // 1000 == 3 else at for at in range(5000)]
+    table = pa.table({"n": values})
+    options = {"max_rows_per_page": 1000, "write_batch_size": 100, "use_dictionary": False}
+    pq.write_table(table, sink, write_page_index=True, **options)
+    file = OpenedFile(BufferSource(sink.getvalue().to_pybytes()), "sound")
+    bounds = file.page_indexes.bounds(0, 0)
+    assert bounds.all_null.tolist() == [False, False, False, True, False]
 
 
 def shifted(entry, by):

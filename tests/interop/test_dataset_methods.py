@@ -6,11 +6,13 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import datafusion
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import matches, numbered
+from intarsia.data import dataset, matches, numbered
 
 field = pads.field
 FILTER = (field("k") > 40) & (field("k") < 260) & (field("word") != "w3")
@@ -670,3 +672,49 @@ def test_scanners_give_the_names_of_files(tmp_path):
         assert take(data.scanner(["__filename", "a"], wanted)) == expected
     assert data.scanner(["__filename", "a"], wanted).projected_schema == expected.schema
     assert data.scanner(["__filename", "a"], wanted).count_rows() == 1
+
+
+@pytest.mark.parametrize("columns", [[], {}, ["n"], None])
+@pytest.mark.parametrize("condition", [None, field("n") > 1])
+def test_a_schemas_metadata_goes_with_rows_of_any_columns(
+    tmp_path: Path, columns: Any, condition: pads.Expression | None
+) -> None:
+    pq.write_table(pa.table({"n": [1, 2, 3]}).replace_schema_metadata({"k": "v"}), tmp_path / "a")
+    ours, theirs = ia.dataset(tmp_path / "a"), pads.dataset(tmp_path / "a")
+    for give in (
+        lambda ds: ds.scanner(columns=columns, filter=condition).projected_schema,
+        lambda ds: ds.to_table(columns=columns, filter=condition).schema,
+        lambda ds: next(ds.to_batches(columns=columns, filter=condition)).schema,
+    ):
+        assert give(ours).metadata == give(theirs).metadata == {b"k": b"v"}
+    count = 3 if condition is None else 2
+    assert ours.to_table(columns=columns, filter=condition).num_rows == count
+
+
+def test_datafusion_counts_rows_of_files_of_pandas(tmp_path: Path) -> None:
+    pd.DataFrame({"n": [1, 2, None], "s": list("xyz")}).to_parquet(tmp_path / "a.parquet")
+    context = datafusion.SessionContext()
+    context.register_dataset("t", ia.dataset(tmp_path / "a.parquet"))
+    query = "SELECT count(*) AS n FROM t WHERE"
+    for condition, count in (("n > 1", 1), ("n IS NULL", 1), ("s <> 'x'", 2), ("n > 9", 0)):
+        found = context.sql(f"{query} {condition}").to_arrow_table()
+        assert found.column("n").to_pylist() == [count]
+
+
+def test_a_scan_is_closed_where_a_computed_column_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+    real = dataset.scan
+
+    def watched(*parts: Any, **options: Any) -> Iterator[pa.Table]:
+        try:
+            yield from real(*parts, **options)
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr(dataset, "scan", watched)
+    pq.write_table(pa.table({"b": pa.array([b"\xff"])}), tmp_path / "a")
+    with pytest.raises(pa.ArrowInvalid) as failed:
+        ia.dataset(tmp_path / "a").to_table(columns={"s": field("b").cast(pa.string())})
+    assert closed, failed.value  # whose frames hold the scan

@@ -231,6 +231,25 @@ def test_a_null_count_that_is_too_large_does_not_hide_values(count):
     assert might(X == 3, bounds) == [True]
 
 
+@pytest.mark.parametrize("count", [10, 20])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"min_value": int64(0), "max_value": int64(5)},
+        {"min_value": int64(0)},
+        {"min": int64(0), "max": int64(5)},
+        {"max": int64(5)},
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("kind", [INT64, STRING])
+def test_a_chunk_with_bounds_has_a_value_whatever_its_null_count(kind, declared, bounds, count):
+    found = of_chunk(kind, declared=declared, **bounds, null_count=count)
+    assert might(X.is_valid(), found) == might(X.is_null(), found) == [True]
+    assert not found.all_null.any()
+    assert found.null_counts.tolist() == [UNKNOWN]
+
+
 def test_a_chunk_of_nulls_only_has_no_value():
     bounds = of_chunk(INT64, null_count=10)
     assert might(X == 3, bounds) == [False]

@@ -449,11 +449,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             use_threads=use_threads,
             is_far=not self._cache.is_local,
         )
-        tables = _then(tables, source._cache.health.tell)
         give, empty = giver_of(self.schema), without_rows(request.output)
-        if project is None:
-            return give(empty).schema, map(give, tables)
-        return give(project(empty)).schema, map(give, map(project, tables))
+
+        def change(table: pa.Table) -> pa.Table:
+            return give(table if project is None else project(table))
+
+        return change(empty).schema, _then(tables, change, source._cache.health.tell)
 
     @contextlib.contextmanager
     def _naming(self, columns: Columns, options: Mapping[str, Any]) -> Iterator[None]:
@@ -550,10 +551,12 @@ def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
     return pa.Table.from_batches(list(batches_of(tables)), schema)
 
 
-def _then(tables: Generator[pa.Table], action: Callable[[], None]) -> Generator[pa.Table]:
-    """``tables``, and ``action`` once all of them were taken."""
-    with contextlib.closing(tables):
-        yield from tables
+def _then(
+    tables: Generator[pa.Table], change: Callable[[pa.Table], pa.Table], action: Callable[[], None]
+) -> Generator[pa.Table]:
+    """Each of ``tables``, changed, and ``action`` once all of them were taken."""
+    with contextlib.closing(tables):  # at once, where a change fails
+        yield from map(change, tables)
     action()
 
 

@@ -5,8 +5,10 @@ Statistics of old or careless writers are weeded out here, so that what is left 
 - the deprecated ``min``/``max`` count only for booleans and numbers of signed order, or where both
   are equal;
 - ``min_value``/``max_value`` count only where the file declares the column's order;
-- a count that is missing is unknown, not 0; a page of NULLs only whose count is none, or negative,
-  is unknown too.
+- a count that is missing is unknown, not 0; so is one of as many NULLs as there are values beside
+  bounds, believed or not;
+- a page of NULLs only is unknown where its count is none, negative or not that of its rows, and
+  where its chunk has fewer NULLs.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declare
     null_counts = np.array([_count(s.null_count) for s in statistics], dtype=np.int64)
     num_values = np.array([chunk.num_values for chunk in chunks], dtype=np.int64)
     nan_counts = np.array([_count(s.nan_count) for s in statistics], dtype=np.int64)
-    all_null = (null_counts == num_values) & np.array([low is None for low in lows], dtype=np.bool_)
+    # Whatever has bounds has a value. Polars has counted NULLs once for each page.
+    has_value = np.array(list(map(_has_bound, statistics)), dtype=np.bool_)
+    null_counts[(null_counts >= num_values) & has_value] = UNKNOWN
+    all_null = (null_counts == num_values) & ~has_value
     return _bounds(order, lows, highs, all_null, null_counts, nan_counts)
 
 
@@ -106,6 +111,26 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
         np.where(index.null_pages & ~all_null, UNKNOWN, null_counts),
         nan_counts,
     )
+
+
+def without_false_nulls(
+    index: ColumnIndex, rows: Int64Array | None, chunk: ColumnMetaData
+) -> ColumnIndex:
+    """``index`` without the counts of pages that are not of NULLs only, as it says.
+
+    ``rows`` are the pages', None where they do not tell how many values there are.
+    """
+    if not index.null_pages.any():
+        return index
+    counts = np.full(len(index), UNKNOWN) if index.null_counts is None else index.null_counts
+    of_chunk = _count(chunk.statistics.null_count) if chunk.statistics else UNKNOWN
+    least = np.ones(len(index), dtype=np.int64) if rows is None else rows
+    false = np.zeros(len(index), dtype=np.bool_)
+    if rows is not None and index.null_counts is not None:
+        false = index.null_pages & (counts != rows)
+    if of_chunk != UNKNOWN and int(least[index.null_pages].sum()) > of_chunk:
+        false = index.null_pages
+    return replace(index, null_counts=np.where(false, UNKNOWN, counts)) if false.any() else index
 
 
 def recounted(
@@ -170,6 +195,11 @@ def believed(
         return None, None
     signed = order.stored.kind != "u" or order.domain is Domain.BOOLEAN
     return (stats.min, stats.max) if signed or stats.min == stats.max else (None, None)
+
+
+def _has_bound(stats: Statistics) -> bool:
+    given = (stats.min_value, stats.max_value, stats.min, stats.max)
+    return any(bound is not None for bound in given)
 
 
 def _count(value: int | None) -> int:

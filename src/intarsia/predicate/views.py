@@ -48,7 +48,8 @@ def giver_of(schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:
 
     def give(table: pa.Table) -> pa.Table:
         if not table.num_columns:  # whose rows would be forgotten
-            return table
+            rows = table.append_column("", pa.nulls(table.num_rows))
+            return rows.replace_schema_metadata(schema.metadata).select([])
         for number, field in enumerate(table.schema if viewed else ()):
             own = viewed.get(field.name)
             if own is not None and without_views(own.type) == field.type:

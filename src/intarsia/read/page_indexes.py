@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bounds import Bounds
+from intarsia.format.bounds import Bounds, Int64Array, without_false_nulls
 from intarsia.format.page_index import (
     ColumnIndex,
     OffsetIndex,
@@ -156,8 +156,17 @@ class PageIndexes:
             return None
         id_ = (row_group, leaf)
         if id_ not in self._bounds:
-            self._bounds[id_] = self._file.bounds_of(leaf, index)
+            told = without_false_nulls(index, self._values_in(id_), self._file.chunk(*id_))
+            self._bounds[id_] = self._file.bounds_of(leaf, told)
         return self._bounds[id_]
+
+    def _values_in(self, id_: ChunkId) -> Int64Array | None:
+        """How many values each of a chunk's pages has, where its OffsetIndex tells."""
+        offsets, leaf = self.offsets(*id_), self._file.schema.leaves[id_[1]]
+        if offsets is None or leaf.max_repetition_level:
+            return None
+        starts, stops = offsets.row_bounds(self._file.num_rows_in(id_[0]))
+        return stops - starts
 
     def known_offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
         """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""
