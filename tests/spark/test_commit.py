@@ -32,6 +32,7 @@ from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
 from intarsia.handle import version_of
 from intarsia.spark import place
 from intarsia.spark.commit import (
+    end,
     end_job,
     has_data,
     journals,
@@ -287,6 +288,22 @@ def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
         seen.append(found)
     assert seen[0] == [1, 2]
     assert seen[-1] == [3, 4, 5]
+
+
+def test_who_finishes_a_commit_late_leaves_the_next_one_of_its_job_alone(tmp_path):
+    put(tmp_path, OLD)
+    put(tmp_path / "_temporary-job", NEW)
+    place, seen = Place.of(tmp_path), []
+    first = Journal("job", PUBLISHED, ("gone.parquet",), ())
+
+    def check():
+        end(place, first)
+        seen.extend(journals(place))
+
+    publish(place, "job", list(NEW), list(OLD), number=1, check=check)
+    assert [journal.number for journal in seen] == [1]
+    assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
+    assert journals(place) == []
 
 
 def test_what_is_undone_leaves_no_empty_folders(tmp_path):
@@ -645,6 +662,7 @@ def test_a_journal_says_what_it_is_about(tmp_path):
         "publish": list(NEW),
         "remove": list(OLD),
         "stream": None,
+        "number": 0,
     }
 
 

@@ -679,3 +679,20 @@ def test_what_a_check_finds_undoes_the_publication(tmp_path):
     assert contents(tmp_path / "f00.parquet") == before
     assert sorted(p.name for p in tmp_path.glob("*.parquet")) == ["f00.parquet"]
     assert not list(tmp_path.glob("_commit*"))
+
+
+def test_the_folders_of_a_job_have_journals_of_their_own(spark, tmp_path, monkeypatch):
+    for day in (1, 2, 3):
+        put(tmp_path / f"day={day}", 2)
+    names = []
+
+    def watched(place, job, *arguments, number, check):
+        def checked():
+            names.extend(journal.name for journal in journals(place))
+            check()
+
+        publish(place, job, *arguments, number=number, check=checked)
+
+    monkeypatch.setattr(module, "publish", watched)
+    assert len(ias.optimize(spark, tmp_path)) == 3
+    assert len(set(names)) == len(names) == 3

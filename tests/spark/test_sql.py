@@ -337,6 +337,37 @@ def test_where_case_tells_names_apart_a_name_is_who_spark_takes_it_for(spark, se
         assert len(found) == 5
 
 
+@pytest.fixture
+def letters(tmp_path):
+    pq.write_table(pa.table({"k": range(6), "s": list("aabbcc")}), tmp_path / "letters.parquet")
+    return str(tmp_path / "letters.parquet")
+
+
+def test_what_spark_puts_in_for_variables_is_not_taken_as_written(spark, setting, letters):
+    spark.conf.set("wanted", "b")
+    spark.conf.set("column", "s")
+    of_others = "SELECT 1 FROM (SELECT 'x' AS s) o WHERE EXISTS"
+    for query, count in (
+        ("SELECT k FROM t WHERE s = '${wanted}'", 2),
+        ("SELECT k FROM t WHERE s IN ('${wanted}', 'c')", 4),
+        ("SELECT k FROM t WHERE ${column} = 'a'", 2),
+        (f"{of_others} (SELECT 1 FROM t WHERE ${{column}} = 'a')", 1),
+    ):
+        assert len(ias.sql(spark, query, t=letters).collect()) == count
+    setting("spark.sql.variable.substitute", "false")
+    assert not ias.sql(spark, "SELECT k FROM t WHERE s = '${wanted}'", t=letters).collect()
+
+
+def test_names_may_be_in_double_quotes_where_spark_is_told_so(spark, setting, letters):
+    setting("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    of_others = "SELECT 1 FROM (SELECT 'x' AS s) o WHERE EXISTS"
+    for query, count in (
+        ("""SELECT k FROM t WHERE "s" = 'b'""", 2),
+        (f"""{of_others} (SELECT 1 FROM t WHERE "s" = 'b')""", 1),
+    ):
+        assert len(ias.sql(spark, query, t=letters).collect()) == count
+
+
 def test_a_table_is_a_path_or_a_dataframe(spark):
     with pytest.raises(TypeError, match="not int"):
         ias.sql(spark, "SELECT 1", t=5)

@@ -3,6 +3,7 @@
 ::
 
     _commit-<job>.json       the journal, while files are published and old ones removed
+    _commit-<job>-<n>.json   the journal of a job's nth further commit
     _SUCCESS                 touched when that is done
 
 Only read here; ``spark.commit`` writes them.
@@ -50,11 +51,13 @@ class Journal:
     publish: tuple[str, ...]
     remove: tuple[str, ...]
     stream: StreamBatch | None = None
+    number: int = 0
+    """Of the job's commits, from 0: who finishes one may be late, and is not to remove the next."""
 
     @property
     def name(self) -> str:
         """Its file's name."""
-        return f"{JOURNAL}{self.job}.json"
+        return f"{JOURNAL}{self.job}{f'-{self.number}' if self.number else ''}.json"
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -71,7 +74,8 @@ class Journal:
             known: dict[str, Any] = json.loads(text)
             stream = known["stream"] and StreamBatch(**known["stream"])
             lists = {name: tuple(map(_below, known[name])) for name in ("publish", "remove")}
-            return cls(job=known["job"], phase=known["phase"], stream=stream, **lists)
+            number = int(known.get("number", 0))
+            return cls(known["job"], known["phase"], **lists, stream=stream, number=number)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FormatError(f"not the journal of a commit: {error!r}") from error
 

@@ -5,6 +5,7 @@
     _temporary-<job>/…       files as tasks write them; readers ignore the folder
     _temporary-<job>/_keep   there, where rows of the job can be got back from unfinished files
     _commit-<job>.json       the journal, while files are published and old ones removed
+    _commit-<job>-<n>.json   the journal of a job's nth further commit
     _SUCCESS                 touched when that is done
     _stream-<query>.json     the last batch that a streaming query has written
 
@@ -98,11 +99,13 @@ def publish(
     *,
     overwrites: Sequence[str] = (),
     stream: StreamBatch | None = None,
+    number: int = 0,
     check: Callable[[], None] | None = None,
 ) -> None:
     """Move ``files`` out of the job's folder, then remove files that are there already.
 
-    Those are ``remove``, and all in the folders that it ``overwrites``. Where a file cannot be
+    Those are ``remove``, and all in the folders that it ``overwrites``. A job that commits several
+    times gives each a ``number``. Where a file cannot be
     moved, or ``check``, which is called just before the commit, raises, none stays and the old ones
     do. Raises ``PathError``, or what ``check`` does.
     """
@@ -110,7 +113,7 @@ def publish(
     def removed() -> tuple[str, ...]:
         return (*remove, *replaced_in(place, overwrites))
 
-    journal = Journal(job, PUBLISHING, tuple(files), removed(), stream)
+    journal = Journal(job, PUBLISHING, tuple(files), removed(), stream, number)
     is_simple = len(files) < 2 and not journal.remove and stream is None
     made: list[str] = []
     try:

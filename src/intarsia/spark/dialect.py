@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 _ZONES = {"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UTC+00:00"}
 _ZONE = "spark.sql.session.timeZone"
 _QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
+_VARIABLES = "spark.sql.variable.substitute"
 _COLLATION = "spark.sql.session.collation.default"
 _MOMENT_TYPE = "spark.sql.timestampType"
 _ANSI = "spark.sql.ansi.enabled"
@@ -44,16 +46,23 @@ _ZONED, _BYTES = "TIMESTAMP_LTZ", "UTF8_BINARY"
 _MOMENT_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
 
 
+def is_as_written(spark: SparkSession, query: str) -> bool:
+    """Does ``query`` say to ``spark``, as it is set now, what it seems to say?
+
+    Not where texts in double quotes are names, or what is in ``${…}`` stands for something else.
+    """
+    has_names = '"' in query and _setting(spark, _QUOTES, "false").lower() == "true"
+    has_variables = "${" in query and _setting(spark, _VARIABLES, "true").lower() == "true"
+    return not (has_names or has_variables)
+
+
 def seen_by(spark: SparkSession, query: str) -> Seen:
     """Gives the conditions of ``query`` that ``spark``, as it is set now, sees alike.
 
     Dates to which days, months or years are added are worked out.
     """
 
-    def setting(name: str, default: str) -> str:
-        return str(spark.conf.get(name, None) or default)
-
-    has_names_in_quotes = '"' in query and setting(_QUOTES, "false").lower() == "true"
+    setting = partial(_setting, spark)
     # Names are looked up here whatever their case.
     has_cases = setting(_CASES, "false").lower() == "true"
     is_ansi = setting(_ANSI, "true").lower() == "true"
@@ -63,9 +72,13 @@ def seen_by(spark: SparkSession, query: str) -> Seen:
     def seen(condition: exp.Expr, schema: pa.Schema) -> exp.Expr | None:
         condition = condition.copy().transform(_worked_out, copy=False)
         is_seen = _Checker(schema, has_texts, is_utc, is_ansi).accepts(condition)
-        return condition if is_seen and not has_names_in_quotes and not has_cases else None
+        return condition if is_seen and not has_cases else None
 
     return seen
+
+
+def _setting(spark: SparkSession, name: str, default: str) -> str:
+    return str(spark.conf.get(name, None) or default)
 
 
 def _worked_out(node: exp.Expr) -> exp.Expr:

@@ -189,16 +189,22 @@ def _carry_out(
                 done.given_up |= changed
                 folders = [folder for folder in folders if folder.name not in changed]
                 continue
-            for folder in folders:
-                _publish(place, name, folder, written, done)
+            for number, folder in enumerate(folders):
+                _publish(place, name, number, folder, written, done)
             return
         finally:
             place.remove_tree(TEMPORARY + name)
 
 
 def _publish(
-    place: Place, job: str, folder: Folder, written: Sequence[WrittenFile], done: _Done
+    place: Place,
+    job: str,
+    number: int,
+    folder: Folder,
+    written: Sequence[WrittenFile],
+    done: _Done,
 ) -> None:
+    """Publish what was written of a folder, as the job's commit of that ``number``."""
     new = [file for file in written if file.path.rpartition("/")[0] == folder.name]
     rows = sum(file.rows for file in folder.files)
     if sum(file.rows for file in new) != rows:
@@ -211,7 +217,8 @@ def _publish(
     beside = [path.removeprefix(f"{place.root}/") for path in beside]
     check = partial(_check, place, job, folder)
     try:
-        publish(place, job, [file.path for file in new], [*old, *beside], check=check)
+        remove = [*old, *beside]
+        publish(place, job, [file.path for file in new], remove, number=number, check=check)
     except _OvertakenError as error:
         done.given_up[folder.name] = str(error)
         return

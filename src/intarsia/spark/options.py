@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from intarsia.errors import PathError
 from intarsia.spark.job import Layout
+from intarsia.storage import is_uri
 from intarsia.write.arrow import PAGE_ROWS
 
 _LISTS = ("partition_by", "cluster_by", "sort_within")
@@ -34,6 +36,8 @@ _SPARKS = {
 }
 """Spark's own names of options, in small letters."""
 _PASSED = ("path", "paths", "checkpointlocation")
+_ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
+"""Of an environment variable: otherwise Spark has its Python run in a folder of its own."""
 _AGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -41,7 +45,11 @@ Options = Mapping[str, str]
 
 
 def path_of(options: Options) -> str | list[str]:
-    """The path, or the paths, to read from or write to. Raises ``PathError`` without one."""
+    """The path, or the paths, to read from or write to.
+
+    Raises ``PathError`` without one, and for one that is relative to a folder that Spark made for
+    its Python processes, and removes.
+    """
     if "paths" in options:
         found: list[str] = json.loads(options["paths"])
         return found
@@ -50,7 +58,14 @@ def path_of(options: Options) -> str | list[str]:
             "no path was given: tables of a catalog give none (what saveAsTable wrote is read by "
             "its path), temp views do"
         )
-    return options["path"]
+    path = options["path"]
+    is_scratch = os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS
+    if is_scratch and not (is_uri(path) or os.path.isabs(path)):
+        raise PathError(
+            f"{path}: the path is relative, and on Spark Connect there is nothing it could be "
+            "relative to: give an absolute one"
+        )
+    return path
 
 
 def check_writes(options: Options) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.data.folders import folder_of
 from intarsia.predicate.query import Query, Scan, scans_of
-from intarsia.spark.dialect import seen_by
+from intarsia.spark.dialect import is_as_written, seen_by
 from intarsia.spark.read import frame_of, opened, query_of
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.sources import Source
@@ -42,7 +42,10 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         name: _schema(table) if (source := sources[name]) is None else source.data.schema
         for name, table in tables.items()
     }
-    rewritten = scans_of(query, known, "spark", seen_by(spark, query))
+    if is_as_written(spark, query):
+        rewritten = scans_of(query, known, "spark", seen_by(spark, query))
+    else:
+        rewritten = Query(query, (), tuple(known))
     frames = {scan.name: _scanned(spark, scan, tables, sources) for scan in rewritten.scans}
     whole = {name: _whole(spark, tables[name], sources[name]) for name in rewritten.others}
     with _views(spark, whole):

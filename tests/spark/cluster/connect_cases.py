@@ -173,3 +173,11 @@ def test_what_does_not_fit_is_told(spark, lake, tmp_path):
         spark.read.format("intarsia").option("where", "nowhere = 1").load(str(lake)).collect()
     with pytest.raises(ia.IndexSpecError, match="column 'nowhere' is not there"):
         ias.write(spark.range(3), tmp_path / "lake", indexes="nowhere:lookup")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_relative_path_of_the_format_is_refused(mode, spark, data):
+    with pytest.raises(PySparkException, match=r"rel/lake: the path is relative"):
+        data.write.format("intarsia").mode(mode).save("rel/lake")
+    with pytest.raises(PySparkException, match=r"rel/lake: the path is relative"):
+        spark.read.format("intarsia").load("rel/lake").collect()
