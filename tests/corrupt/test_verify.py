@@ -763,11 +763,31 @@ def test_a_chunk_of_another_column_or_type_is_found(verified, flat):
     assert verified(data) == [(ERROR, chunk_at(1, "i64"), message)]
 
 
-def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, flat):
-    data = with_metadata(flat, 1, "gaps", codec=CompressionCodec.LZO)
+@pytest.mark.parametrize(
+    ("codec", "name"), [(CompressionCodec.LZO, "3 (LZO)"), (99, "99"), (-1, "-1")]
+)
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_chunk_of_an_unknown_codec_is_not_checked_and_said_so(verified, codec, name, compression):
+    stored = written(flat_table().select(["i64", "gaps"]), compression=compression)
+    data = with_metadata(stored, 1, "gaps", codec=codec)
     ((severity, where, message),) = verified(data)
     assert (severity, where.row_group, where.column) == (WARNING, 1, "gaps")
-    assert message.startswith("not checked: compression codec 3")
+    assert message.startswith(f"not checked: compression codec {name} is not known")
+    file = ia.ParquetFile(BufferSource(data))
+    with pytest.raises(ia.UnsupportedError, match=r"column gaps: .* (LZO|codec value: \d+)"):
+        file.read(["gaps"])
+    assert file.read(["i64"]).num_rows == ROWS
+
+
+@pytest.mark.parametrize(("encoding", "name"), [(Encoding.ALP, "10 (ALP)"), (55, "55")])
+def test_values_in_an_unknown_encoding_are_told_of_by_their_page(flat, encoding, name):
+    data = with_header(flat, 1, "i64", 1, data_page_header={"encoding": encoding})
+    file, problem = ia.ParquetFile(BufferSource(data)), "which is not known here"
+    with pytest.raises(ia.FormatError, match="encoding") as failed:
+        file.read(["i64"])
+    assert failed.value.message == f"values in encoding {name}, {problem}"
+    assert failed.value.where == dataclasses.replace(page_at(data, 1, "i64", 1), file="<source>")
+    assert file.read(["gaps"]).num_rows == ROWS
 
 
 @pytest.mark.parametrize("by", [-1, 1])

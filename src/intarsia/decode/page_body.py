@@ -52,10 +52,26 @@ _KNOWN = frozenset(CompressionCodec)
 
 
 def check_size(header: PageHeader, codec: int) -> None:
-    """Raise ``FormatError`` where a page claims to be longer than its bytes can be."""
+    """Raise ``FormatError`` where a page claims to be longer than its bytes can be.
+
+    Raises ``UnsupportedError`` for a codec not known here.
+    """
     claimed, stored = header.uncompressed_page_size, header.compressed_page_size
+    if claimed != stored and not is_known(codec):
+        raise unknown_codec(codec)
     if claimed > most_bytes(codec, stored):
         raise FormatError(f"a page of {stored:,} bytes claims to hold {claimed:,}")
+
+
+def is_known(codec: int) -> bool:
+    """Can what is compressed by ``codec`` be decompressed here?"""
+    return codec == CompressionCodec.UNCOMPRESSED or codec in _HIGHEST_RATIO
+
+
+def unknown_codec(codec: int) -> UnsupportedError:
+    """What to raise of a codec that is not known here."""
+    name = f" ({CompressionCodec(codec).name})" if codec in _KNOWN else ""
+    return UnsupportedError(f"compression codec {codec}{name} is not known here")
 
 
 def most_bytes(codec: int, stored: int) -> int:
@@ -81,7 +97,7 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
     else:
         name = _BLOCKS.get(codec)
         if name is None:
-            raise UnsupportedError(f"compression codec {codec} is not known here")
+            raise unknown_codec(codec)
         found = _block(name, data, size)
     if found.nbytes != size:
         raise FormatError(f"{found.nbytes:,} bytes or more, decompressed, where {size:,} are due")

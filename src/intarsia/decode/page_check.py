@@ -25,6 +25,8 @@ from intarsia.format.page_header import checksum_problem, num_values, read_page_
 from intarsia.format.schema import Leaf
 
 _OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
+_KNOWN_ENCODINGS = set(Encoding) - {Encoding.ALP}
+"""Of values, those that pyarrow decodes."""
 _LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
 _DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
@@ -90,6 +92,9 @@ def _header_problem(
         return "a data page without a number of values"
     data = header.data_page_header or header.data_page_header_v2
     assert data is not None
+    if data.encoding not in _KNOWN_ENCODINGS:
+        name = f" ({Encoding(data.encoding).name})" if data.encoding in set(Encoding) else ""
+        return f"values in encoding {data.encoding}{name}, which is not known here"
     if data.encoding not in data_encodings(chunk):
         return f"values in encoding {data.encoding}, which is none of the footer's"
     if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:

@@ -139,7 +139,8 @@ def _largest_first(groups: Sequence[RowGroupBytes]) -> list[int]:
 
 def _is_beyond_pyarrow(error: Exception) -> bool:
     """Is the file sound, as far as this tells, and pyarrow not up to it?"""
-    known = ("too deeply nested", "Due to column pruning")
+    codecs = ("Unsupported compression codec", "supported by the Parquet format in general")
+    known = ("too deeply nested", "Due to column pruning", *codecs)
     return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in known)
 
 

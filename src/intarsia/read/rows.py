@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.merge import Part, merge
+from intarsia.decode.page_body import is_known
 from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
@@ -237,15 +238,19 @@ def _decode(
         parts = shares(spliced, page_rows, pa.cpu_count())
         found = all_of(partial(decode, part) for part in parts)
         return pa.chunked_array([chunk for one in found for chunk in one.chunks], found[0].type)
-    except (UnsupportedError, OutOfMemoryError) as error:
+    except OutOfMemoryError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
+        where = Where(file.name, column=read.root.name)
         chunks = [(g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves]
-        if file.options.looks_for_damage:
+        are_known = all(is_known(file.chunk(group, leaf).codec) for group, leaf, _ in chunks)
+        is_beyond_us = isinstance(error, UnsupportedError)
+        if file.options.looks_for_damage and not (is_beyond_us and are_known):
             blame(file, chunks, error)
+        if is_beyond_us:
+            raise error.at(where) from error
         if file.options.page_checksum_verification:
             _find_damage(file, read)
-        where = Where(file.name, column=read.root.name)
         raise named(file, chunks, error).at(where) from error
 
 
