@@ -187,7 +187,8 @@ def kinds_of(indexes: Any) -> list[IndexSpec]:
     names = [spec_name(index) for index in found]
     for name in names:
         if names.count(name) > 1:
-            raise IndexSpecError(f"index {name} is asked for twice")
+            twice = ", ".join(str(one) for one in found if spec_name(one) == name)
+            raise IndexSpecError(f"index {name} is asked for twice: {twice}")
     return found
 
 

@@ -55,10 +55,11 @@ def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
 def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
     """TRUE where the list ``of`` has an element equal to ``value``, else FALSE.
 
-    ``of`` is an Expression or a field's name, ``value`` a constant. NULL where the list or
-    ``value`` is; elements that are NULL or NaN equal nothing, −0.0 equals +0.0. A value that the
-    elements' type cannot hold is in no list. ``PredicateError`` is raised where the Expression is
-    used on a field that is no list, or whose elements do not compare with ``value``.
+    ``of`` is an Expression or a field's name, ``value`` a constant. NULL where the list is, and
+    where ``value`` is, but for a list of nothing; elements that are NULL or NaN equal nothing, −0.0
+    equals +0.0. A value that the elements' type cannot hold is in no list. ``PredicateError`` is
+    raised where the Expression is used on a field that is no list, or whose elements do not compare
+    with ``value``.
     """
     return pc.Expression._call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from intarsia.data.catalog import catalog_root
 from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
-from intarsia.index.directory import checked_footer, page_index_places
+from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in
@@ -48,23 +48,20 @@ def verify(
     decoded values, embedded indexes with the values they index, those in sidecars too, beside the
     files or in the folder ``sidecar``, and the catalog of a folder with all of these. Gives the
     findings in the order of the file; none where all is well; then which files lack an index that
-    others have, and what the catalog has wrong. A file that is not Parquet, or cannot be opened, is
-    a finding; ``PathError`` is raised where there is no file. ``progress`` is called with a path,
-    and how many files are done, of how many.
+    others have, of a column that is theirs too, and what the catalog has wrong. A file that is not
+    Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is no file.
+    ``progress`` is called with a path, and how many files are done, of how many.
     """
     found, files = list_files(path, filesystem)
     places = places_of(found, sidecar)
-    names: dict[str, frozenset[str]] = {}
+    opened: dict[str, _Indexed] = {}
     findings: list[Finding] = []
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
         with quiet():  # what it would warn of is found here
-            findings += _of_file(file, found, places, names)
-    for name, lacking in missing_in(names).items():
-        has = len(names) - len(lacking)
-        message = f"it has no index {name}, which {has:,} of the {len(names):,} files have"
-        findings += [warning(Where(file), message) for file in lacking]
+            findings += _of_file(file, found, places, opened)
+    findings += _missing(opened)
     root = catalog_root(found, path, files)
     if root is not None:
         findings += check_catalog(found, root)
@@ -73,14 +70,39 @@ def verify(
     return findings
 
 
+class _Indexed(NamedTuple):
+    """The columns of a file, and what its indexes are on, by their names."""
+
+    columns: tuple[str, ...]
+    indexes: dict[str, IndexEntry]
+
+    def may_have(self, entry: IndexEntry) -> bool:
+        """Is there the column that an index is on? Of functions, that is not asked."""
+        return bool(entry.meaning) or any(
+            entry.on == column or entry.on.startswith(f"{column}.") for column in self.columns
+        )
+
+
+def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
+    """Which of several files lack an index that others have."""
+    known = {name: entry for file in opened.values() for name, entry in file.indexes.items()}
+    names = {path: frozenset(file.indexes) for path, file in opened.items()}
+    for name, paths in missing_in(names).items():
+        lacking = [path for path in paths if opened[path].may_have(known[name])]
+        has = len(opened) - len(paths)
+        message = f"it has no index {name}, which {has:,} of the {has + len(lacking):,} files have"
+        yield from (warning(Where(path), message) for path in lacking)
+
+
 def _of_file(
-    path: str, filesystem: Any, places: Sidecars, names: dict[str, frozenset[str]]
+    path: str, filesystem: Any, places: Sidecars, opened: dict[str, _Indexed]
 ) -> Iterator[Finding]:
-    """What is wrong with a file; ``names`` is told which indexes it has."""
+    """What is wrong with a file; ``opened`` is told of its indexes."""
     try:
         file = open_file(path, filesystem, sidecar=places)
         yield from findings_of(file)
-        names[path] = frozenset(entry.name for entry in file.sections.entries)
+        indexes = {entry.name: entry for entry in file.sections.entries}
+        opened[path] = _Indexed(tuple(root.name for root in file.schema.roots), indexes)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
     except PathError as problem:
