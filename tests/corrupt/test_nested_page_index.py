@@ -174,6 +174,17 @@ def test_rows_that_go_on_in_the_next_page_are_whole(row):
     assert found.column("l").to_pylist() == [[3 * row, 3 * row + 1, 3 * row + 2]]
 
 
+def test_such_pages_are_given_no_index(tmp_path):
+    source = with_split_rows()._opened.source
+    path = tmp_path / "t.parquet"
+    path.write_bytes(source.read([(0, source.size)])[0])
+    ia.add_indexes(path, ["page_index"])
+    file = ia.ParquetFile(path)
+    chunk = file.metadata.row_groups[0].columns[0]
+    assert chunk.offset_index_offset is chunk.column_index_offset is None
+    assert file.read().column("l").to_pylist() == [[n, n + 1, n + 2] for n in range(0, 36, 3)]
+
+
 def test_an_index_of_such_pages_is_dropped_when_they_are_read():
     file = with_split_rows()
     with pytest.warns(ia.IntarsiaWarning, match="page index is ignored"):

@@ -92,6 +92,19 @@ def test_a_page_that_is_said_to_be_of_nulls_loses_no_row(stored, table, counts):
     assert file.read(filter=pc.field("n").is_null()).num_rows == 0
 
 
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_a_column_index_of_other_pages_than_the_offset_index_has_is_not_used(stored, table, count):
+    chunk = read_footer(BufferSource(stored)).metadata.row_groups[0].columns[0]
+    start, length = chunk.column_index_offset, chunk.column_index_length
+    index = decode(ColumnIndexStruct, stored[start : start + length])[0]
+    lists = ("null_pages", "min_values", "max_values", "null_counts")
+    data = with_columns_index(stored, 0, **{name: getattr(index, name)[:count] for name in lists})
+    file = ia.ParquetFile(BufferSource(data))
+    for value in (0, 1500, 9999):
+        filter_ = pc.field("n") == value
+        assert file.read(filter=filter_).equals(table.filter(filter_))
+
+
 def test_pages_of_nulls_are_passed_over_by_counts_that_agree():
     sink, values = pa.BufferOutputStream(), [None if at // 1000 == 3 else at for at in range(5000)]
     table = pa.table({"n": values})

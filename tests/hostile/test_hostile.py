@@ -230,6 +230,31 @@ def test_chunks_in_other_files_are_refused_and_these_not_opened(crafted, elsewhe
     assert ia.dataset(path).to_table()["a"].to_pylist() == list(range(ROWS))
 
 
+def test_chunks_of_many_columns_in_other_files_are_refused(crafted):
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table({f"c{n:03}": [1, 2, 3] for n in range(300)}), out)
+    many = out.getvalue().to_pybytes()
+    path = crafted(with_chunks(lambda chunk, i: {"file_path": "/etc/passwd"}, many))
+    for columns in (None, ["c299"]):
+        with pytest.raises(ia.FormatError, match="the data is in another file"):
+            ia.ParquetFile(path).read(columns)
+    with pytest.raises(ia.FormatError, match="the data is in another file"):
+        ia.dataset(path).to_table(filter=pc.field("c007") == 2)
+
+
+def test_a_footer_without_data_tells_where_that_is(tmp_path):
+    """As ``_metadata`` beside data: a footer whose chunks are in the files around it."""
+    metadata = []
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet", metadata_collector=metadata)
+    metadata[0].set_file_path("a.parquet")
+    pq.write_metadata(metadata[0].schema.to_arrow_schema(), tmp_path / "_metadata", metadata)
+    assert ia.dataset(tmp_path).to_table(filter=pc.field("a") == 1).num_rows == 1
+    with pytest.raises(
+        ia.FormatError, match=r"_metadata.*the data is in another file, 'a\.parquet'"
+    ):
+        ia.ParquetFile(tmp_path / "_metadata").read()
+
+
 def test_keys_of_objects_do_not_lead_sidecars_out_of_their_folder(tmp_path):
     """Keys of object stores may hold ``..`` as a name; on a local disk it leads elsewhere."""
     places = Sidecars(pa.fs.LocalFileSystem(), f"file://{tmp_path}/side")

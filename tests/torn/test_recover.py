@@ -45,6 +45,7 @@ def test_the_report_counts_what_came_back_and_what_is_gone(torn, tmp_path):
     assert not report.is_whole
     assert "not finished" in report.reason
     assert "30 rows in 3 row groups recovered" in str(report)
+    assert [group.ordinal for group in ia.ParquetFile(out).metadata.row_groups] == [0, 1, 2]
     assert ia.verify(out) == []
 
 

@@ -7,7 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia import ParquetFile
-from intarsia.format.bounds import UNKNOWN, chunk_bounds, order_is_declared, page_bounds
+from intarsia.format.bounds import (
+    UNKNOWN,
+    chunk_bounds,
+    order_is_declared,
+    page_bounds,
+    without_false_nulls,
+)
 from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans, varint
 from intarsia.format.declared_order import order_of
 from intarsia.format.footer import framed, read_footer
@@ -266,6 +272,39 @@ def test_a_page_of_nulls_that_counts_fewer_than_none_might_hold_anything():
     # parquet-java has written null_pages = true and null_counts = -1 for pages without a NULL.
     bounds = of_pages(INT64, [b""], [b""], null_pages=[True], nulls=[-1])
     assert might(X == 3, bounds) == might(X.is_valid(), bounds) == [True]
+
+
+@pytest.mark.parametrize(
+    ("nulls", "rows", "of_chunk", "is_believed"),
+    [
+        ([10, 0], [10, 10], 10, True),
+        ([10, 0], [10, 10], None, True),
+        (None, None, None, True),
+        (None, [10, 10], 10, True),
+        ([12, 0], None, 12, True),
+        ([1, 0], [10, 10], 10, False),
+        ([9, 0], [10, 10], None, False),
+        ([11, 0], [10, 10], None, False),
+        ([10, 0], [10, 10], 9, False),
+        ([10, 0], None, 0, False),
+        (None, [10, 10], 9, False),
+        (None, None, 0, False),
+    ],
+)
+def test_pages_of_nulls_are_those_that_all_counts_agree_about(nulls, rows, of_chunk, is_believed):
+    index = ColumnIndex(
+        np.array([True, False]),
+        [b"", int64(1)],
+        [b"", int64(1)],
+        0,
+        None if nulls is None else np.array(nulls),
+        None,
+    )
+    told = chunk(20, null_count=of_chunk)
+    found = without_false_nulls(index, None if rows is None else np.array(rows), told)
+    bounds = page_bounds(INT64, found, declared=True)
+    assert bounds.all_null.tolist() == [is_believed, False]
+    assert might(X == 3, bounds) == [not is_believed, False]
 
 
 def test_a_page_of_nulls_is_skipped_by_comparisons():

@@ -4,12 +4,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import intarsia as ia
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans
 from intarsia.format.footer import check_editable, framed, read_footer, with_key_values
-from intarsia.format.metadata import FileMetaData, KeyValue
+from intarsia.format.metadata import ColumnMetaData, FileMetaData, KeyValue
+from intarsia.format.page_header import read_page_header
 from intarsia.format.shape import decode_footer
-from intarsia.format.thrift import decode, encode
+from intarsia.format.thrift import amended, decode, encode
 from intarsia.source import BufferSource
 
 BINARY, LIST, STRUCT = 8, 9, 12
@@ -313,3 +315,48 @@ def test_two_entries_of_the_key_intarsia_are_no_shape_of_values(raw):
         for pair in (twice[:2], twice[2:])
     ]
     assert [decode_footer(footer)[0].key_value("intarsia") for footer in footers] == ["2", "1"]
+
+
+@pytest.mark.parametrize(("dictionary", "start"), [(None, 50), (0, 50), (4, 4), (50, 50), (60, 50)])
+def test_a_chunk_begins_with_the_first_of_its_pages(dictionary, start):
+    chunk = ColumnMetaData(
+        type=1,
+        encodings=[],
+        path_in_schema=["x"],
+        codec=0,
+        num_values=1,
+        total_uncompressed_size=0,
+        total_compressed_size=0,
+        dictionary_page_offset=dictionary,
+        data_page_offset=50,
+    )
+    assert chunk.start == start
+
+
+@pytest.mark.parametrize(
+    ("writer", "is_known"),
+    [
+        ("parquet-mr", True),
+        ("parquet-mr version 1.2.5", True),
+        ("parquet-mr version 1.2.8 (build x)", True),
+        ("parquet-mr version 1.2.9", False),
+        ("parquet-cpp version 1.2.5", False),
+    ],
+)
+def test_old_writers_leave_the_header_of_a_dictionary_out_of_a_chunks_size(writer, is_known):
+    sink, table = pa.BufferOutputStream(), pa.table({"s": [f"text {n}" for n in range(500)] * 3})
+    pq.write_table(table, sink, compression="none")
+    data = sink.getvalue().to_pybytes()
+    metadata = read_footer(BufferSource(data)).metadata
+    (chunk,) = metadata.row_groups[0].columns
+    _, missing = read_page_header(memoryview(data)[chunk.meta_data.start :])
+    size = chunk.meta_data.total_compressed_size - missing
+    changed = amended(chunk, meta_data={"total_compressed_size": size})
+    group = amended(metadata.row_groups[0], columns=[changed])
+    raw = encode(amended(metadata, created_by=writer, row_groups=[group]))
+    file = ia.ParquetFile(BufferSource(with_footer(data, raw)))
+    if is_known:
+        assert file.read().equals(table)
+    else:
+        with pytest.raises(FormatError, match="column s"):
+            file.read()

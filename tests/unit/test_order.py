@@ -23,6 +23,7 @@ from intarsia.format.metadata import (
     Type,
 )
 from intarsia.format.order import INT96_ORDER, Domain
+from intarsia.format.summary import has_bounds
 
 UNITS = {
     "ms": TimeUnit(MILLIS=Empty()),
@@ -425,3 +426,27 @@ def test_a_literal_is_bracketed_among_int96_moments():
     exact = int(moment.cast(pa.timestamp("ns")).value)
     assert INT96_ORDER.bracket(moment) == (exact, exact)
     assert INT96_ORDER.bracket(moment.cast(pa.timestamp("us", "UTC"))) is None
+
+
+def test_none_are_taken_of_int96_though_its_order_is_declared():
+    assert INT96_ORDER.is_defined
+    assert not has_bounds(INT96_ORDER)
+    assert has_bounds(order(Type.INT64))
+
+
+@pytest.mark.parametrize("physical", [Type.FIXED_LEN_BYTE_ARRAY, Type.BYTE_ARRAY])
+@pytest.mark.parametrize("is_older", [True, False])
+def test_decimals_in_bytes_are_signed_by_either_annotation(physical, is_older):
+    logical = {"DECIMAL": DecimalType(scale=1, precision=4)}
+    annotation = (
+        {"converted": ConvertedType.DECIMAL, "scale": 1, "precision": 4}
+        if is_older
+        else {"logical": logical}
+    )
+    kind = order(physical, **annotation, type_length=2)
+    values = [n.to_bytes(2, "big", signed=True) for n in (-300, -1, 0, 1, 300)]
+    keys, usable = kind.keys(values)
+    assert usable.all()
+    assert list(keys) == sorted(keys)
+    assert len(set(keys)) == 5
+    assert kind.bracket(pa.scalar(decimal.Decimal("-0.1"))) == (keys[1], keys[1])
