@@ -18,8 +18,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import difflib
+import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -145,13 +149,27 @@ class CorruptDataWarning(UserWarning):
     """Rows were left out because their bytes are damaged, as ``on_corrupt="skip"`` asks for."""
 
 
+_WITHIN = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
+_OF_THREADS = (threading.__file__, os.path.dirname(concurrent.futures.__file__))
 _is_quiet = ContextVar("_is_quiet", default=False)
 
 
-def warn(message: str, stacklevel: int) -> None:
-    """Give an ``IntarsiaWarning``, of the line that ``stacklevel`` calls lead to, unless quiet."""
+def warn(message: str) -> None:
+    """Give an ``IntarsiaWarning``, unless quiet."""
     if not _is_quiet.get():
-        warnings.warn(message, IntarsiaWarning, stacklevel=stacklevel + 1)
+        tell(message)
+
+
+def tell(message: str, category: type[Warning] = IntarsiaWarning) -> None:
+    """Give a warning of the line outside of this package that led to it.
+
+    Of a line in here where that is in another thread.
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_code.co_filename.startswith(_WITHIN) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    is_known = not frame.f_code.co_filename.startswith((*_WITHIN, *_OF_THREADS))
+    warnings.warn(message, category, stacklevel=level if is_known else 2)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia import errors
 
 ROWS, FILES = 3000, 5
 
@@ -199,3 +200,21 @@ def test_a_stale_sidecar_is_told_of_and_mended_or_dropped_as_what_it_is(tmp_path
     found = ia.dataset(folder, **options).to_table(filter=key(2 * ROWS + 5))
     assert found.column("n").to_pylist() == [2 * ROWS + 5]
     assert ia.verify(folder, sidecar=sidecar if apart else None) == []
+
+
+@pytest.mark.parametrize("use_threads", [False, True])
+def test_a_warning_is_of_the_line_that_asked(lake, use_threads):
+    for ask in (
+        lambda ds: ds.to_table(filter=key(7), use_threads=use_threads),
+        lambda ds: list(ds.to_batches(filter=key(7), use_threads=use_threads)),
+        lambda ds: ds.count_rows(filter=key(7), use_threads=use_threads),
+    ):
+        with pytest.warns(ia.IntarsiaWarning, match="lack k:lookup") as told:
+            ask(ia.dataset(lake))
+        assert {warning.filename for warning in told} == {__file__}
+
+
+def test_a_warning_from_another_thread_is_of_a_line_of_ours():
+    with ThreadPoolExecutor(1) as pool, pytest.warns(ia.IntarsiaWarning, match="told") as told:
+        pool.submit(errors.warn, "told").result()
+    assert [warning.filename for warning in told] == [errors.__file__]

@@ -220,7 +220,7 @@ class Catalog:
     def _ignore(self, problem: Exception, identity: Identity | None) -> None:
         if identity is None or identity != self._ignored:
             message = f"{self.root}: its catalog is ignored: {problem}"
-            warn(message, stacklevel=4)
+            warn(message)
         self._ignored = identity
 
     def _known(self, listing: dict[str, Identity], identity: Identity, anew: bool) -> _State:
@@ -262,7 +262,7 @@ class Catalog:
                 f"{self.root}: its catalog names {outside[0]!r}, which is not below the data set's "
                 "folder; that is ignored"
             )
-            warn(message, stacklevel=6)
+            warn(message)
         return places
 
     def _left(self, state: _State, wanted: list[F], request: Request) -> list[F]:

@@ -109,7 +109,7 @@ def _installed(kind: str) -> type[EmbeddedIndex] | None:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         message = f"index kind {kind!r} of {point.value} cannot be used: {problem}"
-        warn(message, stacklevel=2)
+        warn(message)
         return None
     return found  # type: ignore[no-any-return] # _problem has seen to it
 

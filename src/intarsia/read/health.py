@@ -65,7 +65,7 @@ class Health:
             message = None if self._told else self._message()
             self._told = self._told or message is not None
         if message:
-            warn(message, stacklevel=4)
+            warn(message)
 
     def _message(self) -> str | None:
         stale = {path: held for path, held in self._stale.items() if held}

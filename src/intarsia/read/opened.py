@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.template import FAILURES, SchemaTemplates
 from intarsia.decode.whole import read_by_pyarrow
-from intarsia.errors import CorruptDataWarning, FormatError, Where, warn
+from intarsia.errors import CorruptDataWarning, FormatError, Where, tell, warn
 from intarsia.format.bounds import (
     Bounds,
     chunk_bounds,
@@ -352,7 +351,7 @@ class OpenedFile:
         new = self.damage.add(row_group, leaf, found)
         for one in new:
             self.ignored[str(one)] = None
-            warnings.warn(str(one), CorruptDataWarning, stacklevel=4)
+            tell(str(one), CorruptDataWarning)
         return bool(new)
 
     # --- embedded indexes -----------------------------------------------------------------------
@@ -396,7 +395,7 @@ class OpenedFile:
         self.ignored[message] = None
         if counted and self._health is not None:
             return
-        warn(f"{self.name}: {message}", stacklevel=4)
+        warn(f"{self.name}: {message}")
 
 
 class Lease(NamedTuple):

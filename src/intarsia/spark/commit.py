@@ -324,13 +324,11 @@ def settle(place: Place) -> None:
                 warn(
                     f"{place.root}: what another write replaced is still there, and does not count "
                     f"({journal.name}); recover() removes it: {error}",
-                    stacklevel=4,
                 )
         else:
             warn(
                 f"{place.root}: another write is under way, or was interrupted ({journal.name}): "
                 "its files do not count; if it was interrupted, recover() removes them",
-                stacklevel=4,
             )
 
 

@@ -117,7 +117,6 @@ def _compare(path: str, there: dict[str, str], new: dict[str, str]) -> None:
         warn(
             f"{path}: {'; '.join(parts)}. Readers go by the columns of one file; those of all are "
             "read with merge_schema=True on Spark, with union_by_name=True by intarsia.dataset",
-            stacklevel=4,
         )
 
 

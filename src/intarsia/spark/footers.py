@@ -49,7 +49,6 @@ def check_meaning(file: str, schema: pa.Schema, columns: Iterable[str]) -> None:
         warn(
             f"{file}: Spark wrote dates and times in the calendar before 1582's reform; dates "
             "before that, and times before 1900, are others here than with Spark's own reader",
-            stacklevel=4,
         )
 
 

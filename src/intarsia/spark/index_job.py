@@ -354,7 +354,7 @@ def _report(
     seen = [set(report.unfit) for report in reports]
     for name in sorted(set.intersection(*seen)) if seen else ():
         message = f"index {name}: {nowhere}; the report says why"
-        warn(message, stacklevel=3)
+        warn(message)
     by_path = {report.path: report for report in reports}
     names = REPORT.names[: len(_REPORT.split(", "))]
     rows = [tuple(getattr(by_path[file], name) for name in names) for file in files]

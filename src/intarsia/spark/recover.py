@@ -62,7 +62,6 @@ def recover(path: PathLike, *, keep_unfinished: bool = True, filesystem: Any = N
         warn(
             f"rows of interrupted jobs are kept in {', '.join(kept)}: intarsia.recover() gets back "
             "what is in unfinished files; recover(…, keep_unfinished=False) removes them",
-            stacklevel=2,
         )
     return [posixpath.relpath(path, place.root) for path in removed]
 

@@ -220,7 +220,7 @@ def _warn_of(target: Target, unread: Sequence[str], num_files: int) -> None:
     except (IntarsiaError, OSError) as error:
         why = str(error)
     verb = "is" if len(unread) == 1 else "are"
-    warn(f"{len(unread):,} of {num_files:,} files {verb} not in the catalog: {why}", stacklevel=4)
+    warn(f"{len(unread):,} of {num_files:,} files {verb} not in the catalog: {why}")
 
 
 @contextlib.contextmanager

@@ -194,7 +194,7 @@ def _check_unfit(unfit: Mapping[str, Mapping[str, str]]) -> None:
         share = f"{len(others) + 1:,} of {len(unfit):,} files"
         messages.append(f"index {name}: {share} cannot have it; {first}: {why}")
     for message in messages:
-        warn(message, stacklevel=3)
+        warn(message)
 
 
 def add_to(

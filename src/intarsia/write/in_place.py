@@ -43,7 +43,7 @@ def warn_of_names(path: str, filesystem: Any) -> None:
             names = os.stat(local).st_nlink
     if names > 1:
         message = f"{path}: of its {names} names (hard links) only this one"
-        warn(f"{message} changes: what is left keeps what it was", stacklevel=3)
+        warn(f"{message} changes: what is left keeps what it was")
 
 
 def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:

@@ -8,7 +8,6 @@ import fcntl
 import os
 import secrets
 import stat
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import BinaryIO
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import IntarsiaWarning, PathError
+from intarsia.errors import PathError, tell
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
 from intarsia.local import local_path
 from intarsia.source import Source
@@ -109,7 +108,7 @@ def _replacing_local(
     except OSError as error:
         if error.errno not in _NO_SYNC:
             message = f"{path}: was written, and may not outlive a crash of the machine: {error}"
-            _tell(message)
+            tell(message)
 
 
 def _opener_like(target: Path) -> Callable[[str, int], int]:
@@ -137,17 +136,12 @@ def _own_as(path: Path, target: Path, *, is_told: bool) -> None:
         if now.st_gid != found.st_gid:  # another group has no more rights than all others
             mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
         if is_told and (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
-            _tell(
+            tell(
                 f"{target}: its owner cannot be kept: it was {found.st_uid}:{found.st_gid}, and is "
                 f"{now.st_uid}:{now.st_gid}"
             )
     with contextlib.suppress(OSError):
         os.chmod(path, mode)
-
-
-def _tell(message: str) -> None:
-    """Warn of what became of a file, where what it holds is kept quiet about as well."""
-    warnings.warn(message, IntarsiaWarning, stacklevel=3)
 
 
 @contextlib.contextmanager
