@@ -33,11 +33,16 @@ class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is no
 
 
 def wrapped(filesystem: Any) -> pafs.FileSystem:
-    """A file system of fsspec, or one that pyarrow has wrapped, as one of pyarrow's."""
+    """A file system of fsspec, or one that pyarrow has wrapped, as one of pyarrow's.
+
+    Raises ``TypeError`` for what is neither's.
+    """
     if isinstance(filesystem, pafs.FileSystem):
         if not is_fsspec(filesystem):
             return filesystem
         filesystem = filesystem.handler.fs
+    elif not hasattr(filesystem, "_strip_protocol"):
+        raise TypeError(f"a file system is pyarrow's or fsspec's, not {type(filesystem).__name__}")
     return pafs.PyFileSystem(ListingHandler(filesystem))
 
 

@@ -299,3 +299,13 @@ def test_page_indexes_are_dropped_by_all_of_their_columns(tmp_path):
     ia.add_indexes(tmp_path / "b.parquet", advised)
     ia.drop_indexes(tmp_path, advised)  # of which the first file has none
     assert (tmp_path / "b.parquet").read_bytes() == before
+
+
+def test_what_is_of_another_type_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    filesystem: object
+    for filesystem in (5, "bogus"):
+        with pytest.raises(TypeError, match=r"pyarrow's or fsspec's, not (int|str)"):
+            ia.dataset(tmp_path, filesystem=filesystem)
+    with pytest.raises(TypeError, match="rows are RowRanges, not list"):
+        ia.ParquetFile(tmp_path / "a.parquet").read(rows=[0])

@@ -247,6 +247,8 @@ class ParquetFile:
         return (batch for table in tables for batch in give(table).to_batches(batch_size))
 
     def _checked(self, rows: RowRanges | None) -> RowRanges | None:
+        if not isinstance(rows, RowRanges | None):
+            raise TypeError(f"rows are RowRanges, not {type(rows).__name__}")
         if rows and int(rows.stops[-1]) > self.num_rows:
             raise IndexError(f"row {int(rows.stops[-1]) - 1} of {self.num_rows}")
         return rows
