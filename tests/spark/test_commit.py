@@ -631,7 +631,11 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '"x"', '{"job": 1, "phase": "published", "stream": null}']
+    "text",
+    [
+        *("{", "[]", "{}", '"x"', '{"job": 1, "phase": "published", "stream": null}'),
+        '{"job": "x", "phase": "", "publish": [], "remove": [], "stream": null, "number": 1e999}',
+    ],
 )
 def test_what_is_no_journal_is_told_and_nothing_removed(text, tmp_path):
     put(tmp_path, OLD)

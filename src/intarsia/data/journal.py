@@ -76,7 +76,7 @@ class Journal:
             lists = {name: tuple(map(_below, known[name])) for name in ("publish", "remove")}
             number = int(known.get("number", 0))
             return cls(known["job"], known["phase"], **lists, stream=stream, number=number)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, OverflowError, TypeError, KeyError, RecursionError) as error:
             raise FormatError(f"not the journal of a commit: {error!r}") from error
 
 

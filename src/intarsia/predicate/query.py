@@ -173,15 +173,13 @@ def scans_of(
         wanted = conditions_of(tree, scopes)
     except RecursionError:
         wanted = {}
-    lone = _lone_source(tree, scopes)
+    lone, escape = _lone_source(tree, scopes), _LIKE_ESCAPE.get(dialect, "")
     prefix = unused_prefix(query)
     named = {id(table): f"{prefix}{number}" for number, table in enumerate(tables)}
     text, scans = renamed(query, tables, named.values()), []
     for table in tables:
         schema, conditions = fields[id(table)], wanted.get(id(table), ())
-        exact = functools.cache(
-            functools.partial(_exact, schema, seen, _LIKE_ESCAPE.get(dialect, ""))
-        )
+        exact = functools.cache(functools.partial(_exact, schema, seen, escape))
         paths = tuple(paths_used(table, schema))
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)

@@ -105,9 +105,9 @@ def publish(
     """Move ``files`` out of the job's folder, then remove files that are there already.
 
     Those are ``remove``, and all in the folders that it ``overwrites``. A job that commits several
-    times gives each a ``number``. Where a file cannot be
-    moved, or ``check``, which is called just before the commit, raises, none stays and the old ones
-    do. Raises ``PathError``, or what ``check`` does.
+    times gives each a ``number``. Where a file cannot be moved, or ``check``, which is called just
+    before the commit, raises, none stays and the old ones do. Raises ``PathError``, or what
+    ``check`` does.
     """
 
     def removed() -> tuple[str, ...]:
