@@ -368,6 +368,13 @@ def test_names_may_be_in_double_quotes_where_spark_is_told_so(spark, setting, le
         assert len(ias.sql(spark, query, t=letters).collect()) == count
 
 
+def test_names_in_backticks_may_be_patterns_where_spark_is_told_so(spark, setting, letters):
+    setting("spark.sql.parser.quotedRegexColumnNames", "true")
+    found = ias.sql(spark, "SELECT `K|s` FROM t WHERE k < 2", t=letters)
+    assert found.columns == ["k", "s"]
+    assert [tuple(row) for row in found.collect()] == [(0, "a"), (1, "a")]
+
+
 def test_a_table_is_a_path_or_a_dataframe(spark):
     with pytest.raises(TypeError, match="not int"):
         ias.sql(spark, "SELECT 1", t=5)

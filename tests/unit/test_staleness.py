@@ -124,14 +124,18 @@ def test_verify_and_the_list_say_so(lake):
 
 
 def test_verify_asks_for_no_index_on_a_column_that_a_file_lacks(tmp_path):
-    people = pa.table({"name": ["a"], "home": [{"city": "b"}]})
-    indexes = [ia.Lookup("name"), ia.Lookup("home.city")]
+    people = pa.table({"name": ["a"], "home": [{"city": "b"}], "tags": [["c"]]})
+    indexes = [ia.Lookup("name"), ia.Lookup("home.city"), ia.Elements("tags")]
     ia.write_table(people, tmp_path / "a.parquet", indexes=indexes)
     ia.write_table(people, tmp_path / "b.parquet", indexes=indexes[:1])
-    ia.write_table(pa.table({"named": [1], "homes": [2]}), tmp_path / "c.parquet")
-    (finding,) = ia.verify(tmp_path)
-    assert finding.where.file == str(tmp_path / "b.parquet")
-    assert finding.message == "it has no index home.city:lookup, which 1 of the 2 files have"
+    others = pa.table({"named": [1], "home": [{"street": 2}]})
+    ia.write_table(others, tmp_path / "c.parquet")
+    findings = ia.verify(tmp_path)
+    assert {finding.where.file for finding in findings} == {str(tmp_path / "b.parquet")}
+    assert [finding.message for finding in findings] == [
+        f"it has no index {name}, which 1 of the 2 files have"
+        for name in ("home.city:lookup", "tags:elements")
+    ]
 
 
 def test_what_lists_and_verifies_in_threads_leaves_warnings_to_others(lake):

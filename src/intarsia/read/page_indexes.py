@@ -156,14 +156,18 @@ class PageIndexes:
             return None
         id_ = (row_group, leaf)
         if id_ not in self._bounds:
-            told = without_false_nulls(index, self._values_in(id_), self._file.chunk(*id_))
+            values = self._values_in(id_, len(index))
+            told = without_false_nulls(index, values, self._file.chunk(*id_))
             self._bounds[id_] = self._file.bounds_of(leaf, told)
         return self._bounds[id_]
 
-    def _values_in(self, id_: ChunkId) -> Int64Array | None:
-        """How many values each of a chunk's pages has, where its OffsetIndex tells."""
+    def _values_in(self, id_: ChunkId, pages: int) -> Int64Array | None:
+        """How many values each of a chunk's ``pages`` has, where its OffsetIndex tells.
+
+        Another thread may have changed that meanwhile.
+        """
         offsets, leaf = self.offsets(*id_), self._file.schema.leaves[id_[1]]
-        if offsets is None or leaf.max_repetition_level:
+        if offsets is None or len(offsets) != pages or leaf.max_repetition_level:
             return None
         starts, stops = offsets.row_bounds(self._file.num_rows_in(id_[0]))
         return stops - starts

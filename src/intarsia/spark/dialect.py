@@ -36,6 +36,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 _ZONES = {"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UTC+00:00"}
 _ZONE = "spark.sql.session.timeZone"
 _QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
+_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 _VARIABLES = "spark.sql.variable.substitute"
 _COLLATION = "spark.sql.session.collation.default"
 _MOMENT_TYPE = "spark.sql.timestampType"
@@ -49,11 +50,14 @@ _MOMENT_TYPES = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
 def is_as_written(spark: SparkSession, query: str) -> bool:
     """Does ``query`` say to ``spark``, as it is set now, what it seems to say?
 
-    Not where texts in double quotes are names, or what is in ``${…}`` stands for something else.
+    Not where texts in double quotes are names, names in backticks are patterns, or what is in
+    ``${…}`` stands for something else.
     """
-    has_names = '"' in query and _setting(spark, _QUOTES, "false").lower() == "true"
-    has_variables = "${" in query and _setting(spark, _VARIABLES, "true").lower() == "true"
-    return not (has_names or has_variables)
+    otherwise = (('"', _QUOTES, "false"), ("`", _PATTERNS, "false"), ("${", _VARIABLES, "true"))
+    return not any(
+        mark in query and _setting(spark, name, default).lower() == "true"
+        for mark, name, default in otherwise
+    )
 
 
 def seen_by(spark: SparkSession, query: str) -> Seen:

@@ -52,20 +52,26 @@ def path_of(options: Options) -> str | list[str]:
     """
     if "paths" in options:
         found: list[str] = json.loads(options["paths"])
+        for path in found:
+            _check_absolute(path)
         return found
     if not options.get("path"):
         raise PathError(
             "no path was given: tables of a catalog give none (what saveAsTable wrote is read by "
             "its path), temp views do"
         )
-    path = options["path"]
+    _check_absolute(options["path"])
+    return options["path"]
+
+
+def _check_absolute(path: str) -> None:
     is_scratch = os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS
-    if is_scratch and not (is_uri(path) or os.path.isabs(path)):
+    is_absolute = is_uri(path) or os.path.isabs(path)
+    if is_scratch and not is_absolute:
         raise PathError(
             f"{path}: the path is relative, and on Spark Connect there is nothing it could be "
             "relative to: give an absolute one"
         )
-    return path
 
 
 def check_writes(options: Options) -> None:

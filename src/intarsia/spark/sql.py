@@ -42,9 +42,8 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         name: _schema(table) if (source := sources[name]) is None else source.data.schema
         for name, table in tables.items()
     }
-    if is_as_written(spark, query):
-        rewritten = scans_of(query, known, "spark", seen_by(spark, query))
-    else:
+    rewritten = scans_of(query, known, "spark", seen_by(spark, query))
+    if not is_as_written(spark, query):
         rewritten = Query(query, (), tuple(known))
     frames = {scan.name: _scanned(spark, scan, tables, sources) for scan in rewritten.scans}
     whole = {name: _whole(spark, tables[name], sources[name]) for name in rewritten.others}

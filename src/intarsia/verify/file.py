@@ -71,15 +71,15 @@ def verify(
 
 
 class _Indexed(NamedTuple):
-    """The columns of a file, and what its indexes are on, by their names."""
+    """The leaves of a file, and what its indexes are on, by their names."""
 
-    columns: tuple[str, ...]
+    leaves: tuple[str, ...]
     indexes: dict[str, IndexEntry]
 
     def may_have(self, entry: IndexEntry) -> bool:
         """Is there the column that an index is on? Of functions, that is not asked."""
         return bool(entry.meaning) or any(
-            entry.on == column or entry.on.startswith(f"{column}.") for column in self.columns
+            leaf == entry.on or leaf.startswith(f"{entry.on}.") for leaf in self.leaves
         )
 
 
@@ -102,7 +102,7 @@ def _of_file(
         file = open_file(path, filesystem, sidecar=places)
         yield from findings_of(file)
         indexes = {entry.name: entry for entry in file.sections.entries}
-        opened[path] = _Indexed(tuple(root.name for root in file.schema.roots), indexes)
+        opened[path] = _Indexed(tuple(leaf.name for leaf in file.schema.leaves), indexes)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
     except PathError as problem:

@@ -179,5 +179,6 @@ def test_what_does_not_fit_is_told(spark, lake, tmp_path):
 def test_a_relative_path_of_the_format_is_refused(mode, spark, data):
     with pytest.raises(PySparkException, match=r"rel/lake: the path is relative"):
         data.write.format("intarsia").mode(mode).save("rel/lake")
-    with pytest.raises(PySparkException, match=r"rel/lake: the path is relative"):
-        spark.read.format("intarsia").load("rel/lake").collect()
+    for paths in ("rel/lake", ["rel/lake", "/elsewhere"]):
+        with pytest.raises(PySparkException, match=r"rel/lake: the path is relative"):
+            spark.read.format("intarsia").load(paths).collect()
