@@ -43,7 +43,7 @@ def test_tasks_of_one_who_is_quiet_are_quiet():
     def told():
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
-            list(in_order([partial(warn, "a", 1), partial(warn, "b", 1), partial(warn, "c", 1)], 2))
+            list(in_order([partial(warn, "a"), partial(warn, "b"), partial(warn, "c")], 2))
         return len(heard)
 
     assert told() == 3
