@@ -8,6 +8,7 @@ from typing import Any
 
 from intarsia.cli.terminal import NONE, Column, clean
 from intarsia.format.declared_order import order_of
+from intarsia.format.display import name_of
 from intarsia.format.metadata import (
     ColumnMetaData,
     CompressionCodec,
@@ -21,7 +22,6 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.order import Domain
 from intarsia.format.schema import Leaf
-from intarsia.read.pages import name_of
 
 _ENCODINGS = {
     "PLAIN_DICTIONARY": "DICT",

@@ -12,6 +12,7 @@ import struct
 import pyarrow as pa
 
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
+from intarsia.format.display import numbered
 from intarsia.format.levels import (
     Levels,
     PageLevels,
@@ -35,7 +36,7 @@ _STREAMS: dict[int, str] = {
     CompressionCodec.BROTLI: "brotli",
     CompressionCodec.ZSTD: "zstd",
 }
-_HIGHEST_RATIO = {
+_HIGHEST_RATIO: dict[int, int] = {
     CompressionCodec.SNAPPY: 22,
     CompressionCodec.GZIP: 1_032,
     CompressionCodec.LZ4: 256,
@@ -48,7 +49,6 @@ _SLACK = 1024
 _MOST_BYTES_A_LEVEL = 8
 """A run of one level takes a header of up to five bytes, and two. Padding of a last run, which
 DuckDB fills up to 256 levels, comes on top."""
-_KNOWN = frozenset(CompressionCodec)
 
 
 def check_size(header: PageHeader, codec: int) -> None:
@@ -70,14 +70,13 @@ def is_known(codec: int) -> bool:
 
 def unknown_codec(codec: int) -> UnsupportedError:
     """What to raise of a codec that is not known here."""
-    name = f" ({CompressionCodec(codec).name})" if codec in _KNOWN else ""
-    return UnsupportedError(f"compression codec {codec}{name} is not known here")
+    name = numbered(CompressionCodec, codec)
+    return UnsupportedError(f"compression codec {name} is not known here")
 
 
 def most_bytes(codec: int, stored: int) -> int:
     """What so many bytes can become at most, decompressed."""
-    ratio = _HIGHEST_RATIO.get(CompressionCodec(codec), 1) if codec in _KNOWN else 1
-    return stored * ratio + _SLACK
+    return stored * _HIGHEST_RATIO.get(codec, 1) + _SLACK
 
 
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.page_limit import over_limit
 from intarsia.errors import FormatError
+from intarsia.format.display import numbered
 from intarsia.format.levels import hybrid_bytes
 from intarsia.format.metadata import (
     DICTIONARY_ENCODINGS,
@@ -93,8 +94,7 @@ def _header_problem(
     data = header.data_page_header or header.data_page_header_v2
     assert data is not None
     if data.encoding not in _KNOWN_ENCODINGS:
-        name = f" ({Encoding(data.encoding).name})" if data.encoding in set(Encoding) else ""
-        return f"values in encoding {data.encoding}{name}, which is not known here"
+        return f"values in encoding {numbered(Encoding, data.encoding)}, which is not known here"
     if data.encoding not in data_encodings(chunk):
         return f"values in encoding {data.encoding}, which is none of the footer's"
     if header.data_page_header_v2 is not None and header.type == PageType.DATA_PAGE_V2:

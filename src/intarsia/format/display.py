@@ -1,9 +1,10 @@
-"""Encoded values as Python values a person can read."""
+"""Encoded values, and the numbers of enums, as a person can read them."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
+from enum import IntEnum
 from typing import Any
 
 from intarsia.format.declared_order import order_of
@@ -71,3 +72,17 @@ def _text(value: bytes) -> str:
 
 def _hex(value: bytes) -> str:
     return "0x" + value.hex()
+
+
+def name_of(names: Any, value: int | None) -> str:
+    """The name of a value of one of the specification's enums; its number, where unknown."""
+    try:
+        return str(names(value).name)
+    except ValueError:
+        return str(value)
+
+
+def numbered(names: type[IntEnum], value: int) -> str:
+    """The number of such a value, and its name, where it has one: ``3 (LZO)``."""
+    name = name_of(names, value)
+    return name if name == str(value) else f"{value} ({name})"

@@ -25,6 +25,7 @@ from intarsia.predicate.constants import (
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.sql_text import text_of
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
@@ -284,6 +285,5 @@ def _is_read_once(node: exp.Cast) -> bool:
 
 
 def _is_text_view(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = without_dictionary(kind)
     return bool(pa.types.is_string(kind) or pa.types.is_string_view(kind))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.format.display import readable
+from intarsia.format.display import name_of, readable
 from intarsia.format.metadata import Encoding, PageType
 from intarsia.format.page_header import PageAt
 from intarsia.format.page_index import ColumnIndex
@@ -105,11 +105,3 @@ def _bounds(chunk: Chunk, page: PageAt, index: ColumnIndex | None, number: int) 
             low = stats.min if stats.min_value is None else stats.min_value
             high = stats.max if stats.max_value is None else stats.max_value
     return readable(chunk.leaf.element, low), readable(chunk.leaf.element, high)
-
-
-def name_of(names: Any, value: int | None) -> str:
-    """The name of a value of one of the specification's enums; its number, where unknown."""
-    try:
-        return str(names(value).name)
-    except ValueError:
-        return str(value)

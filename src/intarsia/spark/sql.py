@@ -43,7 +43,7 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
         for name, table in tables.items()
     }
     rewritten = scans_of(query, known, "spark", seen_by(spark, query))
-    if not is_as_written(spark, query):
+    if not is_as_written(spark, query):  # names of tables are looked at all the same
         rewritten = Query(query, (), tuple(known))
     frames = {scan.name: _scanned(spark, scan, tables, sources) for scan in rewritten.scans}
     whole = {name: _whole(spark, tables[name], sources[name]) for name in rewritten.others}
