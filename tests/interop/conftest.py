@@ -240,6 +240,19 @@ def awkward() -> pa.Table:
                 [[("a", 1)], [], None, [("b", None)], [("a", 2), ("b", 3)], [], [], [("é", 1)]],
                 pa.map_(pa.string(), pa.int64()),
             ),
+            "mt": pa.array(
+                [
+                    [("k", "ab")],
+                    [],
+                    None,
+                    [("k", None)],
+                    [("x", "ab"), ("k", "AX%b")],
+                    [("k", "")],
+                    [("it's", "é")],
+                    [("k", "é")],
+                ],
+                pa.map_(pa.string(), pa.string()),
+            ),
             "stl": pa.array(
                 [{"l": [n]} if n % 3 else None for n in range(8)],
                 pa.struct([("l", pa.list_(pa.int64()))]),

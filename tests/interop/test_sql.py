@@ -390,6 +390,42 @@ contains(m, 'é')
 'a' IN m
 'a' IN s
 list_contains(m, 'a')
+m['a'] = 1
+m['a'] <> 1
+1 < m['a']
+m['a'] IN (1, 2)
+m['a'] NOT IN (1, NULL)
+m['a'] = 1.5
+m['a'] >= 1.5
+m['a'] BETWEEN 1 AND 2
+m['a'] IS NULL
+m['b'] IS NOT NULL
+m['a'] IS NOT DISTINCT FROM 1
+NOT (m['a'] = 1)
+m['a'] = m['b']
+m['é'] = 1
+m['nothing'] = 1
+m['nothing'] IS NULL
+m['a'] + 1 = 2
+m[1] = 1
+m['a'] = 'x'
+m[s] = 1
+mt['k'] = 'ab'
+mt['k'] IN ('ab', 'é')
+mt['k'] LIKE 'a%'
+mt['k'] NOT LIKE '%b'
+mt['k'] ILIKE 'ax%'
+starts_with(mt['k'], 'a')
+contains(mt['k'], 'b')
+regexp_matches(mt['k'], '^a')
+mt['k'] > 'b'
+mt['it''s'] = 'é'
+lower(mt['k']) = 'ax%b'
+mt['k'] = s
+length(mt['k']) = 2
+floor(d) = 1
+ceil(f) = 1
+floor(i) = 2
 list_contains(l, 2) IS TRUE
 list_contains(l, 2) IS NOT TRUE
 list_contains(l, 2) IS NOT FALSE
@@ -679,6 +715,9 @@ PUSHED = {
     "list_has_all(ldec, [1.10, 2])": "ia.list_contains_all(ldec",
     "map_contains(m, 'a')": 'ia.map_contains(m, "a")',
     "'a' IN m": 'ia.map_contains(m, "a")',
+    "m['a'] = 1": "(map_lookup(m",
+    "mt['k'] LIKE 'a%'": "match_like(map_lookup(mt",
+    "mt['it''s'] = 'é'": "map_lookup(mt",
     "i = 2 * 3 + 1": "(i == 7)",
     "s LIKE 'a' || '%'": "match_like",
     "lower(s) = lower('AXB')": '(utf8_lower(s) == "axb")',
@@ -732,6 +771,11 @@ regexp_matches(s, 'É', 'i')
 regexp_matches(s, '\\pL')
 regexp_full_match(s, 'a', 'i')
 s SIMILAR TO 'a)(b'
+m['a'] + 1 = 2
+m[1] = 1
+m[s] = 1
+lower(mt['k']) = 'ax%b'
+floor(d) = 1
 i::DOUBLE = 2
 u::BIGINT = 2
 i8::VARCHAR = '2'

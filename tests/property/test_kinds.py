@@ -25,8 +25,8 @@ VALUES = {
     "i": (pa.int64(), [0, 1, -1, 5, 2**53 + 1, -(2**62)]),
     "h": (pa.int16(), [0, 1, -1, 32767]),
     "u": (pa.uint64(), [0, 1, 2**63, 2**64 - 1]),
-    "f": (pa.float64(), [0.0, -0.0, 1.5, math.nan, math.inf, -math.inf, 0.1]),
-    "g": (pa.float32(), [0.0, -0.0, 1.5, math.nan, 0.25]),
+    "f": (pa.float64(), [0.0, -0.0, 1.5, math.nan, -math.nan, math.inf, -math.inf, 0.1]),
+    "g": (pa.float32(), [0.0, -0.0, 1.5, math.nan, -math.nan, 0.25]),
     "s": (pa.string(), TEXTS),
     "t": (pa.large_string(), TEXTS),
     "w": (pa.dictionary(pa.int32(), pa.string()), TEXTS),
@@ -66,6 +66,11 @@ def tables(draw):
         outer = [inner, column(*VALUES["i"], draw, rows)]
         mask = pa.array(draw(st.lists(st.booleans(), min_size=rows, max_size=rows)), pa.bool_())
         arrays["st"] = pa.StructArray.from_arrays(outer, ["o", "n"], mask=mask)
+    if draw(st.booleans()):
+        texts = st.one_of(st.none(), st.sampled_from(VALUES["s"][1]))
+        entries = st.lists(st.tuples(st.sampled_from("kx'"), texts), max_size=3)
+        maps = st.lists(st.one_of(st.none(), entries), min_size=rows, max_size=rows)
+        arrays["map"] = pa.array(draw(maps), pa.map_(pa.string(), pa.string()))
     return pa.table(arrays)
 
 
@@ -85,6 +90,8 @@ def layouts():
 def fields_of(table):
     """Each column or leaf: its Expression, what it is called, and one of ``VALUES``."""
     for name in table.column_names:
+        if name == "map":
+            continue
         if name == "st":
             yield pc.field("st", "o", "in"), "st.o.in", "s"
             yield pc.field("st", "n"), "st.n", "i"
@@ -102,6 +109,20 @@ def terms_of(table):
         if name in ("i", "f"):
             yield field * 2 + 1, name
             yield pc.abs(field), name
+            yield pc.negate_checked(field), name
+        if name == "f":
+            yield pc.floor(field), name
+        if name in ("m", "z"):
+            yield pc.hour(field), "i"
+            yield pc.day_of_week(field, week_start=7), "i"
+        if name in ("s", "i"):
+            yield (
+                pc.coalesce(field, pc.scalar(pa.scalar(VALUES[name][1][1], VALUES[name][0]))),
+                name,
+            )
+    if "map" in table.column_names:
+        for key in ("k", "'"):
+            yield pc.map_lookup(pc.field("map"), key, "first"), "s"
 
 
 @st.composite

@@ -217,6 +217,9 @@ def odd(tmp_path_factory):
             "flag": [True, False, True, None],
             "u": pa.array([1, 2, 3, None], pa.uint32()),
             "b": pa.array([b"", b"a", b"ab", None]),
+            "m": pa.array(
+                [[("k", "x")], [("k", None), ("j", "x")], [], None], pa.map_("string", "string")
+            ),
         }
     )
     pq.write_table(table, folder / "a.parquet")
@@ -275,6 +278,12 @@ PUSHED = {
     "month(ts) = 1": False,
     "to_date(ns) = '1970-01-01'": False,
     "ns = '1970-01-01 00:00:00.000001'": False,
+    "m['k'] = 'x'": True,
+    "NOT m['k'] = 'y'": True,
+    "m['k'] LIKE 'x%' OR m['j'] IS NOT NULL": True,
+    "m['nothing'] IS NULL": True,
+    "m['k'] = s": True,
+    "m[s] = 'x'": False,
     "flag": True,
     "NOT flag": True,
     "flag IS NULL": True,

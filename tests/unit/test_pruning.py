@@ -133,7 +133,7 @@ def test_membership():
 
 def test_membership_with_nan_in_the_set():
     assert pruning(X.isin([1.0, math.nan])) == on_x(Op.IN, 1.0, nans=True)
-    assert pruning(~X.isin([1.0, math.nan])) == on_x(Op.NOT_IN, 1.0, nulls=True)
+    assert pruning(~X.isin([1.0, math.nan])) == on_x(Op.NOT_IN, 1.0, nulls=True, nans=True)
     assert pruning(X.isin([math.nan])) == Maybe()  # cast to booleans, NaN would be true
 
 

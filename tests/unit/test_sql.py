@@ -255,6 +255,10 @@ time IN ('01:30:00', '03:30:00')
 tz > '2020-01-02 12:00:00'
 tz > '2020-01-02 12:00:00+02:00'
 tz > TIMESTAMPTZ '2020-01-02 12:00:00+00:00'
+floor(d) = 1
+ceil(d) = 2
+ceiling(d * 2) > 2
+floor(dec) = 1
 CAST(i AS DOUBLE) = 2
 CAST('2' AS BIGINT) = i
 i::varchar = '2'
@@ -388,6 +392,9 @@ sum(i) OVER () = 1
 CAST(s AS BLOB) = 'x'
 CAST(s AS STRUCT(a INT)) = 'x'
 TRY_CAST(s AS INT) = 1
+floor(i) = 1
+floor(s) = 1
+floor(d, 1) = 1
 i / 2 = 1
 i = $1
 i = ?

@@ -24,6 +24,9 @@ TABLE = pa.table(
         "select": [1, 2, 3],
         "a": [{"b": 1}, {"b": None}, None],
         "ts": pa.array([0, 10**15, None], pa.timestamp("us")),
+        "far": pa.array([0, 10**15, None], pa.timestamp("us", "Europe/Berlin")),
+        "m": pa.array([[("k", "v"), ("it's", "{}")], [], None], pa.map_(pa.string(), pa.string())),
+        "l": [[1], [], None],
     }
 )
 TERMS = {
@@ -40,6 +43,27 @@ TERMS = {
     "dots": (pc.field("odd.name") + 1, '("odd.name" + 1)'),
     "reserved": (pc.field("select") + 1, '("select" + 1)'),
     "nested": (pc.field("a", "b") + 1, "(a.b + 1)"),
+    "negated": (pc.negate_checked(X), "(-x)"),
+    "floor": (pc.floor(pc.field("y")), "floor(y)"),
+    "ceil": (pc.ceil(pc.field("y") * 2), "ceil((y * 2))"),
+    "hour": (pc.hour(pc.field("ts")), "hour(ts)"),
+    "week": (pc.iso_week(pc.field("ts")), "week(ts)"),
+    "minute in UTC": (
+        pc.minute(pc.field("far").cast(pa.timestamp("us", "UTC"))),
+        "minute(CAST(far AS TIMESTAMPTZ))",
+    ),
+    "day of the year": (pc.day_of_year(pc.field("ts")), "dayofyear(ts)"),
+    "from Sunday on": (pc.day_of_week(pc.field("ts"), week_start=7), "dayofweek(ts)"),
+    "from Monday on": (pc.day_of_week(pc.field("ts"), count_from_zero=False), "isodow(ts)"),
+    "of a map": (pc.map_lookup(pc.field("m"), "k", "first"), "m['k']"),
+    "quotes": (pc.map_lookup(pc.field("m"), "it's", "first"), "m['it''s']"),
+    "braces": (pc.map_lookup(pc.field("m"), "{}{0}", "first"), "m['{}{0}']"),
+    "in lower case": (
+        pc.utf8_lower(pc.map_lookup(pc.field("m"), "k", "first")),
+        "lower(m['k'])",
+    ),
+    "coalesce": (pc.coalesce(X, pc.field("odd.name"), 0), 'coalesce(x, "odd.name", 0)'),
+    "coalesce of texts": (pc.coalesce(S, "it's"), "coalesce(s, 'it''s')"),
     "field of a struct": (pc.struct_field(pc.field("a"), "b") + 1, "(a.b + 1)"),
 }
 
@@ -82,7 +106,13 @@ def read_back(term):
         X.cast(pa.int8()),
         X + pc.scalar(pa.scalar(1, pa.int8())),
         X + float("inf"),
-        pc.coalesce(X, X),
+        pc.coalesce(X, pc.scalar(pa.scalar(None, pa.int64()))),
+        pc.multiply(X, 2),
+        pc.round(pc.field("y")),
+        pc.day_of_week(pc.field("ts")),
+        pc.map_lookup(pc.field("m"), "k", "last"),
+        pc.map_lookup(pc.field("m"), b"k", "first"),
+        pc.year(pc.field("ts")),
         pc.field(0) + 1,
         X == 1,
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,8 @@ class Distinct(Inverted):
 
     def keys_of_values(self, values: pa.Array) -> tuple[pa.Array, Positions]:
         if pa.types.is_floating(values.type):
-            values = pc.add(values, pa.scalar(0, values.type))  # one zero
+            nan, zero = pa.scalar(math.nan, values.type), pa.scalar(0, values.type)
+            values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))  # one of each
         return values, np.arange(len(values), dtype=np.int64)
 
     def keys_for(self, predicate: Predicate, of: Subject) -> Formula | None:

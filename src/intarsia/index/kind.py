@@ -26,6 +26,7 @@ from intarsia.index.formula import FingerprintArray, Formula, KeyArray
 from intarsia.predicate.expression import read_expression, shown
 from intarsia.predicate.leaves import How, Op, Predicate
 from intarsia.predicate.term import Term, term_of
+from intarsia.predicate.term_text import FUNCTIONS
 
 GRANULE_ROWS = 8192
 Positions = NDArray[np.int64]
@@ -183,8 +184,8 @@ def term_for(expression: pc.Expression, kind: str) -> Term:
     term = term_of(read_expression(expression))
     if term is None:
         raise IndexSpecError(
-            f"no index of kind {kind} on {shown(expression)}: it is no column, nor a function of "
-            "columns that is certain to give the same values again"
+            f"no index of kind {kind} on {shown(expression)}: it is no column, nor one of the "
+            f"functions that indexes know: {FUNCTIONS}"
         )
     return term
 

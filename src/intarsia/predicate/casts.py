@@ -83,6 +83,11 @@ def has_zone(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
 
 
+def is_in_utc(kind: pa.DataType) -> bool:
+    """Is it moments whose time zone is UTC?"""
+    return has_zone(kind) and kind.tz == "UTC"
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Is it text, of offsets of either size?"""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

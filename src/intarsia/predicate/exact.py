@@ -193,6 +193,8 @@ class _Exact(Translator):
                 return super()._value(node)
             case exp.Cast(this=exp.Column() | exp.Dot() as inner) if self._widens(node):
                 return super()._value(inner).cast(self._kind(node))
+            case exp.Bracket(this=exp.Column() | exp.Dot()):
+                return super()._value(node)  # of a map; what else there is by brackets is refused
         if self._is_period(node):
             return super()._value(node)
         raise _refusal(node)

@@ -271,12 +271,10 @@ def _membership(argument: Node, options: dict[str, Any], outcome: bool) -> Pruni
     behavior = options["null_matching_behavior"].as_py()
     kept = plain_values(values).drop_null()
     has_nan = _has_nan(kept)
-    # A NULL value is in the set, outside it, or neither, by the behaviour asked for.
+    # A NULL value is in the set, outside it, or neither, by the behaviour asked for. A NaN may be
+    # outside whatever the set holds: membership tells NaNs of other bits apart.
     null_is_in = has_null and behavior == _MATCH_NULLS
-    if outcome:
-        nulls, nans = null_is_in, has_nan
-    else:
-        nulls, nans = not null_is_in, not has_nan
+    nulls, nans = (null_is_in, has_nan) if outcome else (not null_is_in, True)
     if has_nan:
         kept = kept.filter(pc.invert(pc.is_nan(kept)))
         if _uncast(argument) is not argument or not len(kept):

@@ -26,6 +26,7 @@ from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
 from intarsia.predicate.nested import without_dictionary
+from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql_text import text_of
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
@@ -38,11 +39,13 @@ _FUNCTIONS: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
     exp.Upper: pc.utf8_upper,
     exp.Abs: pc.abs,
 }
-
-
+_ROUNDING: dict[type[exp.Expr], Callable[[Any], pc.Expression]] = {
+    exp.Floor: pc.floor,
+    exp.Ceil: pc.ceil,
+}
 _VALUES = (
-    "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, and of "
-    "moments date_trunc, year, month, hour and the like"
+    "values are columns, constants, +, -, *, CAST, coalesce, lower, upper, length, abs, floor, "
+    "ceil, of moments date_trunc, year, month, hour and the like, and of maps attrs['key']"
 )
 
 
@@ -83,6 +86,8 @@ class Values:
             return self._computed(node)[0]
         if isinstance(node, exp.Length):
             return self._length(node.this)
+        if type(node) in _ROUNDING and has_only(node, ("this",)):
+            return _ROUNDING[type(node)](self._with_fractions(node.this))
         part = part_of(node)
         if part is not None:
             return part.of(self._value(part.subject), self._type_of(part.subject))
@@ -190,6 +195,8 @@ class Values:
                 return kind if is_uuid(kind) else without_extension(kind)
             case exp.Neg(this=inner) | exp.Coalesce(this=inner) | exp.Abs(this=inner):
                 return self._type_of(inner)
+            case exp.Floor(this=inner) | exp.Ceil(this=inner):
+                return self._type_of(inner)
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._computed(node)[1]
             case exp.Cast(to=target):
@@ -247,6 +254,13 @@ class Values:
         if kind is not None and pa.types.is_dictionary(kind):
             return value.cast(kind.value_type)
         return value
+
+    def _with_fractions(self, node: exp.Expr) -> pc.Expression:
+        """A value that is no whole number: pyarrow makes doubles of these, which hold fewer."""
+        kind = self._type_of(node)
+        if kind is not None and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+            raise PredicateError(f"floor and ceil need a fraction, and {text_of(node)} is {kind}")
+        return self._value(node)
 
     def _length(self, node: exp.Expr) -> pc.Expression:
         kind = self._type_of(node)

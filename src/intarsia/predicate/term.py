@@ -7,16 +7,16 @@ A function's meaning may change between versions of pyarrow, as Unicode's tables
 from __future__ import annotations
 
 import functools
-import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
-from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.casts import is_in_utc
 from intarsia.predicate.expression import (
     Call,
     FieldRef,
@@ -27,25 +27,8 @@ from intarsia.predicate.expression import (
     read_expression,
 )
 from intarsia.predicate.sql import parse_where
+from intarsia.predicate.term_text import FUNCTIONS, quoted, rebuilt, written
 
-_FUNCTIONS = {
-    "utf8_lower": "lower",
-    "utf8_upper": "upper",
-    "utf8_length": "length",
-    "abs": "abs",
-}
-_OPERATORS = {"add_checked": "+", "subtract_checked": "-", "multiply_checked": "*"}
-_CASTS = {
-    pa.date32(): "DATE",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.bool_(): "BOOLEAN",
-}
-_KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
 _MEANING = 1
 """Raised when a function of the list is given another meaning here."""
 
@@ -76,9 +59,13 @@ class Term:
         return _expression(self.node)
 
     @property
-    def casts(self) -> bool:
-        """Does it convert values between types?"""
-        return "cast" in _functions(self.node)
+    def given(self) -> frozenset[tuple[str, ...]]:
+        """The paths of fields that a function is given as they are.
+
+        Others are put in UTC first: of moments, the zone that they are told in decides what a
+        function makes of them.
+        """
+        return frozenset(_given(self.node))
 
     @property
     def meaning(self) -> str:
@@ -99,21 +86,20 @@ class Term:
 
 def field_term(*path: str) -> Term:
     """The term of a field."""
-    return Term(_quoted(path), path, FieldRef(path))
+    return Term(quoted(path), path, FieldRef(path))
 
 
 def term_of(node: Node) -> Term | None:
     """The term that a tree is; None for anything whose value is not certain to stay the same.
 
-    Besides fields that is ``utf8_lower``, ``utf8_upper``, ``utf8_length``, ``abs``, ``+``, ``-``,
-    ``*``, safe casts to the types SQL text can name, and ``struct_field``, of fields and numbers.
+    Besides fields that is what ``term_text`` has a text for, and ``struct_field``.
     """
     node = _plain(node)
     if isinstance(node, FieldRef):
         return field_term(*node.path)
     if not isinstance(node, Call) or not field_paths(node):
         return None
-    sql = _sql(node)
+    sql = written(node)
     return None if sql is None else Term(sql, (), node)
 
 
@@ -126,8 +112,7 @@ def parse_term(text: str, schema: pa.Schema) -> Term:
         if term is not None:
             return term
     raise PredicateError(
-        f"{text!r} is no function that values can be computed by once for all: these are lower, "
-        "upper, length, abs, +, -, * and CAST, of columns and numbers"
+        f"{text!r} is no function that values can be computed by once for all: {FUNCTIONS}"
     )
 
 
@@ -144,52 +129,6 @@ def _plain(node: Node) -> Node:
     return Call(node.function, arguments, node.options)
 
 
-def _sql(node: Node) -> str | None:
-    match node:
-        case FieldRef(path):
-            return _quoted(path)
-        case Literal(value):
-            return _number(value)
-        case Call(function, (argument,)) if function in _FUNCTIONS:
-            inner = _sql(argument)
-            return None if inner is None else f"{_FUNCTIONS[function]}({inner})"
-        case Call(function, (left, right)) if function in _OPERATORS:
-            one, other = _sql(left), _sql(right)
-            if one is None or other is None:
-                return None
-            return f"({one} {_OPERATORS[function]} {other})"
-        case Call("cast", (argument,), options):
-            target = options.get("to_type")
-            name = None if target is None else _CASTS.get(target.type)
-            inner = _sql(argument)
-            loose = any(options[n].as_py() for n in options if n.startswith("allow"))
-            if name is None or inner is None or loose:
-                return None
-            return f"CAST({inner} AS {name})"
-        case _:
-            return None
-
-
-def _number(value: pa.Scalar) -> str | None:
-    """A number as SQL text, of the types that text gives."""
-    if value.is_valid and value.type == pa.int64() and value.as_py() > -(2**63):
-        return str(value.as_py())
-    if value.is_valid and value.type == pa.float64() and math.isfinite(value.as_py()):
-        return repr(value.as_py())
-    return None
-
-
-def _quoted(path: tuple[str, ...]) -> str:
-    return ".".join(map(_identifier, path))
-
-
-def _identifier(name: str) -> str:
-    """A name in SQL text: in quotes where it would not be read as one without."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in _KEYWORDS:
-        return name
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _functions(node: Node) -> set[str]:
     match node:
         case Call(function, arguments):
@@ -198,16 +137,24 @@ def _functions(node: Node) -> set[str]:
             return set()
 
 
+def _given(node: Node) -> Iterator[tuple[str, ...]]:
+    if not isinstance(node, Call):
+        return
+    target = node.options.get("to_type") if node.function == "cast" else None
+    for argument in node.arguments:
+        if isinstance(argument, FieldRef) and not (target and is_in_utc(target.type)):
+            yield argument.path
+        yield from _given(argument)
+
+
 def _expression(node: Node) -> pc.Expression:
     match node:
         case FieldRef(path):
             return pc.field(*path)
         case Literal(value):
             return pc.scalar(value)
-        case Call("cast", (argument,), options):
-            return _expression(argument).cast(options["to_type"].type)
-        case Call(function, arguments):
-            return getattr(pc, function)(*(_expression(argument) for argument in arguments))
+        case Call(arguments=arguments):
+            return rebuilt(node, [_expression(argument) for argument in arguments])
         case Opaque():
             raise AssertionError("a term has no such part")
 

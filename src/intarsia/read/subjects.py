@@ -14,9 +14,9 @@ from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
-from intarsia.predicate.casts import has_zone, without_extension
+from intarsia.predicate.casts import has_zone, is_in_utc, without_extension
 from intarsia.predicate.functions import element_type, is_list
-from intarsia.predicate.nested import without_dictionary
+from intarsia.predicate.nested import leaf_pairs, type_at, without_dictionary
 from intarsia.predicate.term import Term, field_term, parse_term
 
 if TYPE_CHECKING:  # it asks for these
@@ -131,9 +131,11 @@ def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
     term = parse_term(text, schema)
     names = {path[0] for path in term.fields}
     fields = [schema.field(name) for name in names]
-    zones = [field.name for field in fields if has_zone(field.type)]
-    if term.casts and zones:
-        raise PredicateError(f"what {zones[0]!r} becomes depends on the rules of its time zone")
+    for path in sorted(term.given):
+        kind = type_at(schema, path)
+        if any(has_zone(leaf) and not is_in_utc(leaf) for leaf, _ in leaf_pairs(kind, kind)):
+            name = ".".join(path)
+            raise PredicateError(f"what {name!r} becomes depends on the rules of its time zone")
     nothing = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}
     return term, evaluated(term, nothing).type
 

@@ -181,9 +181,18 @@ class _Checker(Translator):
             return self._kind_of_part(part, is_moment=isinstance(node, exp.TimestampTrunc))
         if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DATE:
             return pa.date32() if self._is_moment(node.this) else None
-        kind = self._type_of(node) if isinstance(node, exp.Column | exp.Dot) else None
+        is_known = isinstance(node, exp.Column | exp.Dot) or self._is_of_map(node)
+        kind = self._type_of(node) if is_known else None
         kind = None if kind is None else without_dictionary(kind)
         return kind if kind is not None and _is_sparks(kind) else None
+
+    def _is_of_map(self, node: exp.Expr) -> bool:
+        """Is it the value of a map's key, which is a text?"""
+        match node:
+            case exp.Bracket(this=exp.Column() | exp.Dot() as held, expressions=[exp.Literal()]):
+                kind = self._type_of(held)
+                return self._has_texts and kind is not None and pa.types.is_map(kind)
+        return False
 
     def _kind_of_part(self, part: Part, is_moment: bool) -> pa.DataType | None:
         """Of years, and of beginnings that are moments: Spark's ``trunc`` gives days."""
