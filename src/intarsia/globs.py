@@ -31,6 +31,11 @@ def matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
     return [match for match in sorted(found) if not _is_hidden(match, pattern)]
 
 
+def means(pattern: str, path: str) -> bool:
+    """Would a glob mean what is at ``path``, if anything is?"""
+    return _fits(path.split("/"), pattern.split("/")) and not _is_hidden(path, pattern)
+
+
 def _here(pattern: str) -> list[str]:
     """The local files and folders that a glob means, folder by folder.
 

@@ -8,15 +8,12 @@ from collections.abc import Sequence
 import click
 
 from intarsia.cli import show, terminal
+from intarsia.cli.options import all_option, sidecar_folder_option
 from intarsia.index.registry import kinds, parse
 from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import IndexReport, add_indexes, list_indexes
 
-sidecar_folder_option = click.option(
-    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
-)
-all_option = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import dataclasses
 import io
 import json
@@ -18,9 +17,20 @@ from intarsia.cli import INTERRUPTED, show, show_column, show_file, show_pages, 
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
-from intarsia.cli.index import all_option, index, sidecar_folder_option
+from intarsia.cli.index import index
+from intarsia.cli.options import (
+    all_option,
+    column_names,
+    columns_option,
+    limit_option,
+    on_corrupt_option,
+    page_size_limit_option,
+    sidecar_folder_option,
+    union_by_name_option,
+    where_option,
+)
+from intarsia.cli.write import write
 from intarsia.data.asked import check_columns
-from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.errors import IntarsiaError
 from intarsia.predicate.sql import parse_where
@@ -32,15 +42,6 @@ from intarsia.version import __version__
 from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
-_MOST_ROWS = 2**62
-"""There are no more, and one more is still a number of 64 bits."""
-_where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
-_columns = click.option(
-    "--columns",
-    metavar="A,B,…",
-    help="Only these columns, in this order; all by default. A name with a comma goes in double "
-    "quotes.",
-)
 _column = click.option(
     "-c",
     "--column",
@@ -48,11 +49,6 @@ _column = click.option(
     metavar="NAME",
     multiple=True,
     help="Only this column; one with fields stands for all of them. May be given again.",
-)
-_union_by_name = click.option(
-    "--union-by-name",
-    is_flag=True,
-    help="All columns of all files, NULL where one lacks them, instead of the first file's.",
 )
 IN_SHELL = {
     "with sidecar=True": "with --sidecar",
@@ -118,6 +114,7 @@ def cli() -> None:
 
 cli.add_command(catalog)
 cli.add_command(index)
+cli.add_command(write)
 
 
 @cli.command()
@@ -260,9 +257,9 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
 
 @cli.command()
 @click.argument("path")
-@_where
-@_columns
-@click.option("--limit", type=click.IntRange(0, _MOST_ROWS), help="At most this many rows.")
+@where_option
+@columns_option
+@limit_option
 @click.option("--count", is_flag=True, help="Print how many rows there are instead.")
 @click.option(
     "--format",
@@ -273,19 +270,9 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     help="json is one object a line, bytes in base 64; table shows 50 rows unless --limit says "
     "otherwise.",
 )
-@click.option(
-    "--on-corrupt",
-    type=click.Choice(["raise", "skip"]),
-    help="Check every page that is read: stop at a damaged one, or leave out its rows.",
-)
-@click.option(
-    "--page-size-limit",
-    type=click.IntRange(1),
-    metavar="BYTES",
-    help="Stop at a page that holds more, decompressed, or with --on-corrupt skip leave out its "
-    "rows: one of 100 KB can hold 2 GiB.",
-)
-@_union_by_name
+@on_corrupt_option
+@page_size_limit_option
+@union_by_name_option
 @sidecar_folder_option
 def scan(
     path: str,
@@ -310,7 +297,7 @@ def scan(
         on_corrupt=on_corrupt,
         page_size_limit=page_size_limit,
     )
-    names = _names(source, columns)
+    names = column_names(source.schema, columns)
     expression = None if where is None else parse_where(where, source.schema)
     if count:
         check_columns(source.schema, names)
@@ -333,13 +320,13 @@ def scan(
 
 @cli.command()
 @click.argument("path")
-@_where
-@_columns
+@where_option
+@columns_option
 @click.option(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
-@_union_by_name
+@union_by_name_option
 @sidecar_folder_option
 def explain(
     path: str,
@@ -355,7 +342,7 @@ def explain(
     20 files are shown, and the 20 columns of each that take most.
     """
     source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
-    explanation = source.explain(_names(source, columns), where, analyze=analyze)
+    explanation = source.explain(column_names(source.schema, columns), where, analyze=analyze)
     if as_json:
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -375,13 +362,3 @@ def _finding(finding: Finding) -> dict[str, str | int | None]:
         **dataclasses.asdict(finding.where),
         "message": finding.message,
     }
-
-
-def _names(source: Dataset, columns: str | None) -> list[str]:
-    if columns is None:
-        return list(source.schema.names)
-    try:
-        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
-    except csv.Error as error:
-        raise click.UsageError(f"--columns {columns!r}: {error}") from error
-    return [name if name in source.schema.names else name.strip() for name in names]

@@ -19,6 +19,8 @@ errors = Console(stderr=True)
 for _made in (console, errors):
     if not _made.width:  # COLUMNS=0: not known
         _made.width = 80
+Update = Callable[[str, int, int | None], None]
+"""Tells of what is worked on, how much is done, and of how much; None where that is not known."""
 NONE = "-"
 """A cell that has nothing to say."""
 _GAP = 2
@@ -194,13 +196,13 @@ def _widths(columns: Sequence[Column], room: int) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, where that is a"""
+def progress(doing: str) -> Iterator[Update]:
+    """A bar on stderr, where that is a terminal; it tells no share of an unknown total."""
     quiet = not errors.is_terminal
     with Progress(console=errors, transient=True, disable=quiet) as bar:
         task = bar.add_task(doing, total=None)
 
-        def update(file: str, done: int, total: int) -> None:
+        def update(file: str, done: int, total: int | None) -> None:
             shown = escape(clean(file))
             bar.update(task, description=f"{doing} {shown}", completed=done, total=total)
 

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.job import Job
-from intarsia.spark.rows import Rows, by_folder, runs_in_order
+from intarsia.spark.rows import by_folder, runs_in_order
 from intarsia.spark.types import leaves
+from intarsia.write.rows import ROW_GROUP_BYTES, Rows
 from intarsia.write.writer import open_writer
 
 ROW_GROUP_ROWS = 1024 * 1024
-ROW_GROUP_BYTES = 256 * 1024 * 1024
-"""A row group is closed at either: rows, or bytes of Arrow memory."""
+"""A row group is closed at as many rows, or at ``ROW_GROUP_BYTES``."""
 SORTED_BYTES = 256 * 1024 * 1024
 """Arrow memory of the rows that a task which sorts holds at a time."""
 SAMPLE_ROWS = 64 * 1024

@@ -1,0 +1,55 @@
+"""What several commands are asked for alike."""
+
+from __future__ import annotations
+
+import csv
+
+import click
+import pyarrow as pa
+
+_MOST_ROWS = 2**62
+"""There are no more, and one more is still a number of 64 bits."""
+where_option = click.option(
+    "--where", metavar="SQL", help="Only rows for which this condition holds."
+)
+columns_option = click.option(
+    "--columns",
+    metavar="A,B,…",
+    help="Only these columns, in this order; all by default. A name with a comma goes in double "
+    "quotes.",
+)
+union_by_name_option = click.option(
+    "--union-by-name",
+    is_flag=True,
+    help="All columns of all files, NULL where one lacks them, instead of the first file's.",
+)
+limit_option = click.option(
+    "--limit", type=click.IntRange(0, _MOST_ROWS), help="At most this many rows."
+)
+on_corrupt_option = click.option(
+    "--on-corrupt",
+    type=click.Choice(["raise", "skip"]),
+    help="Check every page that is read: stop at a damaged one, or leave out its rows.",
+)
+page_size_limit_option = click.option(
+    "--page-size-limit",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Stop at a page that holds more, decompressed, or with --on-corrupt skip leave out its "
+    "rows: one of 100 KB can hold 2 GiB.",
+)
+sidecar_folder_option = click.option(
+    "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
+)
+all_option = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
+
+
+def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
+    """The names that ``--columns`` says; all of them by default."""
+    if columns is None:
+        return list(schema.names)
+    try:
+        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
+    except csv.Error as error:
+        raise click.UsageError(f"--columns {columns!r}: {error}") from error
+    return [name if name in schema.names else name.strip() for name in names]

@@ -1,0 +1,161 @@
+"""The rows that ``write`` writes: of a data set or of other files, filtered, cut, put in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.cli import foreign, terminal
+from intarsia.cli.foreign import Rows
+from intarsia.cli.options import column_names
+from intarsia.data.asked import check_columns, fields_at, paths_of
+from intarsia.data.discover import dataset
+from intarsia.errors import PathError, PredicateError, unknown_column
+from intarsia.globs import HIDDEN, is_glob, means
+from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.sql import parse_where
+from intarsia.predicate.views import giver_of, schema_without_views, taken
+from intarsia.read.damage import OnCorrupt
+from intarsia.read.request import without_rows
+from intarsia.read.scan import limited
+from intarsia.storage import resolve
+
+_AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
+"""What pyarrow's own scan of a data set reads before it is wanted: less than usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows and columns are wanted, and how Parquet is read."""
+
+    columns: str | None = None
+    where: str | None = None
+    limit: int | None = None
+    union_by_name: bool = False
+    on_corrupt: OnCorrupt | None = None
+    page_size_limit: int | None = None
+    sidecar_folder: str | None = None
+
+
+def rows_of(source: str, form: str, text: foreign.Text, asked: Asked) -> tuple[Rows, int | None]:
+    """The rows, and how many there are, where somebody waits for them and that is soon told.
+
+    Raises ``UsageError`` for two columns of one name.
+    """
+    if form == "parquet":
+        rows, count = _of_data_set(source, asked)
+    else:
+        rows, count = _of_others(foreign.read(source, form, text), asked), None
+    names = rows.schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise click.UsageError(f"two columns are called {twice}: one of them can be written")
+    if asked.limit is not None:
+        rows = rows._replace(tables=limited(rows.tables, asked.limit))
+    return rows, count
+
+
+def _of_data_set(source: str, asked: Asked) -> tuple[Rows, int | None]:
+    data = dataset(
+        source,
+        union_by_name=asked.union_by_name,
+        sidecar=asked.sidecar_folder,
+        on_corrupt=asked.on_corrupt,
+        page_size_limit=asked.page_size_limit,
+    )
+    names = column_names(data.schema, asked.columns)
+    wanted = None if asked.where is None else parse_where(asked.where, data.schema)
+    schema = data.head(0, names, wanted).schema
+    count = None
+    if wanted is None and terminal.errors.is_terminal:
+        found = data.count_rows()
+        count = found if asked.limit is None else min(found, asked.limit)
+
+    def tables() -> Iterator[pa.Table]:
+        for batch in data.to_batches(names, wanted, **_AHEAD):
+            table = pa.Table.from_batches([batch])
+            yield table if table.schema.equals(schema) else table.cast(schema)
+
+    return Rows(schema, tables(), data.files), count
+
+
+def _of_others(rows: Rows, asked: Asked) -> Rows:
+    """Those of ``rows``, and of their columns, that are asked for."""
+    names = column_names(rows.schema, asked.columns)
+    check_columns(rows.schema, names)
+    plain, give = schema_without_views(rows.schema), giver_of(rows.schema)
+    paths = paths_of(plain, names)
+    for path in paths:
+        if path[0] not in plain.names:
+            raise PredicateError(f"column {path[0]!r} is given by scans of Parquet only")
+    wanted = None if asked.where is None else parse_where(asked.where, plain)
+
+    def picked(table: pa.Table) -> pa.Table:
+        table = table if table.schema.equals(plain) else table.cast(plain)
+        if wanted is not None:
+            table = evaluate(wanted, table)
+        return give(fields_at(paths, plain, table))
+
+    return rows._replace(schema=picked(without_rows(plain)).schema, tables=map(picked, rows.tables))
+
+
+def check_order(schema: pa.Schema, names: Sequence[str]) -> None:
+    """Raise ``PredicateError`` for a name that is not one of the columns that are written."""
+    for name in names:
+        if name not in schema.names:
+            raise unknown_column(name, schema.names)
+
+
+def in_order(
+    tables: Iterable[pa.Table], schema: pa.Schema, names: Sequence[str], num_rows: int
+) -> Iterator[pa.Table]:
+    """The same rows by the values of columns, NULL last, in tables of ``num_rows``.
+
+    All of them are in memory, in the columns and types that they are written in.
+    """
+    whole = pa.concat_tables([without_rows(schema), *tables])
+    # A name that begins with a dot would be a path.
+    keys = [str(number) for number in range(len(names))]
+    order = pc.sort_indices(
+        whole.select(names).rename_columns(keys),
+        sort_keys=[(key, "ascending", "at_end") for key in keys],
+    )
+    for start in range(0, whole.num_rows, num_rows):
+        yield taken(whole, order.slice(start, num_rows))
+
+
+def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> None:
+    """Raise ``PathError`` where the file ``out`` is, or would be, one of those that are read.
+
+    As where it is to lie in the folder: its rows would be there twice.
+    """
+    if source == foreign.STDIN:
+        return
+    (on, path), (target_on, target) = resolve(source), resolve(out)
+    if not on.equals(target_on):
+        return
+    place = os.path.realpath(target)
+    if any(os.path.realpath(file) == place for file in files):
+        raise PathError(f"{out}: rows are read from this file, which is not to be changed")
+    is_read = form == "parquet" or foreign.format_of_name(out) == form
+    if is_read and _is_within(path, place):
+        raise PathError(
+            f"{out}: it would be one of the files of {source}, and its rows there twice"
+        )
+
+
+def _is_within(source: str, place: str) -> bool:
+    """Would a local file at ``place`` be one of those that a path means?"""
+    if is_glob(source) and not os.path.exists(source):
+        return any(means(source, str(one)) for one in (place, *Path(place).parents))
+    below = Path(place)
+    folder = Path(os.path.realpath(source))
+    if not folder.is_dir() or not below.is_relative_to(folder):
+        return False
+    return not any(part.startswith(HIDDEN) for part in below.relative_to(folder).parts)

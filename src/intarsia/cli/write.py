@@ -1,0 +1,261 @@
+"""``intarsia write``: rows of any file as one Parquet file with indexes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from intarsia.cli import foreign, terminal
+from intarsia.cli.options import (
+    column_names,
+    columns_option,
+    limit_option,
+    on_corrupt_option,
+    page_size_limit_option,
+    sidecar_folder_option,
+    union_by_name_option,
+    where_option,
+)
+from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
+from intarsia.errors import PredicateError
+from intarsia.predicate.casts import cast_type
+from intarsia.read.damage import OnCorrupt
+from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.write.embed import IndexReport, list_indexes
+from intarsia.write.rows import ROW_GROUP_BYTES, Rows
+from intarsia.write.writer import ParquetWriter
+
+_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+_DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
+
+
+def _types(_: Any, __: Any, given: Sequence[str]) -> dict[str, pa.DataType]:
+    """The types that ``--type`` says, by the columns' names."""
+    found = {}
+    for text in given:
+        name, is_said, kind = text.rpartition("=")
+        if not is_said or not name:
+            raise click.BadParameter(f"{text!r} is not COLUMN=TYPE")
+        try:
+            found[name] = _type(kind.strip())
+        except (ValueError, PredicateError, sqlglot.ParseError) as error:
+            raise click.BadParameter(f"there is no type {kind!r}") from error
+    return found
+
+
+def _type(text: str) -> pa.DataType:
+    """A type by pyarrow's name, or by SQL's."""
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    try:
+        return pa.type_for_alias(text)
+    except ValueError:
+        return cast_type(exp.DataType.build(text, dialect="duckdb"))
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option(
+    "--index",
+    "indexes",
+    metavar="INDEX",
+    multiple=True,
+    help="An index to embed, as index add takes it. May be given again.",
+)
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(foreign.FORMATS),
+    help="What SOURCE is; by default as its name, or its files' names, say.",
+)
+@where_option
+@columns_option
+@limit_option
+@click.option(
+    "--sort-by",
+    metavar="A,B,…",
+    help="Put rows in the order of these columns, NULL last. All rows are in memory then.",
+)
+@click.option("--compression", type=click.Choice(_CODECS), default="zstd", show_default=True)
+@click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
+@click.option(
+    "--row-group-size",
+    type=click.IntRange(1),
+    metavar="ROWS",
+    help=f"Rows of a row group; by default {USUAL_ROW_GROUP:,}, or fewer that take 256 MB.",
+)
+@click.option(
+    "--max-rows-per-page",
+    type=click.IntRange(1),
+    default=PAGE_ROWS,
+    show_default=True,
+    metavar="ROWS",
+    help="Rows of a page.",
+)
+@click.option(
+    "--checkpoint-row-groups",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Have every Nth row group on the disk for sure, for recover, whatever happens then.",
+)
+@click.option(
+    "--keep-unfinished",
+    is_flag=True,
+    help="Leave what was written before an error, under its temporary name, for recover.",
+)
+@click.option("--delimiter", metavar="CHARACTER", help="Of CSV: a comma; in .tsv, a tab.")
+@click.option("--no-header", is_flag=True, help="Of CSV: columns are called f0, f1, ….")
+@click.option(
+    "--null", metavar="TEXT", help="Of CSV: what stands for NULL, also in texts, without quotes."
+)
+@click.option(
+    "--type",
+    "types",
+    metavar="COLUMN=TYPE",
+    multiple=True,
+    callback=_types,
+    help="Of CSV and JSON: a column's type, pyarrow's or SQL's name. May be given again.",
+)
+@union_by_name_option
+@on_corrupt_option
+@page_size_limit_option
+@sidecar_folder_option
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+def write(
+    source: str,
+    out: str,
+    indexes: Sequence[str],
+    form: str | None,
+    where: str | None,
+    columns: str | None,
+    limit: int | None,
+    sort_by: str | None,
+    compression: str,
+    compression_level: int | None,
+    row_group_size: int | None,
+    max_rows_per_page: int,
+    checkpoint_row_groups: int | None,
+    keep_unfinished: bool,
+    delimiter: str | None,
+    no_header: bool,
+    null: str | None,
+    types: Mapping[str, pa.DataType],
+    union_by_name: bool,
+    on_corrupt: OnCorrupt | None,
+    page_size_limit: int | None,
+    sidecar_folder: str | None,
+    as_json: bool,
+) -> None:
+    """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
+
+    \b
+    intarsia write logs.csv logs.parquet --index "lookup(trace_id)" --index msg:ngram
+    intarsia write lake/logs errors.parquet --where "status = 500" --columns ts,msg
+    zcat logs.json.gz | intarsia write - logs.parquet --from json
+
+    SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC,
+    the first two kinds of text compressed or not, or - for standard input, of CSV, JSON or Arrow.
+    CSV and JSON are read as pyarrow reads them: types are those of the first 16 MB. Several files
+    of other formats than Parquet have the same columns.
+
+    Rows stay in their order, and in memory there is a row group of them at a time. OUT is a local
+    file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
+    that is read.
+    """
+    if out == foreign.STDIN:
+        raise click.UsageError("OUT is a file: Parquet is not written to standard output")
+    form = form or foreign.format_of(source)
+    asked = Asked(columns, where, limit, union_by_name, on_corrupt, page_size_limit, sidecar_folder)
+    delimiter = "\t" if delimiter == r"\t" else delimiter
+    text = foreign.Text(delimiter, not no_header, null, types)
+    _check_options(source, form, text, asked)
+    rows, total = rows_of(source, form, text, asked)
+    check_is_other(source, form, rows.files, out)
+    order = None if sort_by is None else column_names(rows.schema, sort_by)
+    check_order(rows.schema, order or ())
+    size = row_group_size or USUAL_ROW_GROUP
+    writer = ParquetWriter(
+        out,
+        rows.schema,
+        indexes=indexes,
+        checkpoint_row_groups=checkpoint_row_groups,
+        keep_unfinished=keep_unfinished,
+        compression=compression,
+        compression_level=compression_level,
+        max_rows_per_page=max_rows_per_page,
+    )
+    name = os.path.basename(out)
+    with writer:
+        with terminal.progress("writing") as update:
+            tables = _counted(rows.tables, name, total, update)
+            if order:
+                tables = in_order(tables, rows.schema, order, size)
+            held = Rows(tables)
+            most = ROW_GROUP_BYTES if row_group_size is None else 2**62
+            while (group := held.take(size, most)) is not None:
+                writer.write_table(group, size)
+        if indexes:
+            with terminal.progress("indexing") as update:
+                update(name, 0, None)
+                writer.close()
+    (report,) = list_indexes(out)
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), ensure_ascii=False))
+    click.echo(_said(report), err=True)
+
+
+def _check_options(source: str, form: str, text: foreign.Text, asked: Asked) -> None:
+    """Raise ``UsageError`` for options that mean nothing to the format."""
+    is_of_csv = text.delimiter is not None or not text.has_header or text.null is not None
+    if is_of_csv and form != "csv":
+        raise click.UsageError(f"--delimiter, --no-header and --null are of CSV, not of {form}")
+    if text.types and form not in ("csv", "json"):
+        raise click.UsageError(f"--type is of CSV and JSON, not of {form}")
+    if text.delimiter is not None and len(text.delimiter) != 1:
+        raise click.UsageError(f"--delimiter is one character, not {text.delimiter!r}")
+    of_parquet = {
+        "--union-by-name": asked.union_by_name,
+        "--on-corrupt": asked.on_corrupt,
+        "--page-size-limit": asked.page_size_limit,
+        "--sidecar-folder": asked.sidecar_folder,
+    }
+    for name, value in of_parquet.items():
+        if value and form != "parquet":
+            raise click.UsageError(f"{name} is of Parquet, not of {form}")
+    if source == foreign.STDIN and form == "parquet":
+        raise click.UsageError("standard input is read with --from csv, json or arrow")
+
+
+def _counted(
+    tables: Iterable[pa.Table], name: str, total: int | None, update: terminal.Update
+) -> Iterator[pa.Table]:
+    """``tables``, of which it is told how many rows have gone by."""
+    done = 0
+    for table in tables:
+        yield table
+        done += table.num_rows
+        update(name if total else f"{name}: {terminal.plural(done, 'row')}", done, total)
+
+
+def _said(report: IndexReport) -> str:
+    """What was written, in a line."""
+    held = [(entry.name, entry.length) for entry in report.indexes]
+    held += [(own.name, own.bytes) for own in report.standard]
+    parts = [
+        f"{terminal.clean(name)} {size:,} bytes ({size / report.file_bytes:.1%})"
+        for name, size in held
+    ]
+    return (
+        f"{terminal.clean(report.path)}: {terminal.plural(report.rows, 'row')}, "
+        f"{report.file_bytes:,} bytes; {', '.join(parts) or 'no index'}"
+    )
