@@ -16,6 +16,7 @@ import pyarrow as pa
 from intarsia.cli import INTERRUPTED, show, show_column, show_file, show_pages, stream, terminal
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
+from intarsia.cli.demo import demo
 from intarsia.cli.document import describe
 from intarsia.cli.index import index
 from intarsia.cli.options import (
@@ -113,6 +114,7 @@ def cli() -> None:
 
 
 cli.add_command(catalog)
+cli.add_command(demo)
 cli.add_command(index)
 cli.add_command(write)
 

@@ -1,0 +1,110 @@
+"""``intarsia demo``: a table is made, written with indexes, and asked; no network, no Spark."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from intarsia.cli import terminal
+from intarsia.cli.demo_ask import Answer, answers, questions
+from intarsia.cli.demo_logs import write_logs
+from intarsia.cli.terminal import Column
+from intarsia.errors import PathError
+from intarsia.write.embed import list_indexes
+
+_FILE = "logs.parquet"
+
+
+@click.command()
+@click.argument("folder", default="intarsia-demo")
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="Rows of the table.",
+)
+def demo(folder: str, rows: int) -> None:
+    """Write a table with indexes to FOLDER, and ask it five questions.
+
+    The table is a log of made-up requests, always the same; a file logs.parquet that is there is
+    replaced. FOLDER is intarsia-demo in the current folder by default, and stays, to be tried out:
+    the last lines say how.
+
+    Each answer is compared with brute force, pyarrow over every row of the same file, and the pages
+    and bytes that it took are counted as they are read.
+
+    The exit code is 1 where an answer differs.
+    """
+    path = Path(folder, _FILE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PathError(f"{folder}: there can be no such folder: {error.strerror}") from error
+    with terminal.progress("writing") as update:
+        row = write_logs(path, rows, update)
+    (report,) = list_indexes(path)
+    names = ", ".join(entry.name for entry in report.indexes)
+    terminal.say(
+        f"{path}: {terminal.plural(report.rows, 'row')}, {report.file_bytes:,} bytes, "
+        f"with page indexes and {names}"
+    )
+    asked = questions(row)
+    with terminal.progress("asking") as update:
+        found = list(answers(path, asked, update))
+    terminal.say()
+    for question in asked:
+        terminal.say(f"{question.title}: {question.where}")
+    terminal.say()
+    _table(found)
+    terminal.say()
+    wrong = sum(not answer.is_equal for answer in found)
+    if wrong:
+        terminal.say(f"{wrong} of {len(found)} answers differ from brute force")
+        sys.exit(1)
+    _farewell(path, found)
+
+
+def _table(found: Sequence[Answer]) -> None:
+    """Rows and what reading them took, of the whole."""
+    reads = [answer.read for answer in found]
+    columns = [
+        Column("question", [answer.question.title for answer in found]),
+        terminal.numbers("rows", [answer.rows for answer in found]),
+        Column("as brute force", ["yes" if answer.is_equal else "NO" for answer in found]),
+        Column("pages", [_of(read.pages.selected, read.pages.total) for read in reads], right=True),
+        Column("bytes", [_of(read.bytes.selected, read.bytes.total) for read in reads], right=True),
+        Column(
+            "times less",
+            [_less(read.bytes.selected, read.bytes.total) for read in reads],
+            right=True,
+        ),
+    ]
+    terminal.whole_table(columns)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}"
+
+
+def _less(part: int, whole: int) -> str:
+    return f"{whole / max(part, 1):,.1f}"
+
+
+def _farewell(path: Path, found: Sequence[Answer]) -> None:
+    """Where the file is, and commands to go on with."""
+    file = shlex.quote(str(path))
+    trace, user = (answer.question.where for answer in found[:2])
+    terminal.say(f"The file is {path}. To try next:")
+    for command in (
+        f"inspect {file}",
+        f'explain {file} --where "{trace}" --analyze',
+        f'scan {file} --where "{user}" --columns ts,status,msg',
+        f"index list {file}",
+    ):
+        terminal.say(f"  intarsia {command}")
