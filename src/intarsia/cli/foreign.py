@@ -164,7 +164,7 @@ def _telling(name: str) -> Iterator[None]:
     """Have an error of pyarrow's say which file it is of, and what to do."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (OSError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         hint = "".join(f"; {hint}" for part, hint in _HINTS.items() if part in said)
         raise FormatError(f"{name}: cannot be read: {said}{hint}") from error

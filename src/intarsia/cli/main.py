@@ -80,13 +80,14 @@ def run() -> None:
         error.show()
         sys.exit(error.exit_code)
     except IntarsiaError as error:
-        click.echo(f"intarsia: {_in_shell(str(error))}", err=True)
+        click.echo(f"intarsia: {_with_notes(_in_shell(str(error)), error)}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except (OSError, pa.ArrowException) as error:
-        click.echo(f"intarsia: {' '.join(str(error).split())}", err=True)
+        said = " ".join(str(error).split())
+        click.echo(f"intarsia: {_with_notes(said, error)}", err=True)
         sys.exit(1)
 
 
@@ -94,6 +95,11 @@ def _in_shell(message: str) -> str:
     for said, here in IN_SHELL.items():
         message = message.replace(said, here)
     return message
+
+
+def _with_notes(message: str, error: BaseException) -> str:
+    """With what the error was told besides, as where an unfinished file is."""
+    return "; ".join([message, *getattr(error, "__notes__", ())])
 
 
 def _as_json(error: UnicodeError) -> tuple[str, int]:

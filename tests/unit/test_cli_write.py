@@ -1,0 +1,462 @@
+"""``intarsia write``: what it reads, what it writes, and what it leaves where it fails."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.feather as feather
+import pyarrow.ipc as ipc
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.cli import foreign
+
+ROWS = 500
+TABLE = pa.table(
+    {
+        "k": pa.array(range(ROWS), pa.int64()),
+        "word": [f"w{n % 50}" for n in range(ROWS)],
+        "x": [n / 4 for n in range(ROWS)],
+        "gap": pa.array([None if n % 3 else n for n in range(ROWS)], pa.int64()),
+    }
+)
+
+
+def put(path: Path, form: str, table: pa.Table = TABLE) -> Path:
+    """Write a table in another format."""
+    match form:
+        case "csv" | "tsv":
+            delimiter = "\t" if form == "tsv" else ","
+            pacsv.write_csv(table, path, pacsv.WriteOptions(delimiter=delimiter))
+        case "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+        case "feather":
+            feather.write_feather(table, str(path), compression="lz4")
+        case "arrows":
+            with ipc.new_stream(path, table.schema) as out:
+                out.write_table(table, max_chunksize=100)
+        case "orc":
+            orc.write_table(table, str(path))
+        case _:
+            pq.write_table(table, path)
+    return path
+
+
+FORMS = ("csv", "tsv", "jsonl", "feather", "arrows", "orc", "parquet")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "to").mkdir()
+    return tmp_path / "to" / "out.parquet"
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Have commands read these bytes from standard input."""
+
+    def give(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def assert_refused(said, out, *words, code=1):
+    assert said.code == code, said
+    assert said.out == ""
+    assert all(word in said.err for word in words), said.err
+    if code == 1:
+        assert said.err.startswith("intarsia: ")
+        assert said.err.count("\n") == 1
+    assert list(out.parent.iterdir()) == []
+
+
+# --- what is read -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_is_read_by_its_name(form, say, tmp_path, out):
+    path = put(tmp_path / f"a.{form}", form)
+    said = say("write", path, out)
+    assert (said.code, said.out) == (0, "")
+    assert pq.read_table(out).equals(TABLE)
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_conditions_columns_and_limits_mean_the_same_in_every_format(form, say, tmp_path, out):
+    path = put(tmp_path / f"a.{form}", form)
+    asked = ["--where", "k >= 100 AND lower(word) LIKE 'w1%'", "--columns", "word,k"]
+    kept = TABLE.filter((pc.field("k") >= 100) & pc.starts_with(pc.field("word"), "w1"))
+    assert say("write", path, out, *asked).code == 0
+    assert pq.read_table(out).equals(kept.select(["word", "k"]))
+    assert say("write", path, out, *asked, "--limit", 7).code == 0
+    assert pq.read_table(out).equals(kept.select(["word", "k"]).slice(0, 7))
+    assert say("write", path, out, "--limit", 0).code == 0
+    assert pq.read_table(out).equals(TABLE.slice(0, 0))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "feather", "parquet"])
+def test_conditions_of_our_own_on_lists_and_fields(form, say, tmp_path, out):
+    table = pa.table({"tags": [["a"], ["b", "c"], []], "p": [{"x": n} for n in range(3)]})
+    path = put(tmp_path / f"a.{form}", form, table)
+    asked = ["--where", "list_contains(tags, 'c')", "--columns", "p.x,tags"]
+    assert say("write", path, out, *asked).code == 0
+    assert pq.read_table(out).to_pydict() == {"x": [1], "tags": [["b", "c"]]}
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("csv", "csv"), ("jsonl", "json"), ("arrows", "arrow"), ("feather", "arrow")]
+)
+def test_standard_input(form, name, say, tmp_path, out, stdin):
+    stdin(put(tmp_path / f"a.{form}", form).read_bytes())
+    assert say("write", "-", out, "--from", name, "--where", "k < 9").code == 0
+    assert pq.read_table(out).equals(TABLE.slice(0, 9))
+
+
+def test_standard_input_without_a_format(say, out, stdin):
+    for more in ((), ("--from", "parquet"), ("--from", "orc")):
+        stdin(b"a\n1\n")
+        assert_refused(say("write", "-", out, *more), out, "--from csv, json or arrow", code=2)
+    stdin(b"")
+    assert_refused(say("write", "-", out, "--from", "csv"), out, "standard input: cannot be read")
+
+
+def test_compressed_text(say, tmp_path, out):
+    path = put(tmp_path / "a.csv", "csv")
+    packed = tmp_path / "b.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert say("write", packed, out).code == 0
+    assert pq.read_table(out).equals(TABLE)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "feather", "orc"])
+def test_folders_and_globs_of_other_formats(form, say, tmp_path, out):
+    for day in (1, 2):
+        folder = tmp_path / "lake" / f"day={day}"
+        folder.mkdir(parents=True)
+        put(folder / f"a.{form}", form, TABLE.slice(day * 10, 10))
+        (folder / "notes.txt").write_text("not data")
+    expected = TABLE.slice(10, 20).append_column("day", pa.array([1] * 10 + [2] * 10, pa.int32()))
+    for source in (tmp_path / "lake", tmp_path / "lake" / "*" / f"*.{form}"):
+        assert say("write", source, out).code == 0
+        assert pq.read_table(out).equals(expected)
+    assert (
+        say("write", tmp_path / "lake", out, "--where", "day = 2", "--columns", "day,k").code == 0
+    )
+    assert pq.read_table(out).equals(expected.slice(10).select(["day", "k"]))
+
+
+def test_parquet_is_read_as_scan_reads_it(say, tmp_path, out):
+    for day in (1, 2):
+        (tmp_path / "lake" / f"day={day}").mkdir(parents=True)
+        more = {"host": ["b"]} if day == 2 else {}
+        table = pa.table({"k": [day], **more})
+        pq.write_table(table, tmp_path / "lake" / f"day={day}" / "a.parquet")
+    assert say("write", tmp_path / "lake", out).code == 0
+    assert pq.read_table(out).to_pydict() == {"k": [1, 2], "day": [1, 2]}
+    assert say("write", tmp_path / "lake", out, "--union-by-name").code == 0
+    assert pq.read_table(out).to_pydict() == {"k": [1, 2], "host": [None, "b"], "day": [1, 2]}
+    asked = ["--columns", "__row_number,k", "--where", "day = 2"]
+    assert say("write", tmp_path / "lake", out, *asked).code == 0
+    assert pq.read_table(out).to_pydict() == {"__row_number": [0], "k": [2]}
+
+
+def test_text_is_read_as_it_is_said(say, tmp_path, out):
+    path = tmp_path / "a.txt"
+    path.write_text('00123;NA;1.50\n00124;"NA";x\n')
+    asked = ["--from", "csv", "--delimiter", ";", "--no-header", "--null", "NA"]
+    types = ["--type", "f0=string", "--type", "f2=varchar"]
+    assert say("write", path, out, *asked, *types).code == 0
+    rows = {"f0": ["00123", "00124"], "f1": [None, "NA"], "f2": ["1.50", "x"]}
+    assert pq.read_table(out).to_pydict() == rows
+    path.write_text("a\\tb\n1\t2\n".replace("\\t", "\t"))
+    types = ["--type", "a=decimal(10, 2)", "--type", "b=TIMESTAMPTZ"]
+    path.write_text("a\tb\n1\t2026-01-01T00:00:00Z\n")
+    assert say("write", path, out, "--from", "csv", "--delimiter", r"\t", *types).code == 0
+    assert pq.read_schema(out).types == [pa.decimal128(10, 2), pa.timestamp("us", "UTC")]
+
+
+def test_text_within_quotes_may_hold_line_feeds(say, tmp_path, out):
+    path = put(tmp_path / "a.csv", "csv", pa.table({"s": ["a\nb", 'c"d', ""]}))
+    assert say("write", path, out).code == 0
+    assert pq.read_table(out).to_pydict() == {"s": ["a\nb", 'c"d', ""]}
+
+
+def test_what_only_later_rows_or_files_have_is_an_error_not_lost(say, tmp_path, out, monkeypatch):
+    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    late = tmp_path / "a.jsonl"
+    late.write_text('{"a": 1}\n' * 50 + '{"a": 2, "b": 3}\n')
+    assert_refused(
+        say("write", late, out), out, str(late), "unexpected field", "--type COLUMN=TYPE"
+    )
+    assert say("write", late, out, "--type", "b=int64").code == 0
+    assert pq.read_table(out).column("b").to_pylist() == [None] * 50 + [3]
+    out.unlink()
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "texts" / "2.csv").write_text("a,c\n1,2\n")
+    said = say("write", tmp_path / "texts", out)
+    assert_refused(said, out, "2.csv", "it lacks b and has c besides")
+    (tmp_path / "texts" / "2.csv").write_text("b,a\n2,1\n")
+    assert say("write", tmp_path / "texts", out).code == 0
+    assert pq.read_table(out).to_pydict() == {"a": [1, 1], "b": [2, 2]}
+
+
+def test_dictionaries_and_views_stay(say, tmp_path, out):
+    texts = pa.array(["x", None, "x", "y"])
+    table = pa.table({"d": texts.dictionary_encode(), "v": texts.cast(pa.string_view())})
+    feather.write_feather(table, str(tmp_path / "a.feather"))
+    assert say("write", tmp_path / "a.feather", out, "--where", "d = 'x'").code == 0
+    found = ia.ParquetFile(out).read()
+    assert found.schema.types == table.schema.types
+    assert found.to_pydict() == {"d": ["x", "x"], "v": ["x", "x"]}
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def test_indexes_are_there_and_used(say, tmp_path, out):
+    path = put(tmp_path / "a.csv", "csv")
+    indexes = [
+        "--index",
+        "lookup(word, granule_rows=10)",
+        "--index",
+        "k:minmax",
+        "--index",
+        "bloom(k)",
+    ]
+    layout = ["--row-group-size", 200, "--max-rows-per-page", 20]
+    said = say("write", path, out, *indexes, *layout)
+    assert said.code == 0
+    (report,) = ia.list_indexes(out)
+    assert [entry.name for entry in report.indexes] == ["word:lookup", "k:minmax"]
+    assert {own.name for own in report.standard} == {"page_index", "k:bloom"}
+    assert said.err.startswith(f"{out}: 500 rows, {out.stat().st_size:,} bytes; word:lookup ")
+    assert all(f"{entry.name} {entry.length:,} bytes (" in said.err for entry in report.indexes)
+    assert pq.read_metadata(out).num_row_groups == 3
+    explained = ia.dataset(out).explain(filter="word = 'w7'", analyze=True)
+    assert "word:lookup" in str(explained)
+    assert explained.read.rows.selected == 10
+    assert explained.read.pages.selected < explained.read.pages.total
+    assert say("verify", out).code == 0
+
+
+def test_rows_in_order(say, tmp_path, out):
+    numbers = [3.0, None, float("nan"), 1.0, 2.0, 1.0]
+    path = put(tmp_path / "a.parquet", "parquet", pa.table({".n": numbers, "i": range(6)}))
+    assert say("write", path, out, "--sort-by", ".n,i", "--row-group-size", 4).code == 0
+    assert pq.read_table(out).column("i").to_pylist() == [3, 5, 4, 0, 2, 1]
+    assert [pq.read_metadata(out).row_group(n).num_rows for n in (0, 1)] == [4, 2]
+    out.unlink()
+    wrong = say("write", path, out, "--sort-by", "j", "--columns", "i")
+    assert_refused(wrong, out, "column 'j' is not there")
+
+
+def test_settings_of_the_writer(say, tmp_path, out):
+    path = put(tmp_path / "a.parquet", "parquet")
+    more = ["--compression", "gzip", "--compression-level", 9, "--checkpoint-row-groups", 1]
+    assert say("write", path, out, *more, "--row-group-size", 100).code == 0
+    metadata = pq.read_metadata(out)
+    assert (metadata.num_row_groups, metadata.row_group(0).column(0).compression) == (5, "GZIP")
+    assert say("write", path, out, "--compression", "lzo").code == 2
+    assert say("write", path, out, "--row-group-size", 0).code == 2
+
+
+def test_a_row_group_ends_by_its_bytes_as_well(say, tmp_path, out, monkeypatch):
+    monkeypatch.setattr("intarsia.cli.write.ROW_GROUP_BYTES", 4000)
+    path = put(tmp_path / "a.parquet", "parquet")
+    assert say("write", path, out).code == 0
+    assert pq.read_metadata(out).num_row_groups > 2
+    assert pq.read_table(out).equals(TABLE)
+    assert say("write", path, out, "--row-group-size", 500).code == 0
+    assert pq.read_metadata(out).num_row_groups == 1
+
+
+def test_the_report_as_json_is_that_of_index_list(say, tmp_path, out):
+    path = put(tmp_path / "a.parquet", "parquet")
+    said = say("write", path, out, "--index", "k:lookup", "--json")
+    document = json.loads(said.out)
+    assert document == json.loads(say("index", "list", out, "--json").out)
+    assert (document["rows"], document["indexes"][0]["name"]) == (ROWS, "k:lookup")
+    assert said.err.startswith(f"{out}: 500 rows")
+
+
+def test_of_a_terminal_progress_is_shown_and_goes_away(say, tmp_path, out, monkeypatch):
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    path = put(tmp_path / "a.parquet", "parquet")
+    for more in ([], ["--where", "k < 9"], ["--limit", "3"]):
+        said = say("write", path, out, *more)
+        assert (said.code, said.out) == (0, "")
+        assert said.err.splitlines()[-1].startswith(f"{out}: ")
+
+
+# --- what fails leaves nothing ------------------------------------------------------------------
+
+
+def test_a_source_that_fails_midway_leaves_nothing(say, tmp_path, out, monkeypatch):
+    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("a\n" + "1\n" * 1000 + "x\n")
+    said = say("write", path, out, "--row-group-size", 10, "--index", "a:lookup")
+    assert_refused(said, out, str(path), "invalid value 'x'", "--type COLUMN=TYPE")
+    out.write_bytes(b"what was there")
+    assert say("write", path, out).code == 1
+    assert out.read_bytes() == b"what was there"
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+
+def test_what_was_written_is_kept_where_that_is_asked_for(say, tmp_path, out, monkeypatch):
+    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("a\n" + "1\n" * 1000 + "x\n")
+    more = ["--row-group-size", 10, "--checkpoint-row-groups", 1, "--keep-unfinished"]
+    said = say("write", path, out, *more)
+    (kept,) = out.parent.iterdir()
+    assert said.code == 1
+    assert said.err.endswith(f"; what was written so far is in {kept}\n")
+    assert say("recover", kept, out).code in (0, 3)
+    assert pq.read_metadata(out).num_rows > 900
+
+
+def test_damage_in_parquet_is_an_error_or_left_out(say, tmp_path, out):
+    path = tmp_path / "t.parquet"
+    pages = {"max_rows_per_page": 10, "write_batch_size": 10, "write_page_checksum": True}
+    pq.write_table(pa.table({"k": range(40)}), path, use_dictionary=False, **pages)
+    page = ia.ParquetFile(path).pages(0, "k")[1]
+    data = bytearray(path.read_bytes())
+    data[page.offset + page.header_size + 20] ^= 1
+    path.write_bytes(data)
+    assert_refused(say("write", path, out, "--on-corrupt", "raise"), out, "checksum")
+
+
+def test_an_interruption_leaves_nothing(say, tmp_path, out, monkeypatch):
+    path = put(tmp_path / "a.parquet", "parquet")
+
+    def interrupted(*_):
+        assert len(list(out.parent.iterdir())) == 1  # the temporary file
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intarsia.write.fitted.FittedWriter.write_table", interrupted)
+    said = say("write", path, out)
+    assert (said.code, said.err.strip()) == (130, "intarsia: interrupted")
+    assert list(out.parent.iterdir()) == []
+
+
+def test_an_index_that_cannot_be_built_leaves_nothing(say, tmp_path, out):
+    path = put(tmp_path / "a.parquet", "parquet")
+    wrong = {"nope:lookup": "'nope' is not there", "k:nope": "no index kind", "k": "not an index"}
+    for index, message in wrong.items():
+        assert_refused(say("write", path, out, "--index", index), out, message)
+    twice = say("write", path, out, "--index", "k:lookup", "--index", "lookup(k)")
+    assert_refused(twice, out, "asked for twice")
+
+
+# --- where OUT is SOURCE, or would be -----------------------------------------------------------
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("form", ["csv", "feather", "parquet"])
+def test_what_is_read_is_not_written_to(form, say, tmp_path):
+    path = put(tmp_path / f"a.{form}", form)
+    (tmp_path / "b").symlink_to(path)
+    before = state(tmp_path)
+    for source, target in ((path, path), (path, tmp_path / "b"), (tmp_path, path)):
+        said = say("write", source, target)
+        assert said.code == 1
+        assert "not to be changed" in said.err
+        assert state(tmp_path) == before
+
+
+def test_a_file_that_would_be_read_the_next_time_is_not_written(say, tmp_path):
+    (tmp_path / "lake" / "day=1").mkdir(parents=True)
+    put(tmp_path / "lake" / "day=1" / "a.parquet", "parquet")
+    before = state(tmp_path)
+    lake = tmp_path / "lake"
+    for source, target in (
+        (lake, lake / "all.parquet"),
+        (lake, lake / "day=1" / "all"),
+        (lake / "*", lake / "day=1" / "all.parquet"),
+        (lake / "**" / "*.parquet", lake / "all.parquet"),
+    ):
+        said = say("write", source, target)
+        assert said.code == 1, (source, target)
+        assert "its rows there twice" in said.err
+        assert state(tmp_path) == before
+    for target in (tmp_path / "all.parquet", lake / "_all.parquet", lake / ".all.parquet"):
+        assert say("write", lake, target).code == 0
+    assert say("write", lake / "day=1" / "a.parquet", lake / "b.parquet").code == 0
+    assert say("write", lake / "day=1" / "a.*", lake / "c.parquet").code == 0
+
+
+def test_a_file_beside_others_of_another_format(say, tmp_path):
+    put(tmp_path / "a.csv", "csv")
+    for _ in range(2):  # the second time, the folder holds both
+        assert say("write", tmp_path, tmp_path / "b.parquet", "--from", "csv").code == 0
+        assert pq.read_table(tmp_path / "b.parquet").equals(TABLE)
+    assert "files of csv, parquet: --from" in say("write", tmp_path, tmp_path / "c").err
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def test_places_that_cannot_be_written_to(say, tmp_path, out):
+    path = put(tmp_path / "a.parquet", "parquet")
+    for target, message in (
+        (tmp_path / "nowhere" / "a", "there is no such folder to write to"),
+        (tmp_path, "there is a folder where the file is to be"),
+        ("s3://bucket/key?endpoint_override=localhost:1", "local folders only"),
+        ("/dev/null", "a device or a pipe"),
+    ):
+        assert_refused(say("write", path, target), out, message)
+    assert_refused(say("write", path, "-"), out, "OUT is a file", code=2)
+
+
+def test_sources_that_cannot_be_read(say, tmp_path, out):
+    assert_refused(say("write", tmp_path / "a.csv", out), out, "there is no such file")
+    assert_refused(say("write", tmp_path / "a.parquet", out), out, "there is no such file")
+    (tmp_path / "b").write_text("no Parquet")
+    assert_refused(say("write", tmp_path / "b", out), out, "for a Parquet file")
+    for form in ("csv", "jsonl", "arrow", "orc"):
+        (tmp_path / f"c.{form}").write_bytes(b"")
+        assert_refused(say("write", tmp_path / f"c.{form}", out), out, "cannot be read")
+
+
+def test_options_of_other_formats_are_refused(say, tmp_path, out):
+    path, text = put(tmp_path / "a.parquet", "parquet"), put(tmp_path / "a.csv", "csv")
+    for source, *options, message in (
+        (path, "--delimiter", ";", "of CSV, not of parquet"),
+        (path, "--no-header", "of CSV, not of parquet"),
+        (path, "--type", "k=int64", "of CSV and JSON, not of parquet"),
+        (text, "--union-by-name", "of Parquet, not of csv"),
+        (text, "--on-corrupt", "skip", "of Parquet, not of csv"),
+        (text, "--delimiter", ";;", "one character"),
+        (text, "--type", "k", "not COLUMN=TYPE"),
+        (text, "--type", "k=nix", "no type 'nix'"),
+        (text, "--columns", "k,k", "two columns are called k"),
+        (text, "--from", "xml", "'xml' is not one of"),
+    ):
+        assert_refused(say("write", source, out, *options), out, message, code=2)
+
+
+def test_columns_that_are_not_there(say, tmp_path, out):
+    for form in ("csv", "parquet"):
+        path = put(tmp_path / f"a.{form}", form)
+        assert_refused(say("write", path, out, "--columns", "kk"), out, "'kk' is not there")
+        assert_refused(say("write", path, out, "--where", "kk = 1"), out, "'kk' is not there")
+        assert_refused(say("write", path, out, "--where", "k ="), out)
+    text = tmp_path / "a.csv"
+    assert_refused(say("write", text, out, "--type", "kk=int64"), out, "'kk' is not there")
+    assert_refused(say("write", text, out, "--columns", "__filename"), out, "Parquet only")
