@@ -17,6 +17,7 @@ from commands import Said
 from rich.console import Console
 
 import intarsia as ia
+from intarsia.cli.main import cli
 
 ROWS = 120
 
@@ -61,6 +62,11 @@ def test_help_names_every_command(say):
     assert all(f"  {name} " in said.out for name in COMMANDS if name not in ("list", "add", "drop"))
 
 
+def test_the_readme_names_every_command():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert all(f"\nintarsia {name} " in readme for name in cli.commands)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -69,6 +75,8 @@ def test_help_names_every_command(say):
         ("verify",),
         ("scan",),
         ("explain",),
+        ("write",),
+        ("demo",),
         ("index", "add"),
         ("index", "drop"),
     ],

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -337,6 +338,11 @@ def test_damage_in_parquet_is_an_error_or_left_out(say, tmp_path, out):
     data[page.offset + page.header_size + 20] ^= 1
     path.write_bytes(data)
     assert_refused(say("write", path, out, "--on-corrupt", "raise"), out, "checksum")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = say("write", path, out, "--on-corrupt", "skip")
+    assert "10 rows lost" in said.err
+    assert pq.read_table(out).column("k").to_pylist() == [*range(10), *range(20, 40)]
 
 
 def test_an_interruption_leaves_nothing(say, tmp_path, out, monkeypatch):
@@ -432,6 +438,25 @@ def test_sources_that_cannot_be_read(say, tmp_path, out):
     for form in ("csv", "jsonl", "arrow", "orc"):
         (tmp_path / f"c.{form}").write_bytes(b"")
         assert_refused(say("write", tmp_path / f"c.{form}", out), out, "cannot be read")
+
+
+def test_names_that_no_file_should_have(say, tmp_path, out):
+    path = tmp_path / "a.csv"
+    for data, message in ((b"a,a\n1,2\n", "two columns are called a"), (b"\xff,b\n1,2\n", "utf-8")):
+        path.write_bytes(data)
+        assert_refused(say("write", path, out), out, f"{path}: cannot be read: ", message)
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([3])], names=["a", "a"])
+    pq.write_table(twice, tmp_path / "a.parquet")
+    assert say("write", tmp_path / "a.parquet", out).code in (1, 2)
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_header_alone_is_a_file_without_rows(say, tmp_path, out):
+    (tmp_path / "a.csv").write_text("a,b\n")
+    assert say("write", tmp_path / "a.csv", out, "--type", "a=int64").code == 0
+    found = pq.read_table(out)
+    assert (found.num_rows, found.column_names) == (0, ["a", "b"])
+    assert say("write", tmp_path / "a.csv", out, "--sort-by", "a").code == 0
 
 
 def test_options_of_other_formats_are_refused(say, tmp_path, out):

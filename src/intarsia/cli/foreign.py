@@ -112,6 +112,7 @@ def read(path: str, form: str, text: Text) -> Rows:
             raise click.UsageError("standard input is read with --from csv, json or arrow")
         with _telling("standard input"):
             lone = _of_stream(_standard_input(), path, form, text, None)
+            _check_names(lone.schema)
         return Rows(lone.schema, _tables("standard input", lone, lone.schema), ())
     on, files = list_files(path)
     files = [file for file in files if format_of_name(file) == form] or files
@@ -120,6 +121,7 @@ def read(path: str, form: str, text: Text) -> Rows:
     keys = pads.HivePartitioning(hive_types(files, base))
     with _telling(files[0]):
         first = _opened(on, files[0], form, text, None)
+        _check_names(first.schema)
     own = [key for key in keys.schema if key.name not in first.schema.names]
     schema = pa.schema([*first.schema, *own], first.schema.metadata)
 
@@ -164,7 +166,7 @@ def _telling(name: str) -> Iterator[None]:
     """Have an error of pyarrow's say which file it is of, and what to do."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, UnicodeError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         hint = "".join(f"; {hint}" for part, hint in _HINTS.items() if part in said)
         raise FormatError(f"{name}: cannot be read: {said}{hint}") from error
@@ -201,7 +203,7 @@ def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema 
         if path == STDIN and stream.peek(len(_MAGIC)).startswith(_MAGIC):
             stream.read(len(_MAGIC))
         reader = paipc.open_stream(stream)
-    for name in text.types if form != "arrow" else ():
+    for name in text.types:
         if name not in reader.schema.names:
             raise unknown_column(name, reader.schema.names)
     return _File(reader.schema, _closing(reader, stream))
@@ -240,6 +242,14 @@ def _json(stream: Any, text: Text, schema: pa.Schema | None) -> Any:
         pajson.ReadOptions(block_size=_BLOCK_BYTES),
         pajson.ParseOptions(explicit_schema=stated, unexpected_field_behavior=unexpected),
     )
+
+
+def _check_names(schema: pa.Schema) -> None:
+    """Raise ``ArrowInvalid`` for two columns of one name, ``UnicodeError`` for one in no UTF-8."""
+    names = schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise pa.ArrowInvalid(f"two columns are called {twice}")
 
 
 def _check_columns(path: str, schema: pa.Schema, first: str, wanted: pa.Schema) -> None:

@@ -164,9 +164,9 @@ def write(
     zcat logs.json.gz | intarsia write - logs.parquet --from json
 
     SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC,
-    the first two kinds of text compressed or not, or - for standard input, of CSV, JSON or Arrow.
-    CSV and JSON are read as pyarrow reads them: types are those of the first 16 MB. Several files
-    of other formats than Parquet have the same columns.
+    or - for standard input, of CSV, JSON or Arrow. CSV and JSON may be compressed (.gz, .zst), and
+    are read as pyarrow reads them: types are those of the first 16 MB. Several files of other
+    formats than Parquet have to have the same columns.
 
     Rows stay in their order, and in memory there is a row group of them at a time. OUT is a local
     file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
@@ -184,7 +184,8 @@ def write(
     order = None if sort_by is None else column_names(rows.schema, sort_by)
     check_order(rows.schema, order or ())
     size = row_group_size or USUAL_ROW_GROUP
-    writer = ParquetWriter(
+    name = os.path.basename(out)
+    with ParquetWriter(
         out,
         rows.schema,
         indexes=indexes,
@@ -193,9 +194,7 @@ def write(
         compression=compression,
         compression_level=compression_level,
         max_rows_per_page=max_rows_per_page,
-    )
-    name = os.path.basename(out)
-    with writer:
+    ) as writer:
         with terminal.progress("writing") as update:
             tables = _counted(rows.tables, name, total, update)
             if order:
