@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,8 @@ from intarsia.format.footer import framed
 from intarsia.format.metadata import PageHeader
 from intarsia.format.thrift import amended, encode
 from intarsia.read import walked
-from intarsia.source import BufferSource, ByteRange
+from intarsia.source import BufferSource
+from intarsia.testing import CountingSource
 
 ROWS = 400_000
 DRAW = np.random.default_rng(7)
@@ -30,16 +30,6 @@ TABLE = pa.table(
 )
 
 
-class Counted(BufferSource):
-    """Counts the bytes that are read."""
-
-    bytes = 0
-
-    def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        self.bytes += sum(length for _, length in ranges)
-        return super().read(ranges)
-
-
 @pytest.fixture(scope="module", params=["1.0", "2.0"])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("walked") / "a.parquet"
@@ -50,7 +40,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_a_point_query_reads_headers_and_the_pages_of_its_rows(path):
-    source = Counted(path.read_bytes())
+    source = CountingSource(path.read_bytes())
     file = ia.ParquetFile(source)
     opened = source.bytes
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))

@@ -13,6 +13,7 @@ from intarsia.format.page_header import read_page_header
 from intarsia.format.shape import decode_footer
 from intarsia.format.thrift import amended, decode, encode
 from intarsia.source import BufferSource
+from intarsia.testing import CountingSource
 
 BINARY, LIST, STRUCT = 8, 9, 12
 SCHEMA, ROW_GROUPS, KEY_VALUES, ENCRYPTION = 2, 4, 5, 8
@@ -35,16 +36,6 @@ def data():
 @pytest.fixture(scope="module")
 def raw(data):
     return footer_of(data)
-
-
-class CountingSource(BufferSource):
-    def __init__(self, data):
-        super().__init__(data)
-        self.requests = []
-
-    def read(self, ranges):
-        self.requests += ranges
-        return super().read(ranges)
 
 
 def footer_of(data):
@@ -91,16 +82,16 @@ def test_a_footer_is_read(data):
 def test_a_footer_within_the_tail_takes_one_request_and_a_longer_one_two(data, raw):
     whole, short = CountingSource(data), CountingSource(data)
     assert read_footer(whole).raw == raw
-    assert len(whole.requests) == 1
+    assert len(whole.ranges) == 1
     assert read_footer(short, tail_bytes=8).raw == raw
-    assert len(short.requests) == 2
+    assert len(short.ranges) == 2
 
 
 def test_the_tail_that_was_read_is_not_read_again(data):
     source = CountingSource(data)
     footer = read_footer(source)
     footer.source.read([(footer.offset, 10)])
-    assert len(source.requests) == 1
+    assert len(source.ranges) == 1
 
 
 @pytest.mark.parametrize("tail_bytes", [8, 9, 100, 10**9])

@@ -3,6 +3,7 @@
 import json
 import math
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +29,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read import choice
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
+from intarsia.testing import CountingSource
 from intarsia.write import gather, spill, values
 from intarsia.write.build import build
 from intarsia.write.spill import Workspace, merged_blocks
@@ -321,19 +323,6 @@ def test_a_negated_match_is_asked_of_no_kind_that_is_not_exact(file, monkeypatch
 # --- what they cost to build ----------------------------------------------------------------------
 
 
-class CountingSource(BufferSource):
-    """Counts how often each range is read."""
-
-    def __init__(self, data):
-        super().__init__(data)
-        self.counts = {}
-
-    def read(self, ranges):
-        for range_ in ranges:
-            self.counts[range_] = self.counts.get(range_, 0) + 1
-        return super().read(ranges)
-
-
 def test_several_indexes_read_each_column_once(file):
     source = CountingSource(memoryview(file.read_bytes()))
     opened = OpenedFile(source, "t.parquet", tail_bytes=12)
@@ -345,7 +334,7 @@ def test_several_indexes_read_each_column_once(file):
     for leaf in range(len(opened.schema.leaves)):
         chunk = opened.chunk(0, leaf)
         stop = chunk.start + chunk.total_compressed_size
-        inside = [n for (at, _), n in source.counts.items() if chunk.start <= at < stop]
+        inside = [n for (at, _), n in Counter(source.ranges).items() if chunk.start <= at < stop]
         assert set(inside) == ({1} if leaf in leaves else set())
 
 

@@ -18,20 +18,9 @@ from intarsia.format.metadata import (
 from intarsia.format.page_header import checksum_problem, read_page_header, walk_pages
 from intarsia.format.thrift import encode
 from intarsia.source import BufferSource
+from intarsia.testing import CountingSource
 
 UNKNOWN_TYPE, BINARY = 17, 8
-
-
-class CountingSource(BufferSource):
-    """Remembers the ranges it is asked for."""
-
-    def __init__(self, data):
-        super().__init__(data)
-        self.asked = []
-
-    def read(self, ranges):
-        self.asked += ranges
-        return super().read(ranges)
 
 
 def data_page(values, body, statistics=None, **more):
@@ -156,16 +145,16 @@ def test_short_headers_are_read_without_their_bodies():
     pages = [data_page(1, bytes(1 << 20)) for _ in range(4)]
     source, metadata = chunk_of(pages, 4)
     assert len(list(walk_pages(source, metadata))) == 4
-    assert sum(length for _, length in source.asked) <= 4 * 4096
+    assert sum(length for _, length in source.ranges) <= 4 * 4096
 
 
 def test_reading_ahead_takes_one_request():
     pages = [data_page(1, bytes(10_000)) for _ in range(4)]
     source, metadata = chunk_of(pages, 4)
     plain = list(walk_pages(source, metadata))
-    source.asked.clear()
+    source.clear()
     assert list(walk_pages(source, metadata, read_ahead=1 << 20)) == plain
-    assert len(source.asked) == 1
+    assert len(source.ranges) == 1
 
 
 def test_the_walk_ends_with_the_last_value_whatever_follows():

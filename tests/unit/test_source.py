@@ -5,23 +5,10 @@ import threading
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.source import AheadSource, BufferSource, HeldSource, RereadSource, WindowSource
+from intarsia.source import AheadSource, HeldSource, RereadSource, WindowSource
+from intarsia.testing import CountingSource
 
 DATA = bytes(range(256))
-
-
-class Log(BufferSource):
-    """Keeps the ranges of every call."""
-
-    def __init__(self):
-        super().__init__(DATA)
-        self.calls = []
-        self._lock = threading.Lock()
-
-    def read(self, ranges):
-        with self._lock:
-            self.calls.append(list(ranges))
-        return super().read(ranges)
 
 
 def bytes_of(ranges):
@@ -29,7 +16,7 @@ def bytes_of(ranges):
 
 
 def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
-    log = Log()
+    log = CountingSource(DATA)
     source = AheadSource(log)
     source.expect([(10, 5), (20, 5)])
     assert log.calls == []
@@ -40,7 +27,7 @@ def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
 
 
 def test_it_is_given_once_then_forgotten():
-    log = Log()
+    log = CountingSource(DATA)
     source = AheadSource(log)
     source.expect([(10, 5)])
     source.read([(0, 3)])
@@ -50,7 +37,7 @@ def test_it_is_given_once_then_forgotten():
 
 
 def test_ranges_in_hand_and_ranges_to_fetch_come_in_the_order_asked():
-    source = AheadSource(Log())
+    source = AheadSource(CountingSource(DATA))
     source.expect([(10, 5), (30, 2)])
     source.read([(0, 3)])
     ranges = [(50, 1), (30, 2), (60, 4), (10, 5), (10, 5), (0, 0)]
@@ -58,7 +45,7 @@ def test_ranges_in_hand_and_ranges_to_fetch_come_in_the_order_asked():
 
 
 def test_a_range_that_is_both_wanted_and_expected_is_fetched_once():
-    log = Log()
+    log = CountingSource(DATA)
     source = AheadSource(log)
     source.expect([(10, 5), (10, 5), (20, 1)])
     source.expect([(10, 5)])
@@ -67,7 +54,7 @@ def test_a_range_that_is_both_wanted_and_expected_is_fetched_once():
 
 
 def test_a_read_of_nothing_fetches_nothing():
-    log = Log()
+    log = CountingSource(DATA)
     source = AheadSource(log)
     source.expect([(10, 5)])
     assert source.read([]) == []
@@ -75,7 +62,7 @@ def test_a_read_of_nothing_fetches_nothing():
 
 
 def test_what_is_at_hand_is_no_occasion_to_fetch_more():
-    log = Log()
+    log = CountingSource(DATA)
     held = HeldSource(log, 200, memoryview(DATA)[200:])
     source = AheadSource(held, held.holds)
     source.expect([(10, 5)])
@@ -86,7 +73,7 @@ def test_what_is_at_hand_is_no_occasion_to_fetch_more():
 
 
 def test_an_expected_range_outside_the_file_harms_nothing():
-    source = AheadSource(Log())
+    source = AheadSource(CountingSource(DATA))
     source.expect([(250, 100), (10, 5)])
     assert source.read([(0, 3)]) == bytes_of([(0, 3)])
     assert source.read([(10, 5)]) == bytes_of([(10, 5)])
@@ -95,14 +82,14 @@ def test_an_expected_range_outside_the_file_harms_nothing():
 
 
 def test_a_wanted_range_outside_the_file_is_an_error():
-    source = AheadSource(Log())
+    source = AheadSource(CountingSource(DATA))
     source.expect([(10, 5)])
     with pytest.raises(FormatError, match="outside"):
         source.read([(250, 100)])
 
 
 def test_threads_get_the_bytes_they_asked_for():
-    source = AheadSource(Log())
+    source = AheadSource(CountingSource(DATA))
     wrong = []
 
     def work(seed):
@@ -122,7 +109,7 @@ def test_threads_get_the_bytes_they_asked_for():
 
 
 def test_a_window_knows_its_edges():
-    window = WindowSource(Log(), 100, 50)
+    window = WindowSource(CountingSource(DATA), 100, 50)
     assert window.size == 50
     assert window.read([(0, 2), (48, 2)]) == bytes_of([(100, 2), (148, 2)])
     with pytest.raises(FormatError, match="outside"):
@@ -130,7 +117,7 @@ def test_a_window_knows_its_edges():
 
 
 def test_parts_of_what_was_read_are_given_again():
-    log = Log()
+    log = CountingSource(DATA)
     source = RereadSource(log)
     ranges = [(20, 5), (10, 5), (15, 0)]
     assert source.read(ranges) == bytes_of(ranges)

@@ -21,6 +21,7 @@ from intarsia.predicate.sql import parse_where
 from intarsia.predicate.term import field_term
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
+from intarsia.testing import CountingSource
 from intarsia.text import words
 
 ROWS = 20_000
@@ -149,27 +150,17 @@ def test_indexes_of_texts_are_on_texts_alone(path):
 # --- what a probe reads ---------------------------------------------------------------------------
 
 
-class Counted(BufferSource):
-    """A source that counts the bytes that are read within some range of it."""
-
-    within, read_bytes = (0, 0), 0
-
-    def read(self, ranges):
-        self.read_bytes += sum(n for at, n in ranges if self.within[0] <= at < self.within[1])
-        return super().read(ranges)
-
-
 @pytest.mark.parametrize("pattern", [RARE, "bada", "baba dudu rara", "ba"])
 def test_a_probe_reads_a_tenth_of_the_column_at_most(path, table, pattern):
-    source = Counted(path.read_bytes())
+    source = CountingSource(path.read_bytes())
     file = OpenedFile(source, "t.parquet")
     (entry,) = (entry for entry in file.sections.entries if entry.kind == "ngram")
-    source.within = entry.offset, entry.offset + entry.length - entry.meta_length
+    pages = entry.offset, entry.offset + entry.length - entry.meta_length
     column = file.chunk(0, 0).total_compressed_size
     filter_ = pc.match_substring(T, pattern)
     assert ia.ParquetFile(source).read(filter=filter_).equals(evaluate(filter_, table))
-    assert (source.read_bytes > 0) == (len(pattern) > 2)
-    assert source.read_bytes <= column // 10
+    assert (source.bytes_within(*pages) > 0) == (len(pattern) > 2)
+    assert source.bytes_within(*pages) <= column // 10
 
 
 def test_sections_of_granules_that_are_no_steps_are_read():

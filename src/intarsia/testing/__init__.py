@@ -1,4 +1,4 @@
-"""For people who write their own kind of index: the contract a kind must meet.
+"""For people who write their own kind of index: the contract a kind must meet, and what it reads.
 
 ::
 
@@ -14,10 +14,11 @@ from intarsia.errors import MissingDependencyError
 
 try:
     from intarsia.testing.contract import check_index_kind
+    from intarsia.testing.counting import CountingSource
 except ModuleNotFoundError as error:
     if error.name != "hypothesis":
         raise
     message = "Hypothesis is not installed: install the extra, intarsia[testing]"
     raise MissingDependencyError(message) from error
 
-__all__ = ["check_index_kind"]
+__all__ = ["CountingSource", "check_index_kind"]
