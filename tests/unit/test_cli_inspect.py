@@ -19,10 +19,10 @@ from rich.cells import cell_len
 import intarsia as ia
 from intarsia.cli.document import jsonable
 from intarsia.cli.main import cli
-from intarsia.cli.names import type_name
 from intarsia.errors import PredicateError
 from intarsia.format.compact import list_elements, list_span, replace_fields, spans
 from intarsia.format.footer import framed, read_footer
+from intarsia.format.names import type_name
 from intarsia.source import BufferSource
 
 ROWS = 1000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.cli.columns import bloom_bytes, chunks_of, null_count
-from intarsia.cli.names import codec_name, listed, type_name, value_column, value_encodings
+from intarsia.cli.names import listed, value_column
 from intarsia.cli.show_file import problem
 from intarsia.cli.terminal import (
     NONE,
@@ -23,8 +22,10 @@ from intarsia.cli.terminal import (
 from intarsia.errors import FormatError, Where
 from intarsia.format.display import readable
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData, SizeStatistics, Statistics
+from intarsia.format.names import codec_name, type_name, value_encodings
 from intarsia.format.schema import Leaf
 from intarsia.read.opened import OpenedFile
+from intarsia.read.summary import bloom_bytes, chunks_of, null_count
 
 _CHUNKS = 100
 _NO_STATISTICS = Statistics()

@@ -6,9 +6,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from intarsia.cli import show
-from intarsia.cli.columns import ColumnSummary, problems_of, summary_of
 from intarsia.cli.document import footer_offset
-from intarsia.cli.names import listed, type_name
+from intarsia.cli.names import listed
 from intarsia.cli.terminal import (
     NONE,
     Column,
@@ -25,9 +24,11 @@ from intarsia.cli.terminal import (
 )
 from intarsia.errors import FormatError
 from intarsia.format.metadata import RowGroup
+from intarsia.format.names import type_name
 from intarsia.index.kind import index_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.opened import OpenedFile
+from intarsia.read.summary import ColumnSummary, problems_of, summary_of
 from intarsia.write.embed import StandardReport, strays
 
 _COLUMNS = 40

@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 
 from intarsia.cli.document import jsonable
-from intarsia.cli.names import encoding_name, page_name, value_column
+from intarsia.cli.names import value_column
 from intarsia.cli.show_file import problem
 from intarsia.cli.terminal import (
     NONE,
@@ -27,6 +27,7 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, Where
+from intarsia.format.names import encoding_name, page_name
 from intarsia.format.schema import Leaf
 from intarsia.predicate.readable import readable_values
 from intarsia.read.chunk import Chunk

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from intarsia.format.display import clean as clean
+
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True)
 for _made in (console, errors):
@@ -124,13 +126,6 @@ def left_out(titles: Iterable[str]) -> None:
     titles = list(dict.fromkeys(titles))
     if titles:
         paragraph(f"No room here for: {', '.join(titles)}.")
-
-
-def clean(text: str) -> str:
-    """``text`` with escapes in place of what would not show, or would steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def cut(text: str, width: int, *, middle: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Encoded values, and the numbers of enums, as a person can read them."""
+"""Encoded values, texts, and the numbers of enums, as a person can read them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.summary import is_text
 
 _EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def clean(text: str) -> str:
+    """``text`` with escapes in place of what would not show, break lines, or steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def readable(element: SchemaElement, value: bytes | None) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
+from intarsia.format.display import clean
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
 
@@ -46,12 +47,12 @@ def report(
     if activities is not None:
         lines += [_TIMED, *_activities(activities)]
     base = _folder([file.plan.path for file in files])
-    return "\n".join([*lines, f"files in {_clean(base)}", *_drawn(_files(files, base))])
+    return "\n".join([*lines, f"files in {clean(base)}", *_drawn(_files(files, base))])
 
 
 def _wrapped(title: str, text: str) -> list[str]:
     return textwrap.wrap(
-        _clean(text),
+        clean(text),
         _WIDTH,
         initial_indent=title.ljust(_MARGIN),
         subsequent_indent=" " * _MARGIN,
@@ -96,11 +97,11 @@ def _file(account: FileAccount, base: str) -> Node:
     if account.stages:
         parts.append(_stages(account.stages))
     parts.append(_columns(plan.columns, plan.figures))
-    parts += [Node(_clean(remark)) for remark in account.remarks]
+    parts += [Node(clean(remark)) for remark in account.remarks]
     if account.read is not None:
         parts.append(_read(account.read, account.remarks))
     return Node(
-        f"{_clean(_name(account, base))}: {_plural(rows, 'row')}, {_plural(groups, 'row group')}",
+        f"{clean(_name(account, base))}: {_plural(rows, 'row')}, {_plural(groups, 'row group')}",
         parts,
     )
 
@@ -110,7 +111,7 @@ def _steps(steps: Sequence[Step], rows: int) -> Node:
     before = [rows, *(step.rows for step in steps)]
     cells = [
         (
-            _clean(step.source),
+            clean(step.source),
             _plural(step.rows, "row"),
             f"{step.rows / had:.2%}" if had else "",
             _plural(step.row_groups, "row group"),
@@ -126,7 +127,7 @@ def _stages(stages: Sequence[Stage]) -> Node:
     return Node(
         "conditions are evaluated in this order",
         [
-            Node(_clean(f"{i}. {stage.condition}  on {', '.join(stage.columns)}"))
+            Node(clean(f"{i}. {stage.condition}  on {', '.join(stage.columns)}"))
             for i, stage in enumerate(stages, 1)
         ],
     )
@@ -138,7 +139,7 @@ def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
         chosen = heapq.nlargest(_SHOWN_COLUMNS, columns, key=lambda column: column.bytes.selected)
     nodes = _aligned(
         (
-            _clean(column.column),
+            clean(column.column),
             f"{_of(column.pages)} pages",
             f"{_of(column.bytes)} bytes",
             "no page index: whole chunks" if column.without_page_index else "",
@@ -155,12 +156,12 @@ def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
 
 def _read(read: FileRead, known: Sequence[str]) -> Node:
     parts = [
-        Node(f"{_of(condition.rows)} rows passed {_clean(condition.condition)}")
+        Node(f"{_of(condition.rows)} rows passed {clean(condition.condition)}")
         for condition in read.conditions
     ]
     whole = sum(read.seconds.values()) or 1.0
     spent = [f"{which.value} {part / whole:.0%}" for which, part in read.seconds.items()]
-    parts += [Node(_clean(remark)) for remark in read.remarks if remark not in known]
+    parts += [Node(clean(remark)) for remark in read.remarks if remark not in known]
     return Node(_read_line([read]), [*parts, Node(", ".join(spent))])
 
 
@@ -180,10 +181,10 @@ def _without_rows(files: Sequence[FileAccount], base: str) -> Node:
     """Files of which nothing is left, by what left nothing of them."""
     counts = Counter(file.plan.steps[-1].source for file in files)
     parts = _aligned(
-        (f"by {_clean(source)}", _plural(count, "file"), "") for source, count in counts.items()
+        (f"by {clean(source)}", _plural(count, "file"), "") for source, count in counts.items()
     )
     parts += [
-        Node(_clean(f"{_name(file, base)}: {remark}"))
+        Node(clean(f"{_name(file, base)}: {remark}"))
         for file in files[:_SHOWN_FILES]
         for remark in file.remarks
     ]
@@ -237,8 +238,3 @@ def _of(amount: Amount) -> str:
 
 def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _clean(text: str) -> str:
-    """``text`` with escapes in place of what would break lines, or steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
