@@ -25,6 +25,7 @@ LAYERS = (
     ("data",),
     ("write",),
     ("verify",),
+    ("report",),
     ("spark", "cli", "engines", "testing"),
     ("__main__",),
 )

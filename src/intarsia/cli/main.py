@@ -13,7 +13,16 @@ from collections.abc import Sequence
 import click
 import pyarrow as pa
 
-from intarsia.cli import INTERRUPTED, show, show_column, show_file, show_pages, stream, terminal
+from intarsia.cli import (
+    INTERRUPTED,
+    page,
+    show,
+    show_column,
+    show_file,
+    show_pages,
+    stream,
+    terminal,
+)
 from intarsia.cli.catalog import catalog
 from intarsia.cli.columns import selected
 from intarsia.cli.demo import demo
@@ -37,6 +46,8 @@ from intarsia.errors import IntarsiaError
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.file import open_file
+from intarsia.report.query import SHOWN_FILES
+from intarsia.report.render import file_html, query_html
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
@@ -50,6 +61,13 @@ _column = click.option(
     metavar="NAME",
     multiple=True,
     help="Only this column; one with fields stands for all of them. May be given again.",
+)
+_html = click.option(
+    "--html",
+    "html",
+    metavar="FILE",
+    help="Write a page with pictures to this file instead of printing; one that is there is "
+    "replaced.",
 )
 IN_SHELL = {
     "with sidecar=True": "with --sidecar",
@@ -130,7 +148,10 @@ cli.add_command(write)
 @_column
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
-def inspect(file: str, names: Sequence[str], everything: bool, as_json: bool) -> None:
+@_html
+def inspect(
+    file: str, names: Sequence[str], everything: bool, as_json: bool, html: str | None
+) -> None:
     """Show what a Parquet FILE holds: columns, sizes, encodings, indexes, key/values.
 
     With --column, show that column row group by row group: bounds, sizes, indexes. A type is
@@ -141,11 +162,18 @@ def inspect(file: str, names: Sequence[str], everything: bool, as_json: bool) ->
     --json gives the footer with the specification's names, bounds as values, other bytes in base
     64; with --column, its row groups have the chunks of that column only.
 
+    --html shows where in the file every page is, by rows and by bytes: of all columns, or of those
+    of --column.
+
     The exit code is 1 where a part of the file could not be decoded; the rest is shown.
     """
+    _check_html(html, as_json)
     opened = open_file(file)
     leaves = selected(opened.schema, names)
-    if as_json:
+    if html is not None:
+        text, whole = file_html(opened, leaves)
+        page.save(html, text)
+    elif as_json:
         document, whole = describe(opened, leaves)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     elif names:
@@ -334,6 +362,7 @@ def scan(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+@_html
 @union_by_name_option
 @sidecar_folder_option
 def explain(
@@ -342,19 +371,37 @@ def explain(
     columns: str | None,
     analyze: bool,
     as_json: bool,
+    html: str | None,
     union_by_name: bool,
     sidecar_folder: str | None,
 ) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
 
     20 files are shown, and the 20 columns of each that take most.
+
+    --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
     """
+    _check_html(html, as_json)
     source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
-    explanation = source.explain(column_names(source.schema, columns), where, analyze=analyze)
-    if as_json:
+    maps = 0 if html is None else SHOWN_FILES
+    explanation = source.explain(
+        column_names(source.schema, columns), where, analyze=analyze, maps=maps
+    )
+    if html is not None:
+        page.save(html, query_html(explanation))
+    elif as_json:
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
         click.echo(explanation)
+
+
+def _check_html(html: str | None, as_json: bool) -> None:
+    """Raise an error where a page cannot be made as asked."""
+    if html is None:
+        return
+    if as_json:
+        raise click.UsageError("--html and --json are two forms: one of them can be had at a time")
+    page.check(html)
 
 
 def _row_groups(count: int, asked: Sequence[int]) -> Sequence[int]:

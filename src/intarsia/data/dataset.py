@@ -530,16 +530,18 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         analyze: bool = False,
+        maps: int = 0,
     ) -> Explanation:
         """What a query would touch, and which index cut what; with ``analyze``, what it did touch.
 
         Files are opened afresh, so that what is read is what a first query reads. With ``analyze``
         they are read one after the other, and so are their units of rows: that takes longer than a
-        scan by several threads, and shows what the time is spent on.
+        scan by several threads, and shows what the time is spent on. ``maps`` is of how many files
+        in which rows are left the accounts are to tell where all pages are, for pictures.
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
-        explained = explain_files(self._cache.anew(), self._files, request, gap, analyze)
+        explained = explain_files(self._cache.anew(), self._files, request, gap, analyze, maps)
         self._cache.health.tell()
         return explained
 

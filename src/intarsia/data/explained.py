@@ -16,6 +16,7 @@ from intarsia.predicate.expression import shown
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
+from intarsia.read.file_map import map_of
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants, folder_might_match, plan_rows
@@ -71,19 +72,29 @@ def _left(cache: FileCache, files: list[File], request: Request) -> list[File]:
 
 
 def explain_files(
-    cache: FileCache, files: Sequence[File], request: Request, gap: int, analyze: bool
+    cache: FileCache,
+    files: Sequence[File],
+    request: Request,
+    gap: int,
+    analyze: bool,
+    maps: int = 0,
 ) -> Explanation:
-    """Accounts of all ``files``; with ``analyze`` each is read, one after the other."""
+    """Accounts of all ``files``; with ``analyze`` each is read, one after the other.
+
+    As many as ``maps``, the first in which rows are left, have a map.
+    """
     trend = Trend() if analyze else None
     left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
-    accounts = tuple(
-        _cut(cache, file)
-        if file.path not in left and folder_might_match(request.pruning, file.constants)
-        else _account(cache, file, request, gap, trend)
-        for file in files
-    )
+    accounts = []
+    for file in files:
+        if file.path not in left and folder_might_match(request.pruning, file.constants):
+            accounts.append(_cut(cache, file))
+            continue
+        account = _account(cache, file, request, gap, trend, is_mapped=maps > 0)
+        maps -= account.map is not None
+        accounts.append(account)
     text = "none" if request.filter is None else shown(request.filter.condition.expression)
-    return Explanation(accounts, text, request.all_columns, analyze)
+    return Explanation(tuple(accounts), text, request.all_columns, analyze)
 
 
 def _cut(cache: FileCache, file: File) -> FileAccount:
@@ -95,7 +106,13 @@ def _cut(cache: FileCache, file: File) -> FileAccount:
 
 
 def _account(
-    cache: FileCache, file: File, request: Request, gap: int, trend: Trend | None
+    cache: FileCache,
+    file: File,
+    request: Request,
+    gap: int,
+    trend: Trend | None,
+    *,
+    is_mapped: bool,
 ) -> FileAccount:
     """A file's account, with what is read of it where there is a ``trend`` of what was before."""
     opened = cache.get(file.path)
@@ -103,6 +120,10 @@ def _account(
     if not folder_might_match(request.pruning, file.constants):
         return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
     account = account_of(opened, request, plan)
+    if is_mapped and plan.rows:
+        leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
+        mapped = map_of(opened, leaves, with_indexes=request.filter is not None)
+        account = replace(account, map=mapped)
     if trend is None:
         return account
     return replace(account, read=read_of(cache, file.path, request, file.constants, plan, trend))

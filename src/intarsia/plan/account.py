@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from intarsia.plan.file_map import FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 
 
@@ -62,10 +63,12 @@ class FileAccount:
     There are no stages where the filter is a single condition, and one where all its conditions are
     evaluated at once, as they are on few rows.
 
-    ``remarks`` say which indexes are there and were of no use, or are missing, and why.
+    ``remarks`` say which indexes are there and were of no use, or are missing, and why. ``map``,
+    where it was asked for, is where the pages of the columns are.
     """
 
     plan: FilePlan
     stages: tuple[Stage, ...] = ()
     remarks: tuple[str, ...] = ()
     read: FileRead | None = None
+    map: FileMap | None = None

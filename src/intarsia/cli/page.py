@@ -1,0 +1,36 @@
+"""HTML pages, saved at once or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from intarsia.errors import PathError
+from intarsia.format.footer import MAGIC
+from intarsia.report.render import check_jinja2
+from intarsia.storage import FileSource, resolve
+from intarsia.write.replace import check_place, replacing
+
+
+def check(out: str) -> None:
+    """Raise an error where no page can be made, or saved at ``out``, before it takes any time."""
+    check_jinja2()
+    filesystem, path = resolve(out)
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        raise PathError(f"{path}: pages are written to local folders only")
+    check_place(path)
+    place = Path(path)
+    if place.exists() and place.stat().st_size >= len(MAGIC):
+        source = FileSource(filesystem, path)
+        head = bytes(source.read([(0, len(MAGIC))])[0])
+        source.close()
+        if head == MAGIC:
+            raise PathError(f"{path}: it is a Parquet file, whose place no page is to take")
+
+
+def save(out: str, html: str) -> None:
+    """Write a page to ``out``, whose place it takes. Raises ``PathError`` where that fails."""
+    filesystem, path = resolve(out)
+    with replacing(path, filesystem) as create, create() as file:
+        file.write(html.encode())

@@ -1,0 +1,241 @@
+"""What the page of a file shows: its footer, its columns and where their pages are."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from intarsia.errors import FormatError
+from intarsia.format.display import readable
+from intarsia.format.names import type_name, value_encodings
+from intarsia.format.schema import Leaf
+from intarsia.index.idx1 import DistinctIDX1
+from intarsia.index.kind import index_name
+from intarsia.index.standard import Bloom, PageIndex
+from intarsia.plan.file_map import ChunkMap
+from intarsia.read.file_map import map_of
+from intarsia.read.opened import OpenedFile
+from intarsia.read.strays import stray_list
+from intarsia.read.summary import ColumnSummary, problems_of, summary_of
+from intarsia.report.lanes import Lane, cells_in, lane_of
+from intarsia.report.rows import RowAxis, axis_of
+from intarsia.report.strip import Strip, strip_of
+from intarsia.report.text import NAME, begin, clip, percent, plural
+
+_COLUMNS, _KEY_VALUES, _INDEXES = 40, 20, 100
+_VALUE, _BOUND = 300, 40
+"""Characters of a value of the footer's keys, and of a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """One column. ``share`` is of the bytes of the file, ``bar`` of those of the largest column."""
+
+    name: str
+    type: str
+    codecs: str
+    encodings: str
+    nulls: str
+    compressed: int
+    share: str
+    bar: float
+    ratio: str
+    indexes: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """Indexes of one name, and where they are. ``bits`` are those of a row."""
+
+    name: str
+    place: str
+    length: int
+    bits: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """All of it. ``more`` columns are smaller than those that are shown."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    columns: tuple[ColumnRow, ...]
+    more: int
+    indexes: tuple[IndexRow, ...]
+    more_indexes: int
+    key_values: tuple[tuple[str, str], ...]
+    more_key_values: int
+    axis: RowAxis
+    lanes: tuple[Lane, ...]
+    strip: Strip
+    problems: tuple[str, ...]
+
+    @property
+    def per_cell(self) -> int:
+        return max((lane.per_cell for lane in self.lanes), default=1)
+
+
+def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
+    """What there is to show of a file, and of ``leaves``; ``problems`` could not be decoded.
+
+    Reads the page indexes of those that are shown.
+    """
+    summaries = [summary_of(file, leaf) for leaf in leaves]
+    shown = _largest(summaries)
+    places = [summary.leaf.index for summary in shown]
+    _load(file, places)
+    found = map_of(file, places, with_indexes=True)
+    entries = file.metadata.key_value_metadata or []
+    indexes = list(_indexes(file, summaries))
+    return FilePage(
+        file.name,
+        tuple(_facts(file)),
+        tuple(_columns(file, shown)),
+        len(summaries) - len(shown),
+        tuple(indexes[:_INDEXES]),
+        max(len(indexes) - _INDEXES, 0),
+        tuple((clip(e.key, NAME), begin(e.value or "", _VALUE)) for e in entries[:_KEY_VALUES]),
+        max(len(entries) - _KEY_VALUES, 0),
+        axis_of(found.row_group_starts),
+        tuple(_lanes(file, found.chunks)) if found.num_rows else (),
+        strip_of(found),
+        tuple(map(str, problems_of(summaries))),
+    )
+
+
+def _facts(file: OpenedFile) -> Iterator[tuple[str, str]]:
+    groups = file.metadata.row_groups
+    yield "rows", f"{file.num_rows:,}"
+    if groups:
+        counts = [group.num_rows for group in groups]
+        low, high = min(counts), max(counts)
+        rows = f"{low:,}" if low == high else f"{low:,}–{high:,}"
+        yield "row groups", f"{len(groups):,}, of {rows} rows"
+    yield "columns", f"{len(file.schema.leaves):,}"
+    yield "bytes", f"{file.source.size:,}"
+    yield "footer", f"{len(file.footer):,} bytes at {file.footer_offset:,}"
+    writer = clip(file.metadata.created_by or "an unnamed writer", NAME)
+    yield "written by", f"{writer}, format version {file.metadata.version}"
+
+
+# --- columns and indexes ------------------------------------------------------------------------
+
+
+def _largest(summaries: Sequence[ColumnSummary]) -> Sequence[ColumnSummary]:
+    """The largest columns, in the order of the file."""
+    largest = heapq.nlargest(_COLUMNS, summaries, key=lambda s: (s.compressed, -s.leaf.index))
+    return sorted(largest, key=lambda summary: summary.leaf.index)
+
+
+def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[ColumnRow]:
+    most = max((summary.compressed for summary in summaries), default=0)
+    for summary in summaries:
+        packed, unpacked = summary.compressed, summary.uncompressed
+        yield ColumnRow(
+            clip(summary.leaf.name, NAME),
+            type_name(summary.leaf),
+            ", ".join(sorted(summary.codecs)),
+            ", ".join(summary.encodings),
+            _nulls(summary),
+            packed,
+            percent(packed, file.source.size),
+            packed / most if most > 0 else 0.0,
+            f"{unpacked / packed:.2f}" if packed > 0 else "",
+            ", ".join(_indexes_on(file, summary)),
+        )
+
+
+def _nulls(summary: ColumnSummary) -> str:
+    known = summary.null_counts
+    if not known:
+        return "unknown"
+    return f"{'' if len(known) == summary.chunks else '≥ '}{sum(known):,}"
+
+
+def _indexes_on(file: OpenedFile, summary: ColumnSummary) -> Iterator[str]:
+    if summary.page_indexes:
+        yield "page" if summary.column_indexes else "offset"
+    if summary.bloom_filters:
+        yield Bloom.kind
+    for entry in file.sections.entries:
+        if file.schema.leaf(entry.on) is summary.leaf:
+            yield entry.kind
+
+
+def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[IndexRow]:
+    sections, rows, size = file.sections, max(file.num_rows, 1), file.source.size
+
+    def row(name: str, place: str, length: int) -> IndexRow:
+        return IndexRow(
+            clip(name, NAME), place, length, f"{length * 8 / rows:.1f}", percent(length, size)
+        )
+
+    for entry in sections.entries:
+        yield row(
+            entry.name, "beside it" if sections.is_beside(entry) else "embedded", entry.length
+        )
+    lengths = [length for summary in summaries for length in summary.page_indexes]
+    if lengths:
+        yield row(PageIndex.kind, f"the format’s, on {plural(len(lengths), 'chunk')}", sum(lengths))
+    for summary in summaries:
+        filters = summary.bloom_filters
+        if filters:
+            place = f"the format’s, on {plural(len(filters), 'chunk')}"
+            yield row(index_name(summary.leaf.name, Bloom.kind), place, sum(filters))
+    try:
+        stray = stray_list(file)
+    except FormatError:
+        return  # ``verify`` says what is wrong
+    if stray is not None:
+        yield row(DistinctIDX1.kind, "of a column that it does not name", stray.place[1])
+
+
+# --- pages --------------------------------------------------------------------------------------
+
+
+def _load(file: OpenedFile, leaves: Sequence[int]) -> None:
+    """Fetch the page indexes of columns, of chunks that can be decoded."""
+    wanted = []
+    for group in range(len(file.metadata.row_groups)):
+        for leaf in leaves:
+            try:
+                file.chunk(group, leaf)
+            except FormatError:
+                continue
+            wanted.append((group, leaf))
+    file.page_indexes.load(wanted, wanted)
+
+
+def _lanes(file: OpenedFile, chunks: Sequence[ChunkMap]) -> Iterator[Lane]:
+    by_leaf: dict[int, list[ChunkMap]] = {}
+    for chunk in chunks:
+        by_leaf.setdefault(chunk.leaf, []).append(chunk)
+    most = cells_in(len(by_leaf))
+
+    def note(chunk: ChunkMap, page: int) -> str:
+        return _note(file, chunk, page)
+
+    for leaf in sorted(by_leaf):
+        own = by_leaf[leaf]
+        yield lane_of(clip(own[0].column, NAME), own, None, file.num_rows, most, note)
+
+
+def _note(file: OpenedFile, chunk: ChunkMap, page: int) -> str:
+    """Encodings of a page's chunk, and what the column index says of the page."""
+    group, leaf = chunk.row_group, chunk.leaf
+    found = f", {'/'.join(value_encodings(file.chunk(group, leaf)))}"
+    index = file.page_indexes.columns(group, leaf) if chunk.index is not None else None
+    if index is None:
+        return found
+    if index.null_counts is not None:
+        found += f", {plural(int(index.null_counts[page]), 'NULL')}"
+    if index.null_pages[page]:
+        return found
+    element = file.schema.leaves[leaf].element
+    low, high = (
+        clip(str(readable(element, values[page])), _BOUND)
+        for values in (index.min_values, index.max_values)
+    )
+    return f"{found}, from {low} to {high}"

@@ -1,0 +1,264 @@
+"""What the page of a query shows: an explanation, as shares and texts."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from intarsia.plan.account import Activity, FileAccount, FileRead
+from intarsia.plan.explain import Explanation
+from intarsia.plan.file_map import ChunkMap, FileMap
+from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
+from intarsia.report.rows import RowAxis, axis_of
+from intarsia.report.strip import Strip, strip_of
+from intarsia.report.text import NAME, begin, clip, percent, plural
+
+SHOWN_FILES = 20
+_SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100
+_FILTER = 4_000
+"""Characters of a filter, or a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How much is planned to be read of something, and how much was."""
+
+    name: str
+    planned: Amount
+    read: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Time of one activity: ``start`` and ``share`` are of the whole."""
+
+    activity: str
+    seconds: float
+    start: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a step left of a file: a share of its rows, and of what the step before it left."""
+
+    source: str
+    rows: int
+    row_groups: int
+    share: float
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The rows and bytes of a file, and what is read of them. ``more`` columns are not shown."""
+
+    axis: RowAxis
+    candidates: Lane
+    lanes: tuple[Lane, ...]
+    more: int
+    strip: Strip
+
+    @property
+    def per_cell(self) -> int:
+        return max((lane.per_cell for lane in self.lanes), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """One file in which rows are left."""
+
+    name: str
+    rows: int
+    row_groups: int
+    to_read: str
+    steps: tuple[Left, ...]
+    stages: tuple[tuple[str, str], ...]
+    """Conditions in their order, and the columns each is on."""
+    passed: tuple[tuple[str, Amount], ...]
+    was_read: str
+    spent: tuple[Spent, ...]
+    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
+    picture: Picture | None
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRows:
+    """A file of which nothing is left, and what left nothing of it."""
+
+    name: str
+    rows: int
+    source: str
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """All of it. ``more`` files with rows that might match, and ``more_without``, are counted."""
+
+    filter: str
+    columns: str
+    folder: str
+    lead: str
+    figures: tuple[Figure, ...]
+    spent: tuple[Spent, ...]
+    seconds: float | None
+    files: tuple[FileReport, ...]
+    more: int
+    without: tuple[WithoutRows, ...]
+    cut_by: tuple[tuple[str, int], ...]
+    more_without: int
+
+    @property
+    def is_analyzed(self) -> bool:
+        return self.seconds is not None
+
+
+def report_of(explanation: Explanation) -> QueryReport:
+    """What there is to show of an explanation, whose files have maps where they are to be drawn."""
+    files = explanation.files
+    left = [file for file in files if file.plan.rows]
+    without = [file for file in files if not file.plan.rows]
+    shown = left[:SHOWN_FILES]
+    lanes = sum(min(len(file.plan.columns), _SHOWN_COLUMNS) + 1 for file in shown)
+    base = _folder([file.plan.path for file in files])
+    return QueryReport(
+        begin(explanation.filter, _FILTER),
+        begin(", ".join(explanation.columns), _FILTER),
+        clip(base, NAME),
+        _lead(explanation),
+        tuple(_figures(explanation)),
+        _spent(explanation.activities),
+        explanation.seconds,
+        tuple(_file(file, base, cells_in(lanes)) for file in shown),
+        len(left) - len(shown),
+        tuple(_without(file, base) for file in without[:_SHOWN_WITHOUT]),
+        tuple(Counter(file.plan.steps[-1].source for file in without).most_common()),
+        max(len(without) - _SHOWN_WITHOUT, 0),
+    )
+
+
+def _lead(explanation: Explanation) -> str:
+    """The gist, in a sentence."""
+    figures = explanation.read or explanation.planned
+    verb = "were read" if explanation.read else "would be read"
+    of_bytes = percent(figures.bytes.selected, figures.bytes.total)
+    return (
+        f"{figures.pages.selected:,} of {plural(figures.pages.total, 'page')} and "
+        f"{figures.bytes.selected:,} of {plural(figures.bytes.total, 'byte')}"
+        f"{f' ({of_bytes})' if of_bytes else ''} {verb}."
+    )
+
+
+def _figures(explanation: Explanation) -> Iterator[Figure]:
+    read = explanation.read
+    for field in fields(Figures):
+        was_read = None if read is None else getattr(read, field.name)
+        planned = getattr(explanation.planned, field.name)
+        yield Figure(field.name.replace("_", " "), planned, was_read)
+
+
+def _spent(seconds: dict[Activity, float] | None) -> tuple[Spent, ...]:
+    found, start = [], 0.0
+    whole = sum((seconds or {}).values())
+    for activity, part in (seconds or {}).items():
+        share = part / whole if whole else 0.0
+        found.append(Spent(activity.value, part, start, share))
+        start += share
+    return tuple(found)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _file(account: FileAccount, base: str, most: int) -> FileReport:
+    plan, read = account.plan, account.read
+    figures = plan.figures
+    known = set(account.remarks)
+    return FileReport(
+        _name(account, base),
+        figures.rows.total,
+        figures.row_groups.total,
+        f"{figures.pages.selected:,} of {plural(figures.pages.total, 'page')}, "
+        f"{figures.bytes.selected:,} of {plural(figures.bytes.total, 'byte')}, in "
+        f"{plural(figures.requests.selected, 'request')}",
+        tuple(_steps(plan)),
+        tuple((begin(s.condition, _FILTER), ", ".join(s.columns)) for s in account.stages),
+        tuple((begin(c.condition, _FILTER), c.rows) for c in (read.conditions if read else ())),
+        "" if read is None else _was_read(read),
+        () if read is None else _spent(dict(read.seconds)),
+        account.remarks,
+        tuple(text for text in (read.remarks if read else ()) if text not in known),
+        None if account.map is None else picture_of(plan, account.map, most),
+    )
+
+
+def _steps(plan: FilePlan) -> Iterator[Left]:
+    rows = before = plan.figures.rows.total
+    for step in plan.steps:
+        share = step.rows / rows if rows else 0.0
+        yield Left(step.source, step.rows, step.row_groups, share, percent(step.rows, before))
+        before = step.rows
+
+
+def _was_read(read: FileRead) -> str:
+    found = read.figures
+    return (
+        f"{plural(found.rows.selected, 'row')}, {plural(found.pages.selected, 'page')}, "
+        f"{plural(found.bytes.selected, 'byte')}, {plural(found.requests.selected, 'request')}, "
+        f"{sum(read.seconds.values()):.4f} s"
+    )
+
+
+def _without(account: FileAccount, base: str) -> WithoutRows:
+    plan = account.plan
+    name, source = _name(account, base), plan.steps[-1].source
+    return WithoutRows(name, plan.figures.rows.total, source, account.remarks)
+
+
+def _name(account: FileAccount, base: str) -> str:
+    path = account.plan.path
+    return clip(posixpath.relpath(path, base) if base else path, NAME)
+
+
+def _folder(paths: Sequence[str]) -> str:
+    """The folder all of ``paths`` are in."""
+    return posixpath.commonpath([posixpath.dirname(path) for path in paths])
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+def picture_of(plan: FilePlan, found: FileMap, most: int) -> Picture:
+    """What a plan reads of a file, in lanes of at most ``most`` cells."""
+    chunks: dict[int, list[ChunkMap]] = {}
+    for chunk in found.chunks:
+        chunks.setdefault(chunk.leaf, []).append(chunk)
+    selections = {(read.row_group, read.leaf): read.selection for read in plan.reads}
+    lanes = [
+        lane_of(clip(own[0].column, NAME), own, selections, found.num_rows, most)
+        for own in _largest(plan, list(chunks.values()))
+    ]
+    ranges = [range_ for read in plan.reads for range_ in read.selection.byte_ranges]
+    return Picture(
+        axis_of(found.row_group_starts),
+        rows_lane(plan.rows, found.num_rows, most),
+        tuple(lanes),
+        len(chunks) - len(lanes),
+        strip_of(found, ranges),
+    )
+
+
+def _largest(plan: FilePlan, columns: Sequence[list[ChunkMap]]) -> Sequence[list[ChunkMap]]:
+    """The columns of which most is read, in their order, each as its chunks."""
+    if len(columns) <= _SHOWN_COLUMNS:
+        return columns
+    taken: Counter[int] = Counter()
+    for read in plan.reads:
+        taken[read.leaf] += read.selection.num_bytes
+    kept = {leaf for leaf, _ in taken.most_common(_SHOWN_COLUMNS)}
+    return [own for own in columns if own[0].leaf in kept]

@@ -1,0 +1,42 @@
+"""Amounts and names as pages show them. What they hold is cleaned and escaped by the templates."""
+
+from __future__ import annotations
+
+from intarsia.plan.plan import Amount
+
+NAME = 200
+"""Characters of a name that are shown."""
+
+
+def clip(text: str, most: int) -> str:
+    """``text`` in at most so many characters, less its middle where it is longer."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[-tail:]}"
+
+
+def begin(text: str, most: int) -> str:
+    """The beginning of ``text``, and how much there is of it where that is more."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share, as exact as it has to be; nothing where there is no whole."""
+    if not whole:
+        return ""
+    found = 100 * part / whole
+    if found in (0, 100):
+        return f"{found:.0f}%"
+    digits = 0 if found >= 99.5 else 1 if found >= 10 else 2
+    return f"{found:.{digits}f}%" if found >= 0.005 else "<0.01%"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 page``, ``2 pages``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def of(amount: Amount) -> str:
+    """So much of so much."""
+    return f"{amount.selected:,} of {amount.total:,}"
