@@ -13,13 +13,13 @@ from intarsia.plan.file_map import ChunkMap, FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.rows import RowAxis, axis_of
-from intarsia.report.strip import Strip, strip_of
-from intarsia.report.text import NAME, begin, clip, percent, plural
+from intarsia.report.strip import Strip, bands_in, strip_of
+from intarsia.report.text import NAME, begin, clip, condition, percent, plural
 
 SHOWN_FILES = 20
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100
-_FILTER = 4_000
-"""Characters of a filter, or a condition."""
+_COLUMNS = 4_000
+"""Characters of their names together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +124,19 @@ def report_of(explanation: Explanation) -> QueryReport:
     left = [file for file in files if file.plan.rows]
     without = [file for file in files if not file.plan.rows]
     shown = left[:SHOWN_FILES]
-    lanes = sum(min(len(file.plan.columns), _SHOWN_COLUMNS) + 1 for file in shown)
+    maps = [file.map for file in shown if file.map is not None]
+    lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) + 1 for found in maps)
+    most = cells_in(lanes), bands_in(len(maps))
     base = _folder([file.plan.path for file in files])
     return QueryReport(
-        begin(explanation.filter, _FILTER),
-        begin(", ".join(explanation.columns), _FILTER),
+        condition(explanation.filter),
+        begin(", ".join(explanation.columns), _COLUMNS),
         clip(base, NAME),
         _lead(explanation),
         tuple(_figures(explanation)),
         _spent(explanation.activities),
         explanation.seconds,
-        tuple(_file(file, base, cells_in(lanes)) for file in shown),
+        tuple(_file(file, base, *most) for file in shown),
         len(left) - len(shown),
         tuple(_without(file, base) for file in without[:_SHOWN_WITHOUT]),
         tuple(Counter(file.plan.steps[-1].source for file in without).most_common()),
@@ -175,7 +177,7 @@ def _spent(seconds: dict[Activity, float] | None) -> tuple[Spent, ...]:
 # --- files --------------------------------------------------------------------------------------
 
 
-def _file(account: FileAccount, base: str, most: int) -> FileReport:
+def _file(account: FileAccount, base: str, cells: int, bands: int) -> FileReport:
     plan, read = account.plan, account.read
     figures = plan.figures
     known = set(account.remarks)
@@ -187,13 +189,13 @@ def _file(account: FileAccount, base: str, most: int) -> FileReport:
         f"{figures.bytes.selected:,} of {plural(figures.bytes.total, 'byte')}, in "
         f"{plural(figures.requests.selected, 'request')}",
         tuple(_steps(plan)),
-        tuple((begin(s.condition, _FILTER), ", ".join(s.columns)) for s in account.stages),
-        tuple((begin(c.condition, _FILTER), c.rows) for c in (read.conditions if read else ())),
+        tuple((condition(s.condition), ", ".join(s.columns)) for s in account.stages),
+        tuple((condition(c.condition), c.rows) for c in (read.conditions if read else ())),
         "" if read is None else _was_read(read),
         () if read is None else _spent(dict(read.seconds)),
         account.remarks,
         tuple(text for text in (read.remarks if read else ()) if text not in known),
-        None if account.map is None else picture_of(plan, account.map, most),
+        None if account.map is None else picture_of(plan, account.map, cells, bands),
     )
 
 
@@ -233,23 +235,23 @@ def _folder(paths: Sequence[str]) -> str:
 # --- pictures -----------------------------------------------------------------------------------
 
 
-def picture_of(plan: FilePlan, found: FileMap, most: int) -> Picture:
-    """What a plan reads of a file, in lanes of at most ``most`` cells."""
+def picture_of(plan: FilePlan, found: FileMap, cells: int, bands: int) -> Picture:
+    """What a plan reads of a file, in lanes of at most so many cells, and a strip of ``bands``."""
     chunks: dict[int, list[ChunkMap]] = {}
     for chunk in found.chunks:
         chunks.setdefault(chunk.leaf, []).append(chunk)
     selections = {(read.row_group, read.leaf): read.selection for read in plan.reads}
     lanes = [
-        lane_of(clip(own[0].column, NAME), own, selections, found.num_rows, most)
+        lane_of(clip(own[0].column, NAME), own, selections, found.num_rows, cells)
         for own in _largest(plan, list(chunks.values()))
     ]
     ranges = [range_ for read in plan.reads for range_ in read.selection.byte_ranges]
     return Picture(
         axis_of(found.row_group_starts),
-        rows_lane(plan.rows, found.num_rows, most),
+        rows_lane(plan.rows, found.num_rows, cells),
         tuple(lanes),
         len(chunks) - len(lanes),
-        strip_of(found, ranges),
+        strip_of(found, ranges, bands),
     )
 
 

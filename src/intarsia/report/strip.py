@@ -14,7 +14,8 @@ from intarsia.report.lanes import Cell
 from intarsia.report.text import clip
 from intarsia.source import ByteRange
 
-_MOST_BANDS, _MOST_RANGES = 400, 400
+ALL_BANDS, MOST_BANDS, LEAST_BANDS = 4_000, 400, 100
+"""Bands of a page, of a strip, and of each strip where there are many; and so for ranges read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,13 @@ class Strip:
         return sum(sort.selected for sort in self.sorts)
 
 
-def strip_of(found: FileMap, ranges: Sequence[ByteRange] = ()) -> Strip:
-    """The strip of a file, with what is read of it."""
+def bands_in(strips: int) -> int:
+    """How many bands each of so many strips may have."""
+    return max(LEAST_BANDS, min(MOST_BANDS, ALL_BANDS // max(strips, 1)))
+
+
+def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
+    """The strip of a file in at most so many bands, with what is read of it in as many ranges."""
     read = RowRanges.of(*((at, at + length) for at, length in ranges))
     size = found.size
     bands = [
@@ -66,9 +72,11 @@ def strip_of(found: FileMap, ranges: Sequence[ByteRange] = ()) -> Strip:
             bool((band.row_group or 0) % 2),
             _text(band),
         )
-        for band in _fewer(found.bands)
+        for band in _fewer(found.bands, most)
     ]
-    return Strip(size, tuple(bands), tuple(_reads(read, size)), tuple(_sorts(found.bands, read)))
+    return Strip(
+        size, tuple(bands), tuple(_reads(read, size, most)), tuple(_sorts(found.bands, read))
+    )
 
 
 def _text(band: Band) -> str:
@@ -79,13 +87,13 @@ def _text(band: Band) -> str:
     return f"{', '.join(names)}: bytes {band.offset:,}–{stop - 1:,}, {band.length:,} in all"
 
 
-def _fewer(bands: Sequence[Band]) -> Sequence[Band]:
+def _fewer(bands: Sequence[Band], most: int) -> Sequence[Band]:
     """Bands that can be told apart: neighbours of a sort are one where they are too many."""
     for key in (_group_of, _part_of):
-        if len(bands) > _MOST_BANDS:
+        if len(bands) > most:
             bands = [_joined(list(run)) for _, run in itertools.groupby(bands, key)]
-    if len(bands) > _MOST_BANDS:
-        largest = sorted(bands, key=lambda band: band.length)[-_MOST_BANDS:]
+    if len(bands) > most:
+        largest = sorted(bands, key=lambda band: band.length)[-most:]
         bands = sorted(largest, key=lambda band: band.offset)
     return bands
 
@@ -107,14 +115,14 @@ def _joined(run: Sequence[Band]) -> Band:
     return replace(first, length=length, row_group=group, name="")
 
 
-def _reads(read: RowRanges, size: int) -> Iterable[Cell]:
+def _reads(read: RowRanges, size: int, most: int) -> Iterable[Cell]:
     """The ranges that are read; where there are very many, the shares of slices of the file."""
-    if len(read) <= _MOST_RANGES:
+    if len(read) <= most:
         for start, stop in read:
             text = f"bytes {start:,}–{stop - 1:,}, {stop - start:,} to be read"
             yield Cell(start / size, (stop - start) / size, 1.0, 0, text)
         return
-    edges = np.linspace(0, size, _MOST_RANGES + 1).astype(np.int64).tolist()
+    edges = np.linspace(0, size, most + 1).astype(np.int64).tolist()
     for start, stop in itertools.pairwise(edges):
         held = read.clip(start, stop).num_rows
         if held:

@@ -21,6 +21,19 @@ def begin(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+_CONDITION = 4_000
+_IN_LINES = (("[\n  ", "["), (",\n  ", ", "), ("\n]", "]"))
+"""How Arrow prints the values of an array, and how they read in one line."""
+
+
+def condition(text: str) -> str:
+    """A filter, or a part of one, as far as anybody reads it."""
+    found = begin(text, _CONDITION)
+    for lines, line in _IN_LINES:
+        found = found.replace(lines, line)
+    return found
+
+
 def percent(part: float, whole: float) -> str:
     """A share, as exact as it has to be; nothing where there is no whole."""
     if not whole:
