@@ -125,7 +125,7 @@ def report_of(explanation: Explanation) -> QueryReport:
     without = [file for file in files if not file.plan.rows]
     shown = left[:SHOWN_FILES]
     maps = [file.map for file in shown if file.map is not None]
-    lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) + 1 for found in maps)
+    lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) for found in maps)
     most = cells_in(lanes), bands_in(len(maps))
     base = _folder([file.plan.path for file in files])
     return QueryReport(
