@@ -310,6 +310,13 @@ def test_forty_columns_are_shown(tmp_path):
     assert len(page.all("svg", class_="lane")) == 40
 
 
+def test_a_footer_may_claim_more_bytes_than_there_are():
+    band = Band(Part.CHUNK, 4, 96, 0, "k")
+    strip = strip_of(FileMap(100, np.array([0, 1]), (), (band,)), [(-5, 2**63), (50, 2**62)])
+    assert [(cell.start, cell.width) for cell in strip.reads] == [(0, 1)]
+    assert strip.selected == 96
+
+
 # --- names from elsewhere -----------------------------------------------------------------------
 
 

@@ -91,6 +91,9 @@ _WIDTH, _LEAST = 1000, 1.2
 
 
 def _place(start: float, width: float) -> tuple[float, float]:
-    """Where something begins in a picture, and how wide it is, neither beyond the right edge."""
-    shown = max(_WIDTH * width, _LEAST)
+    """Where something begins in a picture, and how wide it is, neither beyond the right edge.
+
+    Footers may claim more than there is.
+    """
+    shown = min(max(_WIDTH * width, _LEAST), _WIDTH)
     return min(_WIDTH * start, _WIDTH - shown), shown

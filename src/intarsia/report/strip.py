@@ -62,8 +62,8 @@ def bands_in(strips: int) -> int:
 
 def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
     """The strip of a file in at most so many bands, with what is read of it in as many ranges."""
-    read = RowRanges.of(*((at, at + length) for at, length in ranges))
     size = found.size
+    read = RowRanges.of(*((max(at, 0), min(at + length, size)) for at, length in ranges))
     bands = [
         StripBand(
             band.part,
