@@ -70,8 +70,8 @@ def _environment() -> jinja2.Environment:
     made.globals["version"] = __version__
     made.filters.update(of=of, percent=percent, plural=plural, count=_count, style=_style)
 
-    def box(start: float, width: float) -> markupsafe.Markup:
-        return markupsafe.Markup('x="{:.5g}" width="{:.4g}"'.format(*_place(start, width)))
+    def box(start: float, width: float, least: float = _LEAST) -> markupsafe.Markup:
+        return markupsafe.Markup('x="{:.5g}" width="{:.4g}"'.format(*_place(start, width, least)))
 
     made.globals["box"] = box
     return made
@@ -90,10 +90,10 @@ _WIDTH, _LEAST = 1000, 1.2
 """Of pictures; and what there is takes so much of it at least, to be seen however narrow."""
 
 
-def _place(start: float, width: float) -> tuple[float, float]:
+def _place(start: float, width: float, least: float) -> tuple[float, float]:
     """Where something begins in a picture, and how wide it is, neither beyond the right edge.
 
     Footers may claim more than there is.
     """
-    shown = min(max(_WIDTH * width, _LEAST), _WIDTH)
+    shown = min(max(_WIDTH * width, least), _WIDTH)
     return min(_WIDTH * start, _WIDTH - shown), shown

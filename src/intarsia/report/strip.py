@@ -51,6 +51,11 @@ class Strip:
     sorts: tuple[Sort, ...]
 
     @property
+    def is_sliced(self) -> bool:
+        """Are there too many ranges to be drawn one by one?"""
+        return any(cell.share < 1 for cell in self.reads)
+
+    @property
     def selected(self) -> int:
         return sum(sort.selected for sort in self.sorts)
 
