@@ -225,6 +225,15 @@ def test_a_chunk_that_cannot_be_decoded_does_not_hide_the_others(say, file):
     assert say("inspect", file, "-c", "k").exit_code == 0
 
 
+def test_the_page_of_a_damaged_chunk_has_the_others(say, file, tmp_path):
+    damage_chunk(file, 1, 1)
+    assert say("inspect", file, "--html", tmp_path / "page.html").exit_code == 1
+    page = (tmp_path / "page.html").read_text()
+    assert "What could not be decoded" in page
+    assert 'aria-label="word: 3 pages"' in page
+    assert 'aria-label="k: 4 pages"' in page
+
+
 # --- tables -------------------------------------------------------------------------------------
 
 
