@@ -364,3 +364,88 @@ def test_names_and_values_cannot_steer_the_terminal(say, tmp_path):
         assert result.exit_code == 0
         assert not {"\x1b", "\r", "\x07"} & set(result.stdout)
         assert "a\\x1b[31m\\nb" in result.stdout
+
+
+# --- several files --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Three files, of which the last has another type and no index, and one that is no Parquet."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for number in range(2):
+        table = pa.table({"k": range(100), "s": ["a", None] * 50})
+        ia.write_table(table, folder / f"{number}.parquet", indexes=["k:lookup"], row_group_size=50)
+    pq.write_table(pa.table({"k": pa.array(range(7), pa.int32())}), folder / "2.parquet")
+    return folder
+
+
+def test_the_files_of_a_folder_are_summed_up(say, lake):
+    result = say("inspect", lake, columns=200)
+    assert result.exit_code == 0
+    sizes = [(lake / f"{n}.parquet").stat().st_size for n in range(3)]
+    lines = [line.split() for line in result.output.splitlines()]
+    assert f"  3 files, {sum(sizes):,} bytes, 207 rows, 5 row groups" in result.output
+    (k,) = (line for line in lines if line[:1] == ["k"])
+    assert k[1:4] == ["INT64?,", "INT32?", "all"]
+    assert "page 2/3,lookup 2/3" in result.output
+    (s,) = (line for line in lines if line[:1] == ["s"])
+    assert (s[2], s[5]) == ("2", "100")
+    assert ["0.parquet", "100", "2", f"{sizes[0]:,}", "k:lookup"] in lines
+    assert ["2.parquet", "7", "1", f"{sizes[2]:,}", "-"] in lines
+    (report, _, _) = ia.list_indexes(lake)
+    total = 2 * report.indexes[0].length
+    assert f"index k:lookup: in 2 of 3 files, {total:,} bytes" in result.output
+
+
+def test_a_glob_is_of_those_that_fit_it(say, lake):
+    assert "2 files, " in say("inspect", lake / "[01].parquet").output
+
+
+def test_a_file_that_is_no_parquet_is_told_of_among_the_others(say, lake):
+    (lake / "3.parquet").write_bytes(b"no Parquet at all")
+    result = say("inspect", lake)
+    assert result.exit_code == 1
+    assert "3 files, " in result.output
+    assert "3.parquet" in result.output.partition("error: ")[2]
+
+
+def test_each_file_is_shown_where_a_column_or_json_is_asked_for(say, lake):
+    result = say("inspect", lake, "--column", "k")
+    assert [line.endswith(".parquet") for line in result.output.splitlines()].count(True) == 3
+    (lake / "3.parquet").write_bytes(b"no Parquet at all")
+    result = say("inspect", lake, "--json")
+    documents = [json.loads(line) for line in result.output.splitlines()]
+    assert [d.get("metadata", {}).get("num_rows") for d in documents] == [100, 100, 7, None]
+    assert documents[3]["file"].endswith("3.parquet")
+    assert "error" in documents[3]
+    assert result.exit_code == 1
+
+
+def test_a_page_is_of_one_file(say, lake, tmp_path):
+    result = say("inspect", lake, "--html", tmp_path / "page.html")
+    assert (result.exit_code, (tmp_path / "page.html").exists()) == (2, False)
+
+
+def test_long_lists_of_files_are_cut_short(say, tmp_path):
+    for number in range(25):
+        pq.write_table(pa.table({f"c{number}": [1]}), tmp_path / f"{number}.parquet")
+    assert "… and 5 more files: --all shows them." in say("inspect", tmp_path).output
+    assert "24.parquet" in say("inspect", tmp_path, "--all").output
+
+
+def test_the_pages_of_all_files_are_shown(say, lake):
+    result = say("pages", lake, "--column", "k", "--row-group", "1")
+    assert result.exit_code == 0
+    assert result.output.count("row group 1, column k") == 2
+    assert result.output.count("no pages") == 1  # the last has one row group
+    found = json.loads(say("pages", lake, "--column", "k", "--json").output)
+    assert [item["file"][-9:] for item in found if item["type"] != "DICTIONARY_PAGE"] == [
+        "0.parquet", "0.parquet", "1.parquet", "1.parquet", "2.parquet",
+    ]  # fmt: skip
+    assert "file" not in json.loads(say("pages", lake / "0.parquet", "--json").output)[0]
+    (lake / "3.parquet").write_bytes(b"no Parquet at all")
+    for more in ((), ("--json",)):
+        result = say("pages", lake, *more)
+        assert (result.exit_code, "3.parquet" in result.output) == (1, True)

@@ -8,30 +8,19 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Sequence
 
 import click
 import pyarrow as pa
 
-from intarsia.cli import (
-    INTERRUPTED,
-    page,
-    show,
-    show_column,
-    show_file,
-    show_pages,
-    stream,
-    terminal,
-)
+from intarsia.cli import INTERRUPTED, page, show, stream, terminal
 from intarsia.cli.catalog import catalog
-from intarsia.cli.columns import selected
 from intarsia.cli.demo import demo
-from intarsia.cli.document import describe
 from intarsia.cli.index import index
+from intarsia.cli.inspect import inspect, pages
 from intarsia.cli.options import (
-    all_option,
     column_names,
     columns_option,
+    html_option,
     limit_option,
     on_corrupt_option,
     page_size_limit_option,
@@ -45,30 +34,14 @@ from intarsia.data.discover import dataset
 from intarsia.errors import IntarsiaError
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
-from intarsia.read.file import open_file
 from intarsia.report.query import SHOWN_FILES
-from intarsia.report.render import file_html, query_html
+from intarsia.report.render import query_html
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.version import __version__
 from intarsia.write.recover import recover as recover_file
 
 _TABLE_ROWS = 50
-_column = click.option(
-    "-c",
-    "--column",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    help="Only this column; one with fields stands for all of them. May be given again.",
-)
-_html = click.option(
-    "--html",
-    "html",
-    metavar="FILE",
-    help="Write a page with pictures to this file instead of printing; one that is there is "
-    "replaced.",
-)
 IN_SHELL = {
     "with sidecar=True": "with --sidecar",
     "sidecar='another/folder'": "--sidecar-folder another/folder",
@@ -140,90 +113,9 @@ def cli() -> None:
 cli.add_command(catalog)
 cli.add_command(demo)
 cli.add_command(index)
+cli.add_command(inspect)
+cli.add_command(pages)
 cli.add_command(write)
-
-
-@cli.command()
-@click.argument("file")
-@_column
-@all_option
-@click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
-@_html
-def inspect(
-    file: str, names: Sequence[str], everything: bool, as_json: bool, html: str | None
-) -> None:
-    """Show what a Parquet FILE holds: columns, sizes, encodings, indexes, key/values.
-
-    With --column, show that column row group by row group: bounds, sizes, indexes. A type is
-    followed by ? where values may be NULL, by * where a row may have several. Of indexes, offset is
-    a page index that has no bounds. In a file of more than 40 columns those that take most are
-    shown.
-
-    --json gives the footer with the specification's names, bounds as values, other bytes in base
-    64; with --column, its row groups have the chunks of that column only.
-
-    --html shows where in the file every page is, by rows and by bytes: of all columns, or of those
-    of --column.
-
-    The exit code is 1 where a part of the file could not be decoded; the rest is shown.
-    """
-    _check_html(html, as_json)
-    opened = open_file(file)
-    leaves = selected(opened.schema, names)
-    if html is not None:
-        text, whole = file_html(opened, leaves)
-        page.save(html, text)
-    elif as_json:
-        document, whole = describe(opened, leaves)
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-    elif names:
-        whole = show_column.columns(opened, leaves, everything)
-    else:
-        whole = show_file.overview(opened, everything)
-    sys.exit(0 if whole else 1)
-
-
-@cli.command()
-@click.argument("file")
-@_column
-@click.option(
-    "--row-group",
-    "row_groups",
-    type=click.IntRange(0),
-    metavar="N",
-    multiple=True,
-    help="Only this row group, counted from 0. May be given again.",
-)
-@click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
-@all_option
-@click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
-def pages(
-    file: str,
-    names: Sequence[str],
-    row_groups: Sequence[int],
-    dictionary: bool,
-    everything: bool,
-    as_json: bool,
-) -> None:
-    """Show the pages of a Parquet FILE: rows, nulls, bounds, offsets, sizes, checksums.
-
-    Rows are counted from the start of the row group, offsets from the start of the file; bytes are
-    those of the page without its header. Bounds are the column index's, else the page's own. 100
-    pages, or entries of dictionaries, are shown unless --all asks for more.
-
-    The exit code is 1 where a chunk could not be decoded; the others are shown.
-    """
-    opened = open_file(file)
-    leaves = selected(opened.schema, names)
-    groups = _row_groups(len(opened.metadata.row_groups), row_groups)
-    chunks = [(group, leaf.index) for group in groups for leaf in leaves]
-    if as_json:
-        printed = show_pages.dictionaries_json if dictionary else show_pages.pages_json
-        whole = printed(opened, chunks)
-    else:
-        shown = show_pages.dictionaries if dictionary else show_pages.pages
-        whole = shown(opened, chunks, everything)
-    sys.exit(0 if whole else 1)
 
 
 @cli.command()
@@ -362,7 +254,7 @@ def scan(
     "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
 )
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
-@_html
+@html_option
 @union_by_name_option
 @sidecar_folder_option
 def explain(
@@ -381,7 +273,7 @@ def explain(
 
     --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
     """
-    _check_html(html, as_json)
+    page.check_option(html, as_json)
     source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
     maps = 0 if html is None else SHOWN_FILES
     explanation = source.explain(
@@ -393,22 +285,6 @@ def explain(
         click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
         click.echo(explanation)
-
-
-def _check_html(html: str | None, as_json: bool) -> None:
-    """Raise an error where a page cannot be made as asked."""
-    if html is None:
-        return
-    if as_json:
-        raise click.UsageError("--html and --json are two forms: one of them can be had at a time")
-    page.check(html)
-
-
-def _row_groups(count: int, asked: Sequence[int]) -> Sequence[int]:
-    for number in asked:
-        if number >= count:
-            raise click.UsageError(f"row group {number} is not there; there are {count}")
-    return asked or range(count)
 
 
 def _finding(finding: Finding) -> dict[str, str | int | None]:

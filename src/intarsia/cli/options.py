@@ -41,6 +41,12 @@ page_size_limit_option = click.option(
 sidecar_folder_option = click.option(
     "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
 )
+html_option = click.option(
+    "--html",
+    metavar="FILE",
+    help="Write a page with pictures to this file instead of printing; one that is there is "
+    "replaced.",
+)
 all_option = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
 
 

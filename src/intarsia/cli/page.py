@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
@@ -13,8 +14,16 @@ from intarsia.storage import FileSource, resolve
 from intarsia.write.replace import check_place, replacing
 
 
-def check(out: str) -> None:
-    """Raise an error where no page can be made, or saved at ``out``, before it takes any time."""
+def check_option(html: str | None, as_json: bool) -> None:
+    """Raise an error where a page cannot be made as asked, before it takes any time."""
+    if html is None:
+        return
+    if as_json:
+        raise click.UsageError("--html and --json are two forms: one of them can be had at a time")
+    _check_place(html)
+
+
+def _check_place(out: str) -> None:
     check_jinja2()
     filesystem, path = resolve(out)
     if not isinstance(filesystem, pafs.LocalFileSystem):

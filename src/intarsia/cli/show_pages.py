@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -93,14 +93,34 @@ def dictionaries(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) 
     return whole
 
 
-def pages_json(file: OpenedFile, chunks: Sequence[ChunkId]) -> bool:
-    """All pages as one JSON array; False where one could not be decoded."""
-    return _array(_or_error(file, id_, _page_objects(file, id_)) for id_ in chunks)
+def as_json(
+    files: Iterable[tuple[str, OpenedFile | FormatError]],
+    chunks: Callable[[OpenedFile], Sequence[ChunkId]],
+    *,
+    dictionary: bool,
+    named: bool,
+) -> bool:
+    """All pages, or entries of dictionaries, as one JSON array; False where one is not decoded.
+
+    Those of each of ``files``, by its name, which they tell where ``named``.
+    """
+    objects = _entry_objects if dictionary else _page_objects
+
+    def items() -> Iterator[dict[str, Any]]:
+        for name, file in files:
+            label = {"file": name} if named else {}
+            if isinstance(file, FormatError):
+                yield {"file": name, "error": str(file)}
+                continue
+            for id_ in chunks(file):
+                yield from (label | item for item in _or_error(file, id_, objects(file, id_)))
+
+    return _array(items())
 
 
-def dictionaries_json(file: OpenedFile, chunks: Sequence[ChunkId]) -> bool:
-    """All entries as one JSON array; False where a dictionary could not be decoded."""
-    return _array(_or_error(file, id_, _entry_objects(file, id_)) for id_ in chunks)
+def file_heading(name: str) -> None:
+    """Say which of several files is shown."""
+    line(clean(name), middle=True, style="bold")
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -181,10 +201,10 @@ def _where(file: OpenedFile, id_: ChunkId) -> Where:
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-def _array(parts: Iterable[Iterable[dict[str, Any]]]) -> bool:
+def _array(items: Iterable[dict[str, Any]]) -> bool:
     """Print one object a line; False where there is an error among them."""
     before, whole = "[", True
-    for item in (item for part in parts for item in part):
+    for item in items:
         whole = whole and "error" not in item
         text = json.dumps(jsonable(item), ensure_ascii=False, allow_nan=False)
         click.echo(f"{before}\n{text}", nl=False)

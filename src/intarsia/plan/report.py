@@ -46,7 +46,7 @@ def report(
             lines.append(f"  seconds     {sum(activities.values()):.4f}")
     if activities is not None:
         lines += [_TIMED, *_activities(activities)]
-    base = _folder([file.plan.path for file in files])
+    base = common_folder([file.plan.path for file in files])
     return "\n".join([*lines, f"files in {clean(base)}", *_drawn(_files(files, base))])
 
 
@@ -198,7 +198,7 @@ def _name(account: FileAccount, base: str) -> str:
     return posixpath.relpath(account.plan.path, base) if base else account.plan.path
 
 
-def _folder(paths: Sequence[str]) -> str:
+def common_folder(paths: Sequence[str]) -> str:
     """The folder all of ``paths`` are in."""
     return posixpath.commonpath([posixpath.dirname(path) for path in paths])
 

@@ -11,6 +11,7 @@ from intarsia.plan.account import Activity, FileAccount, FileRead
 from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import ChunkMap, FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.plan.report import common_folder
 from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.rows import RowAxis, axis_of
 from intarsia.report.strip import Strip, bands_in, strip_of
@@ -127,7 +128,7 @@ def report_of(explanation: Explanation) -> QueryReport:
     maps = [file.map for file in shown if file.map is not None]
     lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) for found in maps)
     most = cells_in(lanes), bands_in(len(maps))
-    base = _folder([file.plan.path for file in files])
+    base = common_folder([file.plan.path for file in files])
     return QueryReport(
         condition(explanation.filter),
         begin(", ".join(explanation.columns), _COLUMNS),
@@ -225,11 +226,6 @@ def _without(account: FileAccount, base: str) -> WithoutRows:
 def _name(account: FileAccount, base: str) -> str:
     path = account.plan.path
     return clip(posixpath.relpath(path, base) if base else path, NAME)
-
-
-def _folder(paths: Sequence[str]) -> str:
-    """The folder all of ``paths`` are in."""
-    return posixpath.commonpath([posixpath.dirname(path) for path in paths])
 
 
 # --- pictures -----------------------------------------------------------------------------------

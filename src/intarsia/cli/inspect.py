@@ -1,0 +1,219 @@
+"""The commands ``inspect`` and ``pages``: what is in files, by their footers and page by page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import pyarrow.fs as pafs
+
+from intarsia.cli import page, show_column, show_file, show_pages, terminal
+from intarsia.cli.columns import selected
+from intarsia.cli.document import describe
+from intarsia.cli.options import all_option, html_option
+from intarsia.cli.show_files import Summary
+from intarsia.errors import FormatError
+from intarsia.globs import is_glob
+from intarsia.read.file import open_file, open_source
+from intarsia.read.opened import OpenedFile
+from intarsia.read.page_indexes import ChunkId
+from intarsia.read.sidecars import places_of
+from intarsia.report.render import file_html
+from intarsia.storage import FileSource, list_files, resolve
+
+_column = click.option(
+    "-c",
+    "--column",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Only this column; one with fields stands for all of them. May be given again.",
+)
+
+
+@click.command()
+@click.argument("path")
+@_column
+@all_option
+@click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
+@html_option
+def inspect(
+    path: str, names: Sequence[str], everything: bool, as_json: bool, html: str | None
+) -> None:
+    """Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.
+
+    PATH is a file, folder, glob or URI. With --column, show that column row group by row group:
+    bounds, sizes, indexes. A type is followed by ? where values may be NULL, by * where a row may
+    have several. Of indexes, offset is a page index that has no bounds. In a file of more than 40
+    columns those that take most are shown. The files of a folder or glob are summed up, unless
+    --column or --json asks for each.
+
+    --json gives the footer with the specification's names, bounds as values, other bytes in base
+    64; with --column, its row groups have the chunks of that column only. Of several files, each
+    has a line.
+
+    --html shows where in a file every page is, by rows and by bytes: of all columns, or of those
+    of --column.
+
+    The exit code is 1 where a part of a file could not be decoded; the rest is shown.
+    """
+    page.check_option(html, as_json)
+    if _is_several(path):
+        if html is not None:
+            raise click.UsageError("--html is of one file, and this is a folder or a glob")
+        is_each = bool(names) or as_json
+        whole = (
+            _inspect_all(path, names, everything, as_json) if is_each else _sum_up(path, everything)
+        )
+    else:
+        whole = _inspect(open_file(path), names, everything, as_json, html)
+    sys.exit(0 if whole else 1)
+
+
+def _inspect(
+    file: OpenedFile, names: Sequence[str], everything: bool, as_json: bool, html: str | None
+) -> bool:
+    """Show a file; False where a part of it could not be decoded."""
+    leaves = selected(file.schema, names)
+    if html is not None:
+        text, whole = file_html(file, leaves)
+        page.save(html, text)
+    elif as_json:
+        document, whole = describe(file, leaves)
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    elif names:
+        whole = show_column.columns(file, leaves, everything)
+    else:
+        whole = show_file.overview(file, everything)
+    return whole
+
+
+def _inspect_all(path: str, names: Sequence[str], everything: bool, as_json: bool) -> bool:
+    """Show each file of a folder or glob; False where a part of one could not be decoded."""
+    whole = True
+    for name, file in _each(path):
+        if as_json:
+            document, is_whole = _described(name, file, names)
+            click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+            whole &= is_whole
+            continue
+        show_pages.file_heading(name)
+        if isinstance(file, FormatError):
+            show_file.problem(file)
+            whole = False
+        else:
+            whole &= show_column.columns(file, selected(file.schema, names), everything)
+    return whole
+
+
+def _described(
+    name: str, file: OpenedFile | FormatError, names: Sequence[str]
+) -> tuple[dict[str, Any], bool]:
+    if isinstance(file, FormatError):
+        return {"file": name, "error": str(file)}, False
+    return describe(file, selected(file.schema, names))
+
+
+def _sum_up(path: str, everything: bool) -> bool:
+    """Show all files of a folder or glob as one; False where one could not be decoded."""
+    summary = Summary(path)
+    with terminal.progress("inspecting") as update:
+        for number, (name, file) in enumerate(_each(path)):
+            update(name, number, None)
+            if isinstance(file, FormatError):
+                summary.fail(file)
+            else:
+                summary.add(file)
+    summary.show(everything)
+    return summary.is_whole
+
+
+@click.command()
+@click.argument("path")
+@_column
+@click.option(
+    "--row-group",
+    "row_groups",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only this row group, counted from 0. May be given again.",
+)
+@click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
+@all_option
+@click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
+def pages(
+    path: str,
+    names: Sequence[str],
+    row_groups: Sequence[int],
+    dictionary: bool,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.
+
+    PATH is a file, folder, glob or URI. Rows are counted from the start of the row group, offsets
+    from the start of the file; bytes are those of the page without its header. Bounds are the
+    column index's, else the page's own. 100 pages, or entries of dictionaries, are shown of a file
+    unless --all asks for more.
+
+    The exit code is 1 where a chunk could not be decoded; the others are shown.
+    """
+    several = _is_several(path)
+
+    def chunks(file: OpenedFile) -> list[ChunkId]:
+        leaves = selected(file.schema, names)
+        groups = _row_groups(len(file.metadata.row_groups), row_groups, must_be=not several)
+        return [(group, leaf.index) for group in groups for leaf in leaves]
+
+    files = _each(path) if several else iter([(path, open_file(path))])
+    if as_json:
+        whole = show_pages.as_json(files, chunks, dictionary=dictionary, named=several)
+    else:
+        whole = True
+        for name, file in files:
+            if several:
+                show_pages.file_heading(name)
+            if isinstance(file, FormatError):
+                show_file.problem(file)
+                whole = False
+                continue
+            shown = show_pages.dictionaries if dictionary else show_pages.pages
+            whole &= shown(file, chunks(file), everything)
+    sys.exit(0 if whole else 1)
+
+
+def _row_groups(count: int, asked: Sequence[int], *, must_be: bool) -> Sequence[int]:
+    """Those of ``count`` that are ``asked`` for, by default all.
+
+    Raises ``UsageError`` for one that is not there, where it ``must_be``.
+    """
+    for number in asked:
+        if must_be and number >= count:
+            raise click.UsageError(f"row group {number} is not there; there are {count}")
+    return [number for number in asked if number < count] if asked else range(count)
+
+
+def _is_several(path: str) -> bool:
+    """Is it a folder or a glob, and not a file?"""
+    on, at = resolve(path)
+    kind = on.get_file_info(at).type
+    return kind == pafs.FileType.Directory or (kind == pafs.FileType.NotFound and is_glob(at))
+
+
+def _each(path: str) -> Iterator[tuple[str, OpenedFile | FormatError]]:
+    """The files of a folder or glob, one open at a time; of one that is no Parquet, why not."""
+    on, names = list_files(path)
+    places = places_of(on, None)
+    for name in names:
+        with contextlib.closing(FileSource(on, name)) as source:
+            try:
+                file = open_source(source, places=places)
+            except FormatError as error:
+                yield name, error
+            else:
+                yield name, file

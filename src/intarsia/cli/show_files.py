@@ -1,0 +1,193 @@
+"""What the files of a folder or glob hold, summed up, as a terminal shows it."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from posixpath import relpath
+
+from intarsia.cli.names import listed
+from intarsia.cli.show_file import problem
+from intarsia.cli.terminal import (
+    Column,
+    clean,
+    cut,
+    left_out,
+    line,
+    numbers,
+    paragraph,
+    plural,
+    say,
+    table,
+)
+from intarsia.errors import FormatError
+from intarsia.format.names import type_name
+from intarsia.plan.report import common_folder
+from intarsia.read.opened import OpenedFile
+from intarsia.read.summary import problems_of, summary_of
+
+_FILES = 20
+_COLUMNS = 40
+_WRITERS = 5
+
+
+@dataclass(slots=True)
+class _Column:
+    """The leaves of one name. Sizes are in bytes."""
+
+    name: str
+    types: Counter[str] = field(default_factory=Counter)
+    """How many files have it in which type."""
+    codecs: set[str] = field(default_factory=set)
+    encodings: dict[str, None] = field(default_factory=dict)
+    nulls: int = 0
+    has_all_nulls: bool = True
+    """Do all chunks say how many NULLs they have?"""
+    compressed: int = 0
+    uncompressed: int = 0
+    indexes: Counter[str] = field(default_factory=Counter)
+    """How many files have which kinds on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    size: int
+    rows: int
+    row_groups: int
+    indexes: tuple[str, ...]
+
+
+class Summary:
+    """What there is to show of all files, of which one is looked at after the other."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files: list[_File] = []
+        self._columns: dict[str, _Column] = {}
+        self._writers: Counter[str] = Counter()
+        self._indexes: dict[str, list[int]] = {}
+        """The bytes that each index takes in the files that have it."""
+        self._problems: list[FormatError] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Could all that was looked at be decoded?"""
+        return not self._problems
+
+    def fail(self, error: FormatError) -> None:
+        """Tell of a file that cannot be opened."""
+        self._problems.append(error)
+
+    def add(self, file: OpenedFile) -> None:
+        """Look at a file, which may be closed then."""
+        entries = file.sections.entries
+        groups = len(file.metadata.row_groups)
+        names = tuple(entry.name for entry in entries)
+        self._files.append(_File(file.name, file.source.size, file.num_rows, groups, names))
+        self._writers[file.metadata.created_by or "an unnamed writer"] += 1
+        for entry in entries:
+            self._indexes.setdefault(entry.name, []).append(entry.length)
+        kinds = [(entry.on, entry.kind) for entry in entries]
+        for leaf in file.schema.leaves:
+            found = summary_of(file, leaf)
+            self._problems += problems_of([found])
+            column = self._columns.setdefault(leaf.name, _Column(leaf.name))
+            column.types[type_name(leaf)] += 1
+            column.codecs |= found.codecs
+            column.encodings |= found.encodings
+            column.nulls += sum(found.null_counts)
+            column.has_all_nulls &= len(found.null_counts) == found.chunks
+            column.compressed += found.compressed
+            column.uncompressed += found.uncompressed
+            standard = [("page", found.column_indexes), ("bloom", len(found.bloom_filters))]
+            own = [kind for on, kind in kinds if file.schema.leaf(on) is leaf]
+            column.indexes.update([*(kind for kind, count in standard if count), *own])
+
+    def show(self, everything: bool) -> None:
+        """Print it: 20 files and the 40 largest columns, unless ``everything`` is asked for."""
+        size, rows = sum(f.size for f in self._files), sum(f.rows for f in self._files)
+        groups = sum(file.row_groups for file in self._files)
+        line(clean(self._path), middle=True, style="bold")
+        paragraph(
+            f"{plural(len(self._files), 'file')}, {size:,} bytes, {plural(rows, 'row')}, "
+            f"{plural(groups, 'row group')}"
+        )
+        for name, count in self._writers.most_common(_WRITERS):
+            paragraph(f"{plural(count, 'file')} written by {cut(clean(name), 120)}")
+        if len(self._writers) > _WRITERS:
+            paragraph(f"and others by {plural(len(self._writers) - _WRITERS, 'more writer')}")
+        self._show_columns(size, everything)
+        self._show_files(everything)
+        self._show_indexes(rows, size)
+        for error in self._problems:
+            problem(error)
+
+    def _show_columns(self, size: int, everything: bool) -> None:
+        columns = list(self._columns.values())
+        largest = heapq.nlargest(_COLUMNS, columns, key=lambda column: column.compressed)
+        shown = columns if everything else [c for c in columns if c in largest]
+        if not shown:
+            return
+        say()
+        titles = table(
+            [
+                Column("column", [clean(c.name) for c in shown], least=24, middle=True),
+                Column("type", [", ".join(c.types) for c in shown], 1, least=12),
+                Column("files", [self._share(c.types.total()) for c in shown], 5, right=True),
+                Column("codec", [listed(sorted(c.codecs)) for c in shown], 7, least=6),
+                Column("encodings", [listed(c.encodings) for c in shown], 8, least=9),
+                Column("nulls", [_nulls(c) for c in shown], 6, right=True),
+                numbers("bytes", [c.compressed for c in shown], 2),
+                Column("share", [f"{c.compressed / size:.1%}" for c in shown], 3, right=True),
+                Column("indexes", [self._kinds(c) for c in shown], 4, least=18),
+            ]
+        )
+        if len(shown) < len(columns):
+            more = plural(len(columns) - len(shown), "smaller column")
+            paragraph(f"… and {more}: --all shows them.")
+        left_out(titles)
+
+    def _kinds(self, column: _Column) -> str:
+        """What is on a column, and in how many files where not in all that have it."""
+        held, files = column.indexes, column.types.total()
+        return clean(listed(k if n == files else f"{k} {n:,}/{files:,}" for k, n in held.items()))
+
+    def _share(self, count: int) -> str:
+        return "all" if count == len(self._files) else f"{count:,}"
+
+    def _show_files(self, everything: bool) -> None:
+        shown = self._files if everything else self._files[:_FILES]
+        if not shown:
+            return
+        base = common_folder([file.name for file in self._files]) or "."
+        names = [clean(relpath(file.name, base)) for file in shown]
+        say()
+        titles = table(
+            [
+                Column("file", names, least=24, middle=True),
+                numbers("rows", [file.rows for file in shown], 1),
+                numbers("row groups", [file.row_groups for file in shown], 3),
+                numbers("bytes", [file.size for file in shown], 2),
+                Column("indexes", [clean(listed(f.indexes)) for f in shown], 4, least=18),
+            ]
+        )
+        if len(shown) < len(self._files):
+            more = plural(len(self._files) - len(shown), "more file")
+            paragraph(f"… and {more}: --all shows them.")
+        left_out(titles)
+
+    def _show_indexes(self, rows: int, size: int) -> None:
+        if self._indexes:
+            say()
+        for name, lengths in self._indexes.items():
+            total, of = sum(lengths), plural(len(self._files), "file")
+            where = f"{len(lengths):,} of {of}" if len(lengths) < len(self._files) else "every file"
+            paragraph(
+                f"index {clean(name)}: in {where}, {total:,} bytes, {total / size:.1%} of all"
+            )
+
+
+def _nulls(column: _Column) -> str:
+    return f"{'' if column.has_all_nulls else '≥'}{column.nulls:,}"
