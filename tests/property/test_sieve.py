@@ -118,6 +118,36 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
     assert holds.call_count <= sieve._TRIED + 4
 
 
+def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
+    count = 20_000
+    for number in range(6):
+        texts = [f"message {i}" if number < 4 else f"other {i}" for i in range(count)]
+        pq.write_table(
+            pa.table({"f": texts}),
+            tmp_path / f"{number}.parquet",
+            max_rows_per_page=PAGE,
+            write_batch_size=PAGE,
+            use_dictionary=False,
+            write_page_index=True,
+        )
+    data, condition = ia.dataset(tmp_path), pc.match_substring(F, "message")
+    looked = []
+    holds = sieve.Sieve._holds
+
+    def counting(self, page, codec):
+        looked.append(self._file.name[-9:])
+        return holds(self, page, codec)
+
+    with (
+        mock.patch.object(matching, "STAGED_ROWS", 0),
+        mock.patch.object(sieve.Sieve, "_holds", counting),
+    ):
+        assert data.to_table(filter=condition, use_threads=False).num_rows == 4 * count
+    found = [looked.count(f"{number}.parquet") for number in range(6)]
+    assert found[:4] == [sieve._TRIED, 2, 2, 2]
+    assert found[4:] == [count // PAGE] * 2, "where the text is not, it is looked for all the same"
+
+
 @pytest.mark.parametrize(
     ("condition", "text"),
     [

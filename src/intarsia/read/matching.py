@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
-from intarsia.read.sieve import Sieve
+from intarsia.read.sieve import Sieve, Tally
 from intarsia.read.substring import Contained
 from intarsia.source import AheadSource, RereadSource, Source
 
@@ -75,6 +75,8 @@ class Trend:
 
     are_many: bool = False
     """Have many of the rows that it looked at passed?"""
+    tallies: dict[Contained, Tally] = field(default_factory=dict)
+    """How many pages were without the texts that were looked for, in all files so far."""
 
 
 class UnitReader:
@@ -165,8 +167,9 @@ class UnitReader:
         wanted = stage.condition.needed
         if wanted is None or wanted.column in self._constants or rows.num_rows < STAGED_ROWS:
             return rows
+        tally = self._trend.tallies.setdefault(wanted, Tally())
         sieve = self._sieves.setdefault(
-            wanted, Sieve(self.file, wanted, are_likely=self._are_pointed_at)
+            wanted, Sieve(self.file, wanted, tally, are_likely=self._are_pointed_at)
         )
         with self.file.profile.during(Activity.FILTERING):
             return sieve.rows_left(rows, source)

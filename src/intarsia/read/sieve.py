@@ -6,6 +6,7 @@ most pages need no more than that.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +40,20 @@ _CODECS: dict[int, str] = {
 }
 _TRIED, _TRIED_LIKELY, _WORTHWHILE = 16, 2, 0.6
 """After so many pages, at least so large a share of them has to have been passed over: fewer where
-an index pointed at them.
+they are likely to hold the text.
 """
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many pages were looked into, and how many of them did not hold the text."""
+
+    tried: int = 0
+    passed_over: int = 0
+
+    @property
+    def pays(self) -> bool:
+        return self.passed_over >= _WORTHWHILE * self.tried
 
 
 class Sieve:
@@ -49,16 +62,22 @@ class Sieve:
     Units of a file in several threads may share it.
     """
 
-    def __init__(self, file: OpenedFile, wanted: Contained, *, are_likely: bool = False) -> None:
-        """``are_likely``: an index said that most of the pages hold the text."""
+    def __init__(
+        self, file: OpenedFile, wanted: Contained, tally: Tally, *, are_likely: bool = False
+    ) -> None:
+        """``tally`` is of all files of a scan.
+
+        ``are_likely``: an index said that most of the pages hold the text.
+        """
         self._file, self._wanted = file, wanted
         self._limit = file.options.page_size_limit
-        self._least = _TRIED_LIKELY if are_likely else _TRIED
+        least = _TRIED if tally.pays else _TRIED - tally.tried
+        self._least = _TRIED_LIKELY if are_likely else max(least, _TRIED_LIKELY)
         root = file.schema.root(wanted.column)
         is_stored = root is not None and is_text(file.arrow_type(root))
         is_used = is_stored and not file.options.page_checksum_verification
         self._leaf = root.leaves[0] if root is not None and is_used else None
-        self._tried = self._passed_over = 0
+        self._own, self._all = Tally(), tally
 
     def rows_left(self, rows: RowRanges, source: AheadSource) -> RowRanges:
         """``rows`` without those of pages that do not hold the text.
@@ -106,14 +125,15 @@ class Sieve:
                 might = coded
             else:
                 might = encoding not in _TOGETHER or self._holds(page, codec)
-            self._tried += 1
-            self._passed_over += not might
+            for tally in (self._own, self._all):
+                tally.tried += 1
+                tally.passed_over += not might
             if might:
                 found.append(number)
         return found
 
     def _pays(self) -> bool:
-        return self._tried < self._least or self._passed_over >= _WORTHWHILE * self._tried
+        return self._own.tried < self._least or self._own.pays
 
     def _holds(self, page: _Page | None, codec: int) -> bool:
         """Is the text among the bytes of a page? True where these are not to be had."""
