@@ -239,3 +239,15 @@ def test_options_are_compared_by_the_filters_that_tell_them_apart():
     reads = [(5.0, 100.0, 1.0), (3.0, 100.0, 1.0)]
     assert advise._where_they_differ(reads) == [[5.0], [3.0]]
     assert advise._where_they_differ([(1.0, 2.0)]) == [[]]
+
+
+def test_where_all_that_could_be_is_there_that_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    moments = pa.array(range(50_000), pa.timestamp("us"))
+    ia.write_table(pa.table({"at": moments}), path)
+    for kind in ("lookup", "distinct", "minmax"):
+        ia.add_indexes(path, f"{kind}(minute(at))")
+    (told,) = ia.advise(path, "minute(at) = 0").filters
+    assert told.reason == "no other kind of index answers it"
+    (told,) = ia.advise(path, "minute(at) + second(at) = second(at)").filters
+    assert told.reason == "no kind of index answers it"

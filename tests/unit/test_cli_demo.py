@@ -93,3 +93,16 @@ def test_a_few_messages_hold_the_rare_word(rows, say, tmp_path):
     assert say("demo", tmp_path, "--rows", rows).code == 0
     rare = pc.match_substring(pq.read_table(tmp_path).column("msg"), "overheat")
     assert pc.sum(rare).as_py() == (rows + 49_999) // 100_000
+
+
+@pytest.mark.parametrize("folder", ["day=1", "a%20b=c"])
+def test_a_folder_may_be_called_as_hive_calls_them(folder, say, tmp_path):
+    assert "NO" not in say("demo", tmp_path / folder, "--rows", "100").out
+
+
+def test_what_is_not_local_is_refused_before_anything_is_made(say, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = say("demo", "s3://bucket/x", "--rows", "10")
+    assert (said.code, list(tmp_path.iterdir())) == (1, [])
+    assert say("demo", f"file://{tmp_path}/here", "--rows", "10").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -485,3 +486,53 @@ def test_columns_that_are_not_there(say, tmp_path, out):
     text = tmp_path / "a.csv"
     assert_refused(say("write", text, out, "--type", "kk=int64"), out, "'kk' is not there")
     assert_refused(say("write", text, out, "--columns", "__filename"), out, "Parquet only")
+
+
+# --- what an attack found -------------------------------------------------------------------------
+
+
+def test_texts_of_json_that_are_no_utf8_are_refused(say, tmp_path, out):
+    (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}\n')
+    said = say("write", tmp_path / "a.json", out)
+    assert (said.code, "a.json" in said.err, out.exists()) == (1, True, False)
+
+
+def test_objects_without_fields_are_no_rows(say, tmp_path, out):
+    (tmp_path / "a.json").write_text("{}\n{}\n")
+    said = say("write", tmp_path / "a.json", out)
+    assert (said.code, "no column" in said.err, out.exists()) == (1, True, False)
+
+
+def test_a_glob_through_a_link_is_of_the_folder_it_leads_to(say, tmp_path):
+    (tmp_path / "real").mkdir()
+    put(tmp_path / "real" / "a.parquet", "parquet")
+    (tmp_path / "link").symlink_to("real")
+    for source, target in (("link", "real"), ("real", "link")):
+        said = say("write", tmp_path / source / "*.parquet", tmp_path / target / "new.parquet")
+        assert (said.code, "one of the files" in said.err) == (1, True)
+    assert say("write", tmp_path / "link" / "*.parquet", tmp_path / "real" / "new.pq").code == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("--row-group-size", "9" * 20), ("--delimiter", "é"), ("--columns", "__filename,k")]
+)
+def test_what_no_file_can_have_is_wrong_usage(options, say, tmp_path, out):
+    form = "parquet" if "--columns" in options else "csv"
+    said = say("write", put(tmp_path / f"a.{form}", form), out, *options)
+    assert (said.code, out.exists()) == (2, False)
+
+
+def test_a_pipe_is_pointed_at_standard_input(say, tmp_path, out):
+    os.mkfifo(tmp_path / "pipe.csv")
+    said = say("write", tmp_path / "pipe.csv", out)
+    assert (said.code, "- reads standard input" in said.err) == (2, True)
+
+
+def test_dictionaries_and_views_are_put_in_order_by_their_values(say, tmp_path, out):
+    words = pa.array(["b", None, "a", "c"])
+    columns = {"d": words.dictionary_encode(), "v": words.cast(pa.string_view()), "n": range(4)}
+    feather.write_feather(pa.table(columns), str(tmp_path / "a.feather"))
+    for by in columns:
+        assert say("write", tmp_path / "a.feather", out, "--sort-by", by).code == 0
+        expected = [0, 1, 2, 3] if by == "n" else [2, 0, 3, 1]
+        assert pq.read_table(out)["n"].to_pylist() == expected

@@ -577,6 +577,29 @@ def test_what_a_zone_decides_is_not_indexed(tmp_path):
     assert ia.dataset(path).count_rows(filter=local) == 1
 
 
+def test_what_stands_for_null_is_of_the_type_beside_it(tmp_path):
+    path = tmp_path / "c.parquet"
+    floats = pa.array([0.5, None, 1.5], pa.float32())
+    words = pa.array(["a", None, "b"]).dictionary_encode()
+    pq.write_table(pa.table({"f": floats, "w": words}), path, row_group_size=1)
+    ia.add_indexes(path, ["minmax(coalesce(f, 0.25))", "lookup(coalesce(w, 'none'))"])
+    assert ia.verify(path) == []
+    for filter_ in ("coalesce(f, 0.25) = 0.25", "coalesce(w, 'none') = 'none'"):
+        assert ia.dataset(path).count_rows(filter_) == 1
+        assert ia.dataset(path).explain(filter=filter_).planned.rows.selected == 1
+
+
+def test_why_a_maps_value_is_not_indexed_is_told(tmp_path):
+    path = tmp_path / "m.parquet"
+    far = pa.map_(pa.string(), pa.timestamp("us", "Europe/Berlin"))
+    numbered = pa.map_(pa.int32(), pa.string())
+    table = pa.table({"far": pa.nulls(1, far), "numbered": pa.nulls(1, numbered)})
+    pq.write_table(table, path)
+    for on, why in (("far['a']", "rules of its time zone"), ("numbered['a']", "int32")):
+        with pytest.raises(ia.IndexSpecError, match=why):
+            ia.add_indexes(path, [ia.Lookup(on)])
+
+
 @pytest.mark.parametrize("kind", [ia.Distinct, ia.MinMax])
 def test_nans_of_other_bits_are_not_taken_for_members(kind, tmp_path):
     path, column = tmp_path / "n.parquet", pa.array([1.5, -math.nan, math.nan, -math.nan])

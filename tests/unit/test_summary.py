@@ -333,3 +333,17 @@ def test_byte_strings_are_ordered_unsigned_and_with_their_zeros():
     ascending = [b"", b"\x00", b"\x00\x00", b"a", b"\x80"]
     assert boundary_order(ANY, ascending, ascending) == BoundaryOrder.ASCENDING
     assert boundary_order(ANY, ascending[::-1], ascending[::-1]) == BoundaryOrder.DESCENDING
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0xFF800001, 0x7FC00000, 0xFFC00123])
+@pytest.mark.parametrize("at", range(4))
+def test_signalling_nans_hide_no_value(bits, at):
+    raw = np.array([1.0, 3.0, 2.0], np.float32).view(np.uint32)
+    numbers = np.insert(raw, at, bits).view(np.float32)
+    values = pa.Array.from_buffers(pa.float32(), 4, [None, pa.py_buffer(numbers.tobytes())])
+    order = order_of(SchemaElement(name="x", type=Type.FLOAT))
+    found = summarize(order, values, np.array([4]))
+    bounds = [
+        np.frombuffer(side[0], np.float32)[0] for side in (found.min_values, found.max_values)
+    ]
+    assert (bounds, found.nan_counts.tolist()) == ([1.0, 3.0], [1])

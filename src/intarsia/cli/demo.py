@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import pyarrow.fs as pafs
 
 from intarsia.cli import terminal
 from intarsia.cli.demo_ask import Answer, answers, questions
 from intarsia.cli.demo_logs import write_logs
 from intarsia.cli.terminal import Column
 from intarsia.errors import PathError
+from intarsia.storage import resolve
 from intarsia.write.embed import list_indexes
 
 _FILE = "logs.parquet"
@@ -41,11 +43,7 @@ def demo(folder: str, rows: int) -> None:
 
     The exit code is 1 where an answer differs.
     """
-    path = Path(folder, _FILE)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PathError(f"{folder}: there can be no such folder: {error.strerror}") from error
+    path = _place(folder)
     with terminal.progress("writing") as update:
         row = write_logs(path, rows, update)
     (report,) = list_indexes(path)
@@ -68,6 +66,19 @@ def demo(folder: str, rows: int) -> None:
         terminal.say(f"{wrong} of {len(found)} answers differ from brute force")
         sys.exit(1)
     _farewell(path, found)
+
+
+def _place(folder: str) -> Path:
+    """Where the file is to be, in a folder that is made where it is not there."""
+    on, place = resolve(folder)
+    if not isinstance(on, pafs.LocalFileSystem):
+        raise PathError(f"{folder}: files are written to local folders only")
+    path = Path(place if "://" in folder else folder, _FILE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PathError(f"{folder}: there can be no such folder: {error.strerror}") from error
+    return path
 
 
 def _table(found: Sequence[Answer]) -> None:
@@ -98,7 +109,8 @@ def _less(part: int, whole: int) -> str:
 
 def _farewell(path: Path, found: Sequence[Answer]) -> None:
     """Where the file is, and commands to go on with."""
-    file = shlex.quote(str(path))
+    shown = str(path)
+    file = shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
     trace, user = (answer.question.where for answer in found[:2])
     terminal.say(f"The file is {path}. To try next:")
     for command in (

@@ -44,6 +44,7 @@ _MAGIC = b"ARROW1\0\0"
 _HINTS = {
     "conversion error": "--type COLUMN=TYPE says what a column holds",
     "couldn't parse": "--type COLUMN=TYPE says what a column holds",
+    "straddl": "a row may have 16 MB of text",
     "unexpected field": "--type COLUMN=TYPE tells of one that the first rows lack",
 }
 """What to do about pyarrow's refusals, by a part of what it says."""
@@ -82,14 +83,21 @@ def format_of_name(name: str) -> str | None:
     return _FORMAT_OF.get(end[1:].lower())
 
 
-def format_of(path: str) -> str:
-    """The format of a file, or of all files of a folder, glob or URI, by their names.
+def format_of(path: str, said: str | None) -> str:
+    """The format of a file, or of all files of a folder, glob or URI: ``said``, or by their names.
 
-    Parquet where these do not tell. Raises ``UsageError`` where they tell of several.
+    Parquet where these do not tell. Raises ``UsageError`` where they tell of several, and for what
+    is no file and no folder.
     """
+    if path == STDIN and said is not None:
+        return said
     if path == STDIN:
         raise click.UsageError("standard input is read with --from csv, json or arrow")
-    found = format_of_name(path)
+    on, at = resolve(path)
+    is_local = isinstance(on, pafs.LocalFileSystem)
+    if is_local and os.path.exists(at) and not (os.path.isfile(at) or os.path.isdir(at)):
+        raise click.UsageError(f"{path} is a device or a pipe: - reads standard input")
+    found = said or format_of_name(path)
     if found is not None:
         return found
     names = dict.fromkeys(map(format_of_name, list_files(path)[1]))
@@ -195,6 +203,7 @@ def _is_arrow_file(on: pafs.FileSystem, path: str) -> bool:
 
 
 def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema | None) -> _File:
+    is_valid = form != "json"  # whose texts pyarrow does not look at
     if form == "csv":
         reader = _csv(stream, path, text, schema)
     elif form == "json":
@@ -206,12 +215,16 @@ def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema 
     for name in text.types:
         if name not in reader.schema.names:
             raise unknown_column(name, reader.schema.names)
-    return _File(reader.schema, _closing(reader, stream))
+    return _File(reader.schema, _batches(reader, stream, is_valid=is_valid))
 
 
-def _closing(reader: Any, stream: Any) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Any, stream: Any, *, is_valid: bool) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream, which is closed behind them; checked but where it ``is_valid``."""
     with contextlib.closing(stream):
-        yield from reader
+        for batch in reader:
+            if not is_valid:
+                batch.validate(full=True)
+            yield batch
 
 
 def _csv(stream: Any, path: str, text: Text, schema: pa.Schema | None) -> Any:
@@ -245,8 +258,12 @@ def _json(stream: Any, text: Text, schema: pa.Schema | None) -> Any:
 
 
 def _check_names(schema: pa.Schema) -> None:
-    """Raise ``ArrowInvalid`` for two columns of one name, ``UnicodeError`` for one in no UTF-8."""
+    """Raise ``ArrowInvalid`` for two columns of one name, or none at all, and ``UnicodeError`` for
+    a name that is no UTF-8.
+    """
     names = schema.names
+    if not names:
+        raise pa.ArrowInvalid("there is no column")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")

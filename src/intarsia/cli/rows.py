@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from intarsia.cli import foreign, terminal
 from intarsia.cli.foreign import Rows
 from intarsia.cli.options import column_names
-from intarsia.data.asked import check_columns, fields_at, paths_of
+from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
 from intarsia.errors import PathError, PredicateError, unknown_column
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.views import giver_of, schema_without_views, taken
+from intarsia.predicate.views import giver_of, schema_without_views, taken, without_views
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
@@ -46,13 +47,15 @@ class Asked:
 def rows_of(source: str, form: str, text: foreign.Text, asked: Asked) -> tuple[Rows, int | None]:
     """The rows, and how many there are, where somebody waits for them and that is soon told.
 
-    Raises ``UsageError`` for two columns of one name.
+    Raises ``UsageError`` for two columns of one name, and for one that is called as pyarrow's own.
     """
     if form == "parquet":
         rows, count = _of_data_set(source, asked)
     else:
         rows, count = _of_others(foreign.read(source, form, text), asked), None
     names = rows.schema.names
+    if confuses_pyarrow(rows.schema):
+        raise click.UsageError("pyarrow reads no file with a column that is called __filename")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: one of them can be written")
@@ -121,13 +124,18 @@ def in_order(
     """
     whole = pa.concat_tables([without_rows(schema), *tables])
     # A name that begins with a dot would be a path.
-    keys = [str(number) for number in range(len(names))]
+    keys = {str(number): _sortable(whole.column(name)) for number, name in enumerate(names)}
     order = pc.sort_indices(
-        whole.select(names).rename_columns(keys),
-        sort_keys=[(key, "ascending", "at_end") for key in keys],
+        pa.table(keys), sort_keys=[(key, "ascending", "at_end") for key in keys]
     )
     for start in range(0, whole.num_rows, num_rows):
         yield taken(whole, order.slice(start, num_rows))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as pyarrow sorts them: neither a dictionary's nor views."""
+    kind = without_views(without_dictionary(column.type))
+    return column if kind == column.type else column.cast(kind)
 
 
 def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> None:
@@ -153,7 +161,11 @@ def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> No
 def _is_within(source: str, place: str) -> bool:
     """Would a local file at ``place`` be one of those that a path means?"""
     if is_glob(source) and not os.path.exists(source):
-        return any(means(source, str(one)) for one in (place, *Path(place).parents))
+        parts = Path(source).parts
+        first = next(number for number, part in enumerate(parts) if is_glob(part))
+        held = os.path.realpath(Path(*parts[:first]))  # there may be links on the way
+        pattern = os.path.join(held, *parts[first:])
+        return any(means(pattern, str(one)) for one in (place, *Path(place).parents))
     below = Path(place)
     folder = Path(os.path.realpath(source))
     if not folder.is_dir() or not below.is_relative_to(folder):

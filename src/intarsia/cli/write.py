@@ -33,6 +33,7 @@ from intarsia.write.embed import IndexReport, list_indexes
 from intarsia.write.rows import ROW_GROUP_BYTES, Rows
 from intarsia.write.writer import ParquetWriter
 
+_MOST_ROWS, _ANY_BYTES = 2**31 - 1, 2**62
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
 
@@ -90,7 +91,7 @@ def _type(text: str) -> pa.DataType:
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
 @click.option(
     "--row-group-size",
-    type=click.IntRange(1),
+    type=click.IntRange(1, _MOST_ROWS),
     metavar="ROWS",
     help=f"Rows of a row group; by default {USUAL_ROW_GROUP:,}, or fewer that take 256 MB.",
 )
@@ -174,7 +175,7 @@ def write(
     """
     if out == foreign.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
-    form = form or foreign.format_of(source)
+    form = foreign.format_of(source, form)
     asked = Asked(columns, where, limit, union_by_name, on_corrupt, page_size_limit, sidecar_folder)
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = foreign.Text(delimiter, not no_header, null, types)
@@ -200,7 +201,7 @@ def write(
             if order:
                 tables = in_order(tables, rows.schema, order, size)
             held = Rows(tables)
-            most = ROW_GROUP_BYTES if row_group_size is None else 2**62
+            most = ROW_GROUP_BYTES if row_group_size is None else _ANY_BYTES
             while (group := held.take(size, most)) is not None:
                 writer.write_table(group, size)
         if indexes:
@@ -220,8 +221,8 @@ def _check_options(source: str, form: str, text: foreign.Text, asked: Asked) -> 
         raise click.UsageError(f"--delimiter, --no-header and --null are of CSV, not of {form}")
     if text.types and form not in ("csv", "json"):
         raise click.UsageError(f"--type is of CSV and JSON, not of {form}")
-    if text.delimiter is not None and len(text.delimiter) != 1:
-        raise click.UsageError(f"--delimiter is one character, not {text.delimiter!r}")
+    if text.delimiter is not None and not (len(text.delimiter) == 1 and text.delimiter.isascii()):
+        raise click.UsageError(f"--delimiter is one character of ASCII, not {text.delimiter!r}")
     of_parquet = {
         "--union-by-name": asked.union_by_name,
         "--on-corrupt": asked.on_corrupt,

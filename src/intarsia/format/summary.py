@@ -69,14 +69,20 @@ def _of_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> Page
     if not len(filled):
         return PageSummaries(lows, highs, nan_counts)
     starts = (np.cumsum(counts) - counts)[filled]
-    # fmin and fmax pass over NaN as long as there is anything else.
-    low, high = np.fmin.reduceat(numbers, starts), np.fmax.reduceat(numbers, starts)
+    below = above = numbers
+    known = np.ones(len(filled), dtype=bool)
     if nan_counts is not None:
-        nan_counts[filled] = np.add.reduceat(np.isnan(numbers), starts, dtype=np.int64)
+        nans = np.isnan(numbers)
+        nan_counts[filled] = np.add.reduceat(nans, starts, dtype=np.int64)
+        known = nan_counts[filled] < counts[filled]
+        # NumPy's fmin and fmax forget what was before a signalling NaN.
+        below = np.where(nans, numbers.dtype.type(-np.inf), numbers)
+        above = np.where(nans, numbers.dtype.type(np.inf), numbers)
+    low, high = np.minimum.reduceat(above, starts), np.maximum.reduceat(below, starts)
+    if nan_counts is not None:
         # Both zeros are one value, and readers may tell them apart: bounds take in both.
         low = np.where(low == 0, -np.zeros_like(low), low)
         high = np.where(high == 0, np.zeros_like(high), high)
-    known = low == low  # NaN alone differs from itself
     for page, ok, least, most in zip(filled.tolist(), known.tolist(), low, high, strict=True):
         if ok:
             lows[page] = least.astype(order.stored).tobytes()

@@ -74,8 +74,9 @@ class Values:
             case exp.Neg(this=inner) if not is_constant(inner):
                 return pc.negate_checked(self._value(inner))
             case exp.Coalesce(this=inner, expressions=others):
-                kind = self._type_of(inner)
-                return pc.coalesce(self._value(inner), *(self._of_type(o, kind) for o in others))
+                kind = self._type_of(node)
+                values = (self._of_type(other, kind) for other in others)
+                return pc.coalesce(self._undictionaried(inner), *values)
             case exp.TryCast():
                 raise PredicateError(f"{text_of(node)!r}: TRY_CAST is not understood")
             case exp.Cast(this=inner, to=target) if not is_constant(node):
@@ -134,9 +135,10 @@ class Values:
                 return pc.scalar(exactly(self._scalar(node, kind), kind))
         except pa.ArrowException as error:
             raise PredicateError(f"{text_of(node)} is no {kind}") from error
-        if kind is None or self._type_of(node) != kind:
+        own = self._type_of(node)
+        if kind is None or own is None or without_dictionary(own) != kind:
             raise PredicateError(f"{text_of(node)} and what it stands for are not of one type")
-        return self._value(node)
+        return self._undictionaried(node)
 
     def _beside(self, subject: exp.Expr, constant: exp.Expr) -> pa.Scalar:
         """A constant that ``subject`` is compared with."""
@@ -193,8 +195,11 @@ class Values:
             case exp.Column() | exp.Dot():
                 kind = self._resolve(node)[1]
                 return kind if is_uuid(kind) else without_extension(kind)
-            case exp.Neg(this=inner) | exp.Coalesce(this=inner) | exp.Abs(this=inner):
+            case exp.Neg(this=inner) | exp.Abs(this=inner):
                 return self._type_of(inner)
+            case exp.Coalesce(this=inner):
+                kind = self._type_of(inner)
+                return None if kind is None else without_dictionary(kind)
             case exp.Floor(this=inner) | exp.Ceil(this=inner):
                 return self._type_of(inner)
             case exp.Add() | exp.Sub() | exp.Mul():

@@ -138,7 +138,9 @@ def _constant(node: Node) -> str | None:
         return str(value.as_py()).upper()
     if pa.types.is_integer(value.type):
         return str(value.as_py())
-    return _text(value) or _number(value)
+    if pa.types.is_floating(value.type):
+        return repr(float(value.as_py())) if math.isfinite(value.as_py()) else None
+    return _text(value)
 
 
 def _text(value: pa.Scalar) -> str | None:

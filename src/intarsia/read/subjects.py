@@ -64,7 +64,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     try:
         term, kind = _function(on, file.schema_in_data_sets)
     except PredicateError as error:
-        is_function = any(character in on for character in "()+-*")
+        is_function = any(character in on for character in "()[]+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""
         raise IndexSpecError(no_leaf(on, schema) + nor) from error
     if term.path:  # names in SQL have no case, those of columns have

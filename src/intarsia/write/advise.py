@@ -126,13 +126,15 @@ def advise(
     for number, condition in enumerate(asked):
         now, then = before[number], adviser.reads[number]
         total = adviser.totals[number]
+        terms = [test.term for test in tests_in([requests[number]])]
+        is_indexed = any(m.file.sections.about(term) for m in members for term in terms)
         told.append(
             FilterAdvice(
                 condition if isinstance(condition, str) else shown(parsed[number]),
                 round(total * share),
                 round(now * share),
                 round(then * share),
-                _reason(number, proposals, now, total, tried[number]),
+                _reason(number, proposals, now, total, tried[number], is_indexed=is_indexed),
             )
         )
     return Advice(
@@ -159,6 +161,8 @@ def _reason(
     now: float,
     total: float,
     tried: Mapping[str, float],
+    *,
+    is_indexed: bool,
 ) -> str:
     serving = [proposal.index for proposal in proposals if number in proposal.filters]
     if serving:
@@ -168,7 +172,7 @@ def _reason(
     if now < _LEAST_CUT * total:
         return "what is there already leaves little"
     if not tried:
-        return "no kind of index answers it"
+        return f"no {'other ' if is_indexed else ''}kind of index answers it"
     best = min(tried, key=lambda name: tried[name])
     return f"nothing pays: {best} would leave {tried[best] / total:.1%}"
 
