@@ -27,9 +27,10 @@ from intarsia.plan.pages import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
 from intarsia.ranges import RowRanges
 from intarsia.read.file import open_file
+from intarsia.report import query_html
 from intarsia.report.lanes import MOST_CELLS, lane_of, rows_lane
 from intarsia.report.query import SHOWN_FILES, report_of
-from intarsia.report.render import file_html, query_html
+from intarsia.report.render import file_html
 from intarsia.report.rows import axis_of
 from intarsia.report.strip import strip_of
 from intarsia.report.text import begin, clip, condition, percent
