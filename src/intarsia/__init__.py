@@ -48,6 +48,7 @@ from intarsia.write.catalog import build_catalog, drop_catalog
 from intarsia.write.catalog_show import show_catalog
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import add_indexes, list_indexes
+from intarsia.write.export import export_index
 from intarsia.write.recover import Recovery, recover
 from intarsia.write.writer import ParquetWriter, write_table
 
@@ -88,6 +89,7 @@ __all__ = [
     "dataset",
     "drop_catalog",
     "drop_indexes",
+    "export_index",
     "list_contains",
     "list_contains_all",
     "list_contains_any",

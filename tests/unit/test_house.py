@@ -118,6 +118,7 @@ def test_the_public_names_are_these():
             "dataset",
             "drop_catalog",
             "drop_indexes",
+            "export_index",
             "list_contains",
             "list_contains_all",
             "list_contains_any",

@@ -13,13 +13,14 @@ from intarsia.index.registry import kinds, parse
 from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import IndexReport, add_indexes, list_indexes
+from intarsia.write.export import export_index
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
 
 @click.group()
 def index() -> None:
-    """Add, list and drop the indexes of files."""
+    """Add, list, export and drop the indexes of files."""
 
 
 @index.command("add", epilog=f"Kinds: {', '.join(kinds())}.")
@@ -128,6 +129,20 @@ def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> No
     else:
         show.indexes(reports, everything)
         show.missing(reports)
+
+
+@index.command("export")
+@click.argument("path")
+@click.argument("index")
+@click.argument("out")
+@sidecar_folder_option
+def index_export(path: str, index: str, out: str, sidecar_folder: str | None) -> None:
+    """Write INDEX of the file PATH to OUT, a Parquet file that any tool reads.
+
+    It has a row for each key and granule, or, of kinds that sum up, for each granule. An OUT that
+    is there is replaced.
+    """
+    export_index(path, index, out, sidecar=sidecar_folder)
 
 
 @index.command("advise")

@@ -222,6 +222,8 @@ def read_directory(
     if value is None:
         return None
     pointer = json_object(value)
+    if "granules" in pointer and "version" not in pointer:
+        return None  # it is a section that was exported, and tells of itself there
     try:
         directory = directory_at(pointer, source)
     except FormatError as error:
