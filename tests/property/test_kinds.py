@@ -167,6 +167,8 @@ def indexes(draw, table):
         functions = [(term, name) for term, name in terms_of(table) if "(" in str(term)]
         functions = [term for term, _ in functions if not str(term).startswith("FieldRef")]
         found += [kind(term, draw(rows)) for term in functions if draw(st.booleans())]
+    if "map" in table.column_names and draw(st.booleans()):
+        found.append(ia.Elements("map", draw(rows)))
     return found
 
 

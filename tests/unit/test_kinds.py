@@ -589,6 +589,26 @@ def test_what_stands_for_null_is_of_the_type_beside_it(tmp_path):
         assert ia.dataset(path).explain(filter=filter_).planned.rows.selected == 1
 
 
+def test_values_of_maps_are_looked_for_where_their_keys_are(tmp_path):
+    path = tmp_path / "m.parquet"
+    maps = [[("rare", f"v{n}")] if 40 <= n < 50 else [("k", "v")] * (n % 2) for n in range(90)]
+    pq.write_table(
+        pa.table({"n": range(90), "m": pa.array(maps, pa.map_("string", "string"))}), path
+    )
+    ia.add_indexes(path, ia.Elements("m", 10))
+    source = ia.dataset(path)
+    for filter_, rows in {
+        "m['rare'] = 'v44'": [44],
+        "lower(m['rare']) LIKE 'v4%' AND n <> 40": [*range(41, 50)],
+        "NOT m['rare'] = 'v44'": [*range(40, 44), *range(45, 50)],
+        "m['rare'] IS NOT NULL OR m['nothing'] > 'a'": [*range(40, 50)],
+    }.items():
+        assert source.to_table(["n"], filter_)["n"].to_pylist() == rows
+        assert source.explain(filter=filter_).planned.rows.selected == 10
+    assert source.count_rows("m['rare'] IS NULL") == 80
+    assert source.count_rows("coalesce(m['rare'], 'v') = 'v'") == 80
+
+
 def test_why_a_maps_value_is_not_indexed_is_told(tmp_path):
     path = tmp_path / "m.parquet"
     far = pa.map_(pa.string(), pa.timestamp("us", "Europe/Berlin"))

@@ -25,7 +25,7 @@ from intarsia.predicate.expression import Call, FieldRef, Literal, Node, is_deep
 from intarsia.predicate.functions import plain_values
 from intarsia.predicate.leaves import How, Match, Op, Test
 from intarsia.predicate.term import Term, field_term, term_of
-from intarsia.predicate.tree import And, Maybe, Never, Pruning, all_of, any_of
+from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning, all_of, any_of
 
 _NEGATED = {
     Op.EQ: Op.NE,
@@ -66,7 +66,7 @@ _MATCH_NULLS = 0
 
 def pruning_of(node: Node) -> Pruning:
     """Which rows can be TRUE under ``node``, a filter's tree."""
-    return Maybe() if is_deep(node) else _possible(node, True)
+    return Maybe() if is_deep(node) else _with_keys(_possible(node, True))
 
 
 def escapes_of(node: Node) -> Pruning:
@@ -145,6 +145,29 @@ def _or_null(pruning: Pruning) -> Pruning:
             return And(tuple(_or_null(part) for part in parts))
         case _:
             return Maybe()
+
+
+def _with_keys(pruning: Pruning) -> Pruning:
+    """With what has to be among a map's keys for the value of one to pass, as NULL does not."""
+    match pruning:
+        case And(parts):
+            return all_of(*map(_with_keys, parts))
+        case Or(parts):
+            return any_of(*map(_with_keys, parts))
+        case Test(term=term, nulls=False) | Match(term=term, nulls=False):
+            held = _map_value(term.node)
+            if held is not None and isinstance(held.arguments[0], FieldRef):
+                keys = plain_values(pa.repeat(held.options["query_key"], 1))
+                of = field_term(*held.arguments[0].path)
+                return all_of(pruning, Match(of, How.MAP_ANY, values=keys))
+    return pruning
+
+
+def _map_value(node: Node) -> Call | None:
+    """The value of a map's key that ``node`` is, or a function of it, which is NULL where it is."""
+    while isinstance(node, Call) and len(node.arguments) == 1 and node.function != "map_lookup":
+        (node,) = node.arguments
+    return node if isinstance(node, Call) and node.function == "map_lookup" else None
 
 
 def _constant(value: pa.Scalar, outcome: bool) -> Pruning:
