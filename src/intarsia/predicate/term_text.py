@@ -62,10 +62,9 @@ def written(node: Node) -> str | None:
             return quoted(path)
         case Literal(value):
             return _number(value)
-        case Call("coalesce", (first, *others)):
-            return _joined([written(first), *(_constant(o) or written(o) for o in others)])
-        case Call(_, arguments):
-            texts = [written(argument) for argument in arguments]
+        case Call(function, arguments):
+            write = _written_beside if function == "coalesce" else written
+            texts = [write(argument) for argument in arguments]
             known = [text for text in texts if text is not None]
             return _call(node, known) if len(known) == len(texts) else None
         case _:
@@ -76,6 +75,8 @@ def _call(call: Call, texts: Sequence[str]) -> str | None:
     """A function of what has these texts."""
     options = call.options
     match call.function, texts:
+        case "coalesce", _:
+            return f"coalesce({', '.join(texts)})"
         case function, [text] if function in _CALLED:
             return f"{_CALLED[function]}({text})"
         case function, [one, other] if function in _OPERATORS:
@@ -115,11 +116,6 @@ def quoted(path: tuple[str, ...]) -> str:
     return ".".join(map(_identifier, path))
 
 
-def _joined(texts: Sequence[str | None]) -> str | None:
-    known = [text for text in texts if text is not None]
-    return f"coalesce({', '.join(known)})" if len(known) == len(texts) else None
-
-
 def _number(value: pa.Scalar) -> str | None:
     """A number as SQL text, of the types that text gives."""
     if value.is_valid and value.type == pa.int64() and value.as_py() > -(2**63):
@@ -129,11 +125,13 @@ def _number(value: pa.Scalar) -> str | None:
     return None
 
 
-def _constant(node: Node) -> str | None:
-    """A constant whose type is that of what is beside it."""
-    if not isinstance(node, Literal) or not node.value.is_valid:
-        return None
+def _written_beside(node: Node) -> str | None:
+    """The text of what has the type of what is beside it, constants of other types among that."""
+    if not isinstance(node, Literal):
+        return written(node)
     value = node.value
+    if not value.is_valid:
+        return None
     if pa.types.is_boolean(value.type):
         return str(value.as_py()).upper()
     if pa.types.is_integer(value.type):
