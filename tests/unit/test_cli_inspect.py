@@ -6,6 +6,7 @@ import base64
 import datetime
 import decimal
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import intarsia as ia
+from intarsia.cli import inspect
 from intarsia.cli.document import jsonable
 from intarsia.cli.main import cli
 from intarsia.errors import PredicateError
@@ -421,6 +423,49 @@ def test_each_file_is_shown_where_a_column_or_json_is_asked_for(say, lake):
     assert documents[3]["file"].endswith("3.parquet")
     assert "error" in documents[3]
     assert result.exit_code == 1
+
+
+def test_a_column_that_some_files_lack_is_told_of_those(say, lake):
+    for command in ("inspect", "pages"):
+        result = say(command, lake, "--column", "s")
+        assert result.exit_code == 1
+        assert result.output.count("column 's' is not there") == 1
+        result = say(command, lake, "--column", "s", "--json")
+        text = result.output if command == "pages" else f"[{','.join(result.output.splitlines())}]"
+        found = json.loads(text)
+        assert [item["file"][-9:] for item in found if "error" in item] == ["2.parquet"]
+        assert len(found) > 2
+        assert result.exit_code == 1
+
+
+def test_a_file_that_goes_away_meanwhile_is_told_of(say, lake, monkeypatch):
+    listed = str(lake / "gone.parquet")
+    real = inspect.list_files
+    monkeypatch.setattr(
+        inspect, "list_files", lambda path: (real(path)[0], [listed, *real(path)[1]])
+    )
+    for more in ((), ("--json",)):
+        result = say("inspect", lake, *more)
+        assert (result.exit_code, "gone.parquet" in result.output) == (1, True)
+        assert "2.parquet" in result.output
+
+
+def test_names_that_are_no_utf8(say, tmp_path):
+    for command in ("inspect", "pages"):
+        with pytest.raises(ia.PathError):
+            say(command, os.fsdecode(os.fsencode(tmp_path) + b"/n\xff"))
+
+
+def test_page_indexes_without_bounds_are_told_apart_in_a_summary(say, tmp_path):
+    table = pa.table({"x": pa.array([1.5, float("nan")])})
+    for number in range(2):
+        pq.write_table(table, tmp_path / f"{number}.parquet", write_statistics=False)
+        ia.add_indexes(tmp_path / f"{number}.parquet", ia.PageIndex())
+    alone, all_of_them = (say("inspect", at).output for at in (tmp_path / "0.parquet", tmp_path))
+    for said in (alone, all_of_them):
+        (line,) = (line.split() for line in said.splitlines() if line.startswith("  x "))
+        assert line[-1] == "offset"
+    assert " - " in next(line for line in all_of_them.splitlines() if line.startswith("  x "))
 
 
 def test_a_page_is_of_one_file(say, lake, tmp_path):

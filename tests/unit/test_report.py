@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.errors import FormatError
 from intarsia.format.page_index import OffsetIndex
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
@@ -27,6 +29,8 @@ from intarsia.plan.pages import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
 from intarsia.ranges import RowRanges
 from intarsia.read.file import open_file
+from intarsia.read.file_map import _disjoint
+from intarsia.report import file as file_module
 from intarsia.report import query_html
 from intarsia.report.lanes import MOST_CELLS, lane_of, rows_lane
 from intarsia.report.query import SHOWN_FILES, report_of
@@ -313,9 +317,40 @@ def test_forty_columns_are_shown(tmp_path):
 
 def test_a_footer_may_claim_more_bytes_than_there_are():
     band = Band(Part.CHUNK, 4, 96, 0, "k")
-    strip = strip_of(FileMap(100, np.array([0, 1]), (), (band,)), [(-5, 2**63), (50, 2**62)])
+    strip = strip_of(
+        FileMap(100, np.array([0, 1]), (), (band,)), [(-5, 2**63), (50, 2**62), (-(2**63), -7)]
+    )
     assert [(cell.start, cell.width) for cell in strip.reads] == [(0, 1)]
     assert strip.selected == 96
+
+
+def test_bytes_that_two_claim_are_the_firsts():
+    claims = [Band(Part.CHUNK, 4, 50, 0, "a"), Band(Part.CHUNK, 10, 20), Band(Part.FOOTER, 40, 900)]
+    file = SimpleNamespace(source=SimpleNamespace(size=100))
+    found = [(band.offset, band.length) for band in _disjoint(file, claims)]
+    assert found == [(4, 50), (54, 46)]
+
+
+def test_row_groups_without_rows_are_no_pages(tmp_path):
+    path, table = tmp_path / "a.parquet", pa.table({"k": range(3)})
+    with pq.ParquetWriter(path, table.schema, write_page_index=True) as writer:
+        for part in (table, table.slice(0, 0), table):
+            writer.write_table(part)
+    html, is_whole = file_html(open_file(path), open_file(path).schema.leaves)
+    assert is_whole
+    assert "rows 3–2" not in html
+    assert html.count("page 0: rows") == 2
+
+
+def test_problems_are_told_in_short(lake, monkeypatch):
+    found = [FormatError("x" * 10_000)] * 250
+    monkeypatch.setattr(file_module, "problems_of", lambda summaries: found)
+    file = open_file(next(iter(lake.glob("*.parquet"))))
+    html, is_whole = file_html(file, file.schema.leaves)
+    assert not is_whole
+    assert "… and 150 more" in html
+    assert html.count("x" * 100) <= 1000
+    assert len(html) < 300_000
 
 
 # --- names from elsewhere -----------------------------------------------------------------------
@@ -359,9 +394,9 @@ def test_what_is_long_is_cut():
     assert condition("is_in(x, {value_set=int64:[\n  1,\n  2\n]})") == (
         "is_in(x, {value_set=int64:[1, 2]})"
     )
-    shares = [(0, 9), (9, 9), (1, 3), (1, 30), (99.99, 100), (1, 10**9), (1, 0)]
+    shares = [(0, 9), (9, 9), (1, 3), (1, 30), (99.6, 100), (99.99, 100), (1, 10**9), (1, 0)]
     assert [percent(*share) for share in shares] == [
-        *("0%", "100%", "33.3%", "3.33%", "100%", "<0.01%", "")
+        *("0%", "100%", "33.3%", "3.33%", "99.6%", ">99.9%", "<0.01%", "")
     ]
 
 

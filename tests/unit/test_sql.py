@@ -258,7 +258,6 @@ tz > TIMESTAMPTZ '2020-01-02 12:00:00+00:00'
 floor(d) = 1
 ceil(d) = 2
 ceiling(d * 2) > 2
-floor(dec) = 1
 CAST(i AS DOUBLE) = 2
 CAST('2' AS BIGINT) = i
 i::varchar = '2'
@@ -393,6 +392,7 @@ CAST(s AS BLOB) = 'x'
 CAST(s AS STRUCT(a INT)) = 'x'
 TRY_CAST(s AS INT) = 1
 floor(i) = 1
+floor(dec) = 1
 floor(s) = 1
 floor(d, 1) = 1
 i / 2 = 1

@@ -155,3 +155,20 @@ def test_rows_are_as_heavy_as_the_pages_that_hold_them(path, monkeypatch):
     monkeypatch.undo()
     few = RowRanges.of((5, 9), (205, 209))
     assert list(units.units_of(file, few, _roots(file, ["i", "t"]))) == [few]
+
+
+def test_units_are_larger_where_they_cut_through_pages(tmp_path, monkeypatch):
+    rows, path = 100_000, tmp_path / "a.parquet"
+    rng = np.random.default_rng(1)
+    table = pa.table({"x": rng.random(rows), "t": [f"{i:020}" for i in range(rows)]})
+    even = {"use_dictionary": False, "write_page_index": True, "write_batch_size": 100}
+    monkeypatch.setattr(units, "UNIT_BYTES", 300_000)
+
+    def cuts(**options):
+        pq.write_table(table, path, **even, **options)
+        file = open_file(path)
+        return len(list(units.units_of(file, RowRanges.all(rows), _roots(file, ["x", "t"]))))
+
+    aligned = cuts(max_rows_per_page=2_000)
+    assert cuts(data_page_size=70_000, max_rows_per_page=rows) * 2 < aligned
+    assert ia.dataset(path).to_table(filter=pc.field("x") >= 0).equals(table)

@@ -16,7 +16,7 @@ from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
 from intarsia.cli.options import all_option, html_option
 from intarsia.cli.show_files import Summary
-from intarsia.errors import FormatError
+from intarsia.errors import IntarsiaError
 from intarsia.globs import is_glob
 from intarsia.read.file import open_file, open_source
 from intarsia.read.opened import OpenedFile
@@ -62,6 +62,8 @@ def inspect(
     The exit code is 1 where a part of a file could not be decoded; the rest is shown.
     """
     page.check_option(html, as_json)
+    if html is not None and everything:
+        raise click.UsageError("--html has what it has room for: --all does not go with it")
     if _is_several(path):
         if html is not None:
             raise click.UsageError("--html is of one file, and this is a folder or a glob")
@@ -95,14 +97,14 @@ def _inspect(
 def _inspect_all(path: str, names: Sequence[str], everything: bool, as_json: bool) -> bool:
     """Show each file of a folder or glob; False where a part of one could not be decoded."""
     whole = True
-    for name, file in _each(path):
+    for name, file in _each(path, names):
         if as_json:
             document, is_whole = _described(name, file, names)
             click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
             whole &= is_whole
             continue
         show_pages.file_heading(name)
-        if isinstance(file, FormatError):
+        if isinstance(file, IntarsiaError):
             show_file.problem(file)
             whole = False
         else:
@@ -111,9 +113,9 @@ def _inspect_all(path: str, names: Sequence[str], everything: bool, as_json: boo
 
 
 def _described(
-    name: str, file: OpenedFile | FormatError, names: Sequence[str]
+    name: str, file: OpenedFile | IntarsiaError, names: Sequence[str]
 ) -> tuple[dict[str, Any], bool]:
-    if isinstance(file, FormatError):
+    if isinstance(file, IntarsiaError):
         return {"file": name, "error": str(file)}, False
     return describe(file, selected(file.schema, names))
 
@@ -124,7 +126,7 @@ def _sum_up(path: str, everything: bool) -> bool:
     with terminal.progress("inspecting") as update:
         for number, (name, file) in enumerate(_each(path)):
             update(name, number, None)
-            if isinstance(file, FormatError):
+            if isinstance(file, IntarsiaError):
                 summary.fail(file)
             else:
                 summary.add(file)
@@ -170,7 +172,7 @@ def pages(
         groups = _row_groups(len(file.metadata.row_groups), row_groups, must_be=not several)
         return [(group, leaf.index) for group in groups for leaf in leaves]
 
-    files = _each(path) if several else iter([(path, open_file(path))])
+    files = _each(path, names) if several else iter([(path, open_file(path))])
     if as_json:
         whole = show_pages.as_json(files, chunks, dictionary=dictionary, named=several)
     else:
@@ -178,7 +180,7 @@ def pages(
         for name, file in files:
             if several:
                 show_pages.file_heading(name)
-            if isinstance(file, FormatError):
+            if isinstance(file, IntarsiaError):
                 show_file.problem(file)
                 whole = False
                 continue
@@ -201,19 +203,28 @@ def _row_groups(count: int, asked: Sequence[int], *, must_be: bool) -> Sequence[
 def _is_several(path: str) -> bool:
     """Is it a folder or a glob, and not a file?"""
     on, at = resolve(path)
-    kind = on.get_file_info(at).type
+    try:
+        kind = on.get_file_info(at).type
+    except (OSError, UnicodeError):
+        return False  # whoever opens it tells why
     return kind == pafs.FileType.Directory or (kind == pafs.FileType.NotFound and is_glob(at))
 
 
-def _each(path: str) -> Iterator[tuple[str, OpenedFile | FormatError]]:
-    """The files of a folder or glob, one open at a time; of one that is no Parquet, why not."""
+def _each(
+    path: str, columns: Sequence[str] = ()
+) -> Iterator[tuple[str, OpenedFile | IntarsiaError]]:
+    """The files of a folder or glob, one open at a time; of one that is no Parquet, or lacks one of
+    ``columns``, why it is not shown.
+    """
     on, names = list_files(path)
     places = places_of(on, None)
     for name in names:
-        with contextlib.closing(FileSource(on, name)) as source:
+        with contextlib.ExitStack() as held:
+            found: OpenedFile | IntarsiaError
             try:
-                file = open_source(source, places=places)
-            except FormatError as error:
-                yield name, error
-            else:
-                yield name, file
+                source = held.enter_context(contextlib.closing(FileSource(on, name)))
+                found = open_source(source, places=places)
+                selected(found.schema, columns)
+            except IntarsiaError as error:
+                found = error
+            yield name, found

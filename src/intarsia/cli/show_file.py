@@ -22,7 +22,7 @@ from intarsia.cli.terminal import (
     say,
     table,
 )
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, IntarsiaError
 from intarsia.format.metadata import RowGroup
 from intarsia.format.names import type_name
 from intarsia.index.kind import index_name
@@ -50,7 +50,7 @@ def overview(file: OpenedFile, everything: bool) -> bool:
     return not problems_of(summaries)
 
 
-def problem(error: FormatError) -> None:
+def problem(error: IntarsiaError) -> None:
     """Print an error in its place."""
     paragraph(f"error: {clean(str(error))}")
 

@@ -10,6 +10,7 @@ from posixpath import relpath
 from intarsia.cli.names import listed
 from intarsia.cli.show_file import problem
 from intarsia.cli.terminal import (
+    NONE,
     Column,
     clean,
     cut,
@@ -21,7 +22,7 @@ from intarsia.cli.terminal import (
     say,
     table,
 )
-from intarsia.errors import FormatError
+from intarsia.errors import IntarsiaError
 from intarsia.format.names import type_name
 from intarsia.plan.report import common_folder
 from intarsia.read.opened import OpenedFile
@@ -41,9 +42,9 @@ class _Column:
     """How many files have it in which type."""
     codecs: set[str] = field(default_factory=set)
     encodings: dict[str, None] = field(default_factory=dict)
-    nulls: int = 0
-    has_all_nulls: bool = True
-    """Do all chunks say how many NULLs they have?"""
+    nulls: list[int] = field(default_factory=list)
+    """Of the chunks that tell."""
+    chunks: int = 0
     compressed: int = 0
     uncompressed: int = 0
     indexes: Counter[str] = field(default_factory=Counter)
@@ -69,14 +70,14 @@ class Summary:
         self._writers: Counter[str] = Counter()
         self._indexes: dict[str, list[int]] = {}
         """The bytes that each index takes in the files that have it."""
-        self._problems: list[FormatError] = []
+        self._problems: list[IntarsiaError] = []
 
     @property
     def is_whole(self) -> bool:
         """Could all that was looked at be decoded?"""
         return not self._problems
 
-    def fail(self, error: FormatError) -> None:
+    def fail(self, error: IntarsiaError) -> None:
         """Tell of a file that cannot be opened."""
         self._problems.append(error)
 
@@ -97,11 +98,16 @@ class Summary:
             column.types[type_name(leaf)] += 1
             column.codecs |= found.codecs
             column.encodings |= found.encodings
-            column.nulls += sum(found.null_counts)
-            column.has_all_nulls &= len(found.null_counts) == found.chunks
+            column.nulls += found.null_counts
+            column.chunks += found.chunks
             column.compressed += found.compressed
             column.uncompressed += found.uncompressed
-            standard = [("page", found.column_indexes), ("bloom", len(found.bloom_filters))]
+            offsets = len(found.page_indexes) - found.column_indexes
+            standard = [
+                ("page", found.column_indexes),
+                ("offset", offsets if not found.column_indexes else 0),
+                ("bloom", len(found.bloom_filters)),
+            ]
             own = [kind for on, kind in kinds if file.schema.leaf(on) is leaf]
             column.indexes.update([*(kind for kind, count in standard if count), *own])
 
@@ -190,4 +196,6 @@ class Summary:
 
 
 def _nulls(column: _Column) -> str:
-    return f"{'' if column.has_all_nulls else '≥'}{column.nulls:,}"
+    if not column.nulls:
+        return NONE
+    return f"{'' if len(column.nulls) == column.chunks else '≥'}{sum(column.nulls):,}"

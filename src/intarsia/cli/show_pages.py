@@ -26,7 +26,7 @@ from intarsia.cli.terminal import (
     say,
     table,
 )
-from intarsia.errors import FormatError, Where
+from intarsia.errors import FormatError, IntarsiaError, Where
 from intarsia.format.names import encoding_name, page_name
 from intarsia.format.schema import Leaf
 from intarsia.predicate.readable import readable_values
@@ -94,7 +94,7 @@ def dictionaries(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) 
 
 
 def as_json(
-    files: Iterable[tuple[str, OpenedFile | FormatError]],
+    files: Iterable[tuple[str, OpenedFile | IntarsiaError]],
     chunks: Callable[[OpenedFile], Sequence[ChunkId]],
     *,
     dictionary: bool,
@@ -109,7 +109,7 @@ def as_json(
     def items() -> Iterator[dict[str, Any]]:
         for name, file in files:
             label = {"file": name} if named else {}
-            if isinstance(file, FormatError):
+            if isinstance(file, IntarsiaError):
                 yield {"file": name, "error": str(file)}
                 continue
             for id_ in chunks(file):

@@ -50,6 +50,8 @@ class OffsetIndex:
             return f"the first page starts at row {rows[0]}, not 0"
         if (rows[1:] <= rows[:-1]).any():  # differences might not fit 64 bits
             return "first_row_index does not ascend within the row group"
+        if not 0 <= start <= stop < 2**63:
+            return "the chunk lies outside of any file"
         outside = (self.offset < start) | (self.offset > stop)
         if (outside | (self.compressed_page_size > stop - self.offset)).any():
             return "pages lie outside their chunk"

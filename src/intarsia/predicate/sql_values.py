@@ -88,7 +88,7 @@ class Values:
         if isinstance(node, exp.Length):
             return self._length(node.this)
         if type(node) in _ROUNDING and has_only(node, ("this",)):
-            return _ROUNDING[type(node)](self._with_fractions(node.this))
+            return _ROUNDING[type(node)](self._as_float(node.this))
         part = part_of(node)
         if part is not None:
             return part.of(self._value(part.subject), self._type_of(part.subject))
@@ -260,11 +260,13 @@ class Values:
             return value.cast(kind.value_type)
         return value
 
-    def _with_fractions(self, node: exp.Expr) -> pc.Expression:
-        """A value that is no whole number: pyarrow makes doubles of these, which hold fewer."""
+    def _as_float(self, node: exp.Expr) -> pc.Expression:
+        """A float: of whole numbers pyarrow makes doubles, which hold fewer, and rounded decimals
+        may have no room for another digit, of which it does not always tell.
+        """
         kind = self._type_of(node)
-        if kind is not None and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-            raise PredicateError(f"floor and ceil need a fraction, and {text_of(node)} is {kind}")
+        if kind is not None and not pa.types.is_floating(kind):
+            raise PredicateError(f"floor and ceil are of floats, and {text_of(node)} is {kind}")
         return self._value(node)
 
     def _length(self, node: exp.Expr) -> pc.Expression:

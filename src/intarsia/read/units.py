@@ -24,6 +24,8 @@ whole."""
 _LARGEST, _SHARE = 4, 3
 """Each unit decodes its dictionaries anew: its bytes are three times theirs, where that is more, up
 to four times the rule."""
+_CUT_SHARE = 16
+"""And pages that a cut goes through are decoded on either side of it: so many times theirs."""
 _COLUMN_BYTES = 128 * 1024
 """Each column takes some time by itself: of many, units are so large for each."""
 _CODE_BYTES = 4
@@ -60,6 +62,9 @@ def units_of(
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
         row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
+        if not small_first and file.num_rows_in(group) * row_bytes > UNIT_BYTES:
+            cut = _CUT_SHARE * _cut_bytes(file, group, leaves)
+            scale = max(scale, min(cut / UNIT_BYTES, _LARGEST))
         step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
         for part, held in _parts_of(file, rows, group, leaves, step):
             part_size = held * row_bytes / scale
@@ -138,6 +143,22 @@ def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
         size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
     least = max(_SHARE * size, len(leaves) * _COLUMN_BYTES)
     return min(max(least / UNIT_BYTES, 1.0), _LARGEST)
+
+
+def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
+    """Bytes, decoded, of the pages that a cut goes through on average: those of other columns than
+    the largest, whose pages it lies between.
+    """
+    edges = _page_starts(file, group, leaves)
+    if edges is None:
+        return 0.0
+    size = 0.0
+    for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
+        index = file.page_indexes.offsets(group, leaf)
+        if index is not None and not np.array_equal(index.first_row_index, edges):
+            page = decoded_bytes(file.schema.leaves[leaf], chunk) / len(index)
+            size += page * (1 - np.isin(edges, index.first_row_index).mean())
+    return size
 
 
 def _dictionary_bytes(chunk: ColumnMetaData) -> int:

@@ -24,6 +24,7 @@ from intarsia.report.strip import Strip, strip_of
 from intarsia.report.text import NAME, begin, clip, percent, plural
 
 _COLUMNS, _KEY_VALUES, _INDEXES = 40, 20, 100
+_PROBLEMS, _PROBLEM = 100, 500
 _VALUE, _BOUND = 300, 40
 """Characters of a value of the footer's keys, and of a bound."""
 
@@ -71,6 +72,7 @@ class FilePage:
     lanes: tuple[Lane, ...]
     strip: Strip
     problems: tuple[str, ...]
+    more_problems: int
 
     @property
     def per_cell(self) -> int:
@@ -88,7 +90,7 @@ def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
     _load(file, places)
     found = map_of(file, places, with_indexes=True)
     entries = file.metadata.key_value_metadata or []
-    indexes = list(_indexes(file, summaries))
+    indexes, problems = list(_indexes(file, summaries)), problems_of(summaries)
     return FilePage(
         file.name,
         tuple(_facts(file)),
@@ -101,7 +103,8 @@ def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
         axis_of(found.row_group_starts),
         tuple(_lanes(file, found.chunks)) if found.num_rows else (),
         strip_of(found),
-        tuple(map(str, problems_of(summaries))),
+        tuple(clip(str(problem), _PROBLEM) for problem in problems[:_PROBLEMS]),
+        max(len(problems) - _PROBLEMS, 0),
     )
 
 

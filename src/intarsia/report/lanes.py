@@ -151,6 +151,7 @@ def lane_of(
     Without ``selections`` it shows where pages are, not what is read of them. A ``note`` is made of
     pages that have a cell of their own.
     """
+    chunks = [chunk for chunk in chunks if chunk.num_rows]
     pages = Pages.of(chunks, selections or {})
     per = -(-len(pages) // most) if len(pages) > most else 1
     firsts = np.arange(0, len(pages), per)

@@ -81,7 +81,6 @@ class FileReport:
     """Conditions in their order, and the columns each is on."""
     passed: tuple[tuple[str, Amount], ...]
     was_read: str
-    spent: tuple[Spent, ...]
     remarks: tuple[str, ...]
     warnings: tuple[str, ...]
     picture: Picture | None
@@ -193,7 +192,6 @@ def _file(account: FileAccount, base: str, cells: int, bands: int) -> FileReport
         tuple((condition(s.condition), ", ".join(s.columns)) for s in account.stages),
         tuple((condition(c.condition), c.rows) for c in (read.conditions if read else ())),
         "" if read is None else _was_read(read),
-        () if read is None else _spent(dict(read.seconds)),
         account.remarks,
         tuple(text for text in (read.remarks if read else ()) if text not in known),
         None if account.map is None else picture_of(plan, account.map, cells, bands),

@@ -68,7 +68,7 @@ def bands_in(strips: int) -> int:
 def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_BANDS) -> Strip:
     """The strip of a file in at most so many bands, with what is read of it in as many ranges."""
     size = found.size
-    read = RowRanges.of(*((max(at, 0), min(at + length, size)) for at, length in ranges))
+    read = RowRanges.of(*((_within(at, size), _within(at + length, size)) for at, length in ranges))
     bands = [
         StripBand(
             band.part,
@@ -82,6 +82,11 @@ def strip_of(found: FileMap, ranges: Sequence[ByteRange] = (), most: int = MOST_
     return Strip(
         size, tuple(bands), tuple(_reads(read, size, most)), tuple(_sorts(found.bands, read))
     )
+
+
+def _within(place: int, size: int) -> int:
+    """A place in a file; footers may tell of others."""
+    return min(max(place, 0), size)
 
 
 def _text(band: Band) -> str:

@@ -41,7 +41,9 @@ def percent(part: float, whole: float) -> str:
     found = 100 * part / whole
     if found in (0, 100):
         return f"{found:.0f}%"
-    digits = 0 if found >= 99.5 else 1 if found >= 10 else 2
+    if found >= 99.95:
+        return ">99.9%"
+    digits = 1 if found >= 10 else 2
     return f"{found:.{digits}f}%" if found >= 0.005 else "<0.01%"
 
 
