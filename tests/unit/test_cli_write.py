@@ -522,6 +522,16 @@ def test_what_no_file_can_have_is_wrong_usage(options, say, tmp_path, out):
     assert (said.code, out.exists()) == (2, False)
 
 
+def test_types_are_said_as_pyarrow_or_sql_say_them(say, tmp_path, out):
+    (tmp_path / "a.csv").write_text("at,n,b=c\n2026-01-02 03:04:05Z,1,2\n")
+    types = {"at": "timestamp[us, tz=UTC]", "n": "decimal(9, 2)"}
+    options = [part for name, kind in types.items() for part in ("--type", f"{name}={kind}")]
+    assert say("write", tmp_path / "a.csv", out, *options).code == 0
+    assert pq.read_schema(out).types[:2] == [pa.timestamp("us", "UTC"), pa.decimal128(9, 2)]
+    assert say("write", tmp_path / "a.csv", out, "--type", "at=TIMESTAMPTZ").code == 0
+    assert pq.read_schema(out).types[0] == pa.timestamp("us", "UTC")
+
+
 def test_a_pipe_is_pointed_at_standard_input(say, tmp_path, out):
     os.mkfifo(tmp_path / "pipe.csv")
     said = say("write", tmp_path / "pipe.csv", out)

@@ -56,8 +56,8 @@ def inspect(
     64; with --column, its row groups have the chunks of that column only. Of several files, each
     has a line.
 
-    --html shows where in a file every page is, by rows and by bytes: of all columns, or of those
-    of --column.
+    --html, of one file, shows where in it every page is, by rows and by bytes: of all columns, or
+    of those of --column.
 
     The exit code is 1 where a part of a file could not be decoded; the rest is shown.
     """
@@ -67,10 +67,10 @@ def inspect(
     if _is_several(path):
         if html is not None:
             raise click.UsageError("--html is of one file, and this is a folder or a glob")
-        is_each = bool(names) or as_json
-        whole = (
-            _inspect_all(path, names, everything, as_json) if is_each else _sum_up(path, everything)
-        )
+        if names or as_json:
+            whole = _inspect_all(path, names, everything, as_json)
+        else:
+            whole = _sum_up(path, everything)
     else:
         whole = _inspect(open_file(path), names, everything, as_json, html)
     sys.exit(0 if whole else 1)

@@ -102,14 +102,10 @@ class Summary:
             column.chunks += found.chunks
             column.compressed += found.compressed
             column.uncompressed += found.uncompressed
-            offsets = len(found.page_indexes) - found.column_indexes
-            standard = [
-                ("page", found.column_indexes),
-                ("offset", offsets if not found.column_indexes else 0),
-                ("bloom", len(found.bloom_filters)),
-            ]
+            paged = "page" if found.column_indexes else "offset"
+            standard = [(paged, found.page_indexes), ("bloom", found.bloom_filters)]
             own = [kind for on, kind in kinds if file.schema.leaf(on) is leaf]
-            column.indexes.update([*(kind for kind, count in standard if count), *own])
+            column.indexes.update([*(kind for kind, sizes in standard if sizes), *own])
 
     def show(self, everything: bool) -> None:
         """Print it: 20 files and the 40 largest columns, unless ``everything`` is asked for."""

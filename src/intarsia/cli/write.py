@@ -35,6 +35,7 @@ from intarsia.write.writer import ParquetWriter
 
 _MOST_ROWS, _ANY_BYTES = 2**31 - 1, 2**62
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
 
 
@@ -42,7 +43,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> dict[str, pa.DataType]:
     """The types that ``--type`` says, by the columns' names."""
     found = {}
     for text in given:
-        name, is_said, kind = text.rpartition("=")
+        name, is_said, kind = text.partition("=")
         if not is_said or not name:
             raise click.BadParameter(f"{text!r} is not COLUMN=TYPE")
         try:
@@ -57,6 +58,9 @@ def _type(text: str) -> pa.DataType:
     decimal = _DECIMAL.fullmatch(text)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    zoned = _ZONED.fullmatch(text)
+    if zoned:
+        return pa.timestamp(zoned[1], zoned[2])
     try:
         return pa.type_for_alias(text)
     except ValueError:
@@ -125,7 +129,8 @@ def _type(text: str) -> pa.DataType:
     metavar="COLUMN=TYPE",
     multiple=True,
     callback=_types,
-    help="Of CSV and JSON: a column's type, pyarrow's or SQL's name. May be given again.",
+    help="Of CSV and JSON: a column's type, as string, int64, double, decimal(9, 2), date32 or "
+    "timestamp[us, tz=UTC]; SQL's names do as well. May be given again.",
 )
 @union_by_name_option
 @on_corrupt_option
