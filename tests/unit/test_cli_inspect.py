@@ -438,6 +438,22 @@ def test_a_column_that_some_files_lack_is_told_of_those(say, lake):
         assert result.exit_code == 1
 
 
+def test_a_damaged_chunk_is_told_of_among_files(say, lake):
+    table = pa.table({"k": range(100), "s": ["a"] * 100})
+    pq.write_table(table, lake / "3.parquet", row_group_size=50)
+    damage_chunk(lake / "3.parquet", 1, 1)
+    (lake / "2.parquet").unlink()
+    for more in ((), ("--column", "s"), ("--json",)):
+        result = say("inspect", lake, *more, columns=200)
+        assert result.exit_code == 1
+        assert "required" in " ".join(result.output.split())
+    summed = say("inspect", lake, columns=200).output
+    assert "3 files" in summed
+    assert "bloom" not in summed
+    ia.add_indexes(lake / "1.parquet", ia.Bloom("k"))
+    assert "bloom 1/3" in say("inspect", lake, columns=200).output
+
+
 def test_a_file_that_goes_away_meanwhile_is_told_of(say, lake, monkeypatch):
     listed = str(lake / "gone.parquet")
     real = inspect.list_files
