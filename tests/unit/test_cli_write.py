@@ -488,7 +488,7 @@ def test_columns_that_are_not_there(say, tmp_path, out):
     assert_refused(say("write", text, out, "--columns", "__filename"), out, "Parquet only")
 
 
-# --- what an attack found -------------------------------------------------------------------------
+# --- what is odd ----------------------------------------------------------------------------------
 
 
 def test_texts_of_json_that_are_no_utf8_are_refused(say, tmp_path, out):
