@@ -15,6 +15,7 @@ from intarsia.cli.demo_ask import Answer, answers, questions
 from intarsia.cli.demo_logs import write_logs
 from intarsia.cli.terminal import Column
 from intarsia.errors import PathError
+from intarsia.plan.report import of
 from intarsia.storage import resolve
 from intarsia.write.embed import list_indexes
 
@@ -88,8 +89,8 @@ def _table(found: Sequence[Answer]) -> None:
         Column("question", [answer.question.title for answer in found]),
         terminal.numbers("rows", [answer.rows for answer in found]),
         Column("as brute force", ["yes" if answer.is_equal else "NO" for answer in found]),
-        Column("pages", [_of(read.pages.selected, read.pages.total) for read in reads], right=True),
-        Column("bytes", [_of(read.bytes.selected, read.bytes.total) for read in reads], right=True),
+        Column("pages", [of(read.pages) for read in reads], right=True),
+        Column("bytes", [of(read.bytes) for read in reads], right=True),
         Column(
             "times less",
             [_less(read.bytes.selected, read.bytes.total) for read in reads],
@@ -97,10 +98,6 @@ def _table(found: Sequence[Answer]) -> None:
         ),
     ]
     terminal.whole_table(columns)
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,}"
 
 
 def _less(part: int, whole: int) -> str:

@@ -62,7 +62,7 @@ class Text:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
-class Rows(NamedTuple):
+class Incoming(NamedTuple):
     """Rows of all files, and the columns they have."""
 
     schema: pa.Schema
@@ -109,7 +109,7 @@ def format_of(path: str, said: str | None) -> str:
     return forms[0] if forms else "parquet"
 
 
-def read(path: str, form: str, text: Text) -> Rows:
+def read(path: str, form: str, text: Text) -> Incoming:
     """The rows of the files of ``path``, or of standard input, that are of the format ``form``.
 
     Of several files, those whose names say so, where any do. Raises ``FormatError`` for what
@@ -121,7 +121,7 @@ def read(path: str, form: str, text: Text) -> Rows:
         with _telling("standard input"):
             lone = _of_stream(_standard_input(), path, form, text, None)
             _check_names(lone.schema)
-        return Rows(lone.schema, _tables("standard input", lone, lone.schema), ())
+        return Incoming(lone.schema, _tables("standard input", lone, lone.schema), ())
     on, files = list_files(path)
     files = [file for file in files if format_of_name(file) == form] or files
     at = resolve(path)[1].rstrip("/")
@@ -145,7 +145,7 @@ def read(path: str, form: str, text: Text) -> Rows:
             for table in _tables(file, held, first.schema):
                 yield _with_keys(table, own, said).replace_schema_metadata(schema.metadata)
 
-    return Rows(schema, tables(), files)
+    return Incoming(schema, tables(), files)
 
 
 def _with_keys(table: pa.Table, keys: Sequence[pa.Field], said: Mapping[str, Any]) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.cli import foreign, terminal
-from intarsia.cli.foreign import Rows
+from intarsia.cli.foreign import Incoming
 from intarsia.cli.options import column_names
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
@@ -44,7 +44,9 @@ class Asked:
     sidecar_folder: str | None = None
 
 
-def rows_of(source: str, form: str, text: foreign.Text, asked: Asked) -> tuple[Rows, int | None]:
+def rows_of(
+    source: str, form: str, text: foreign.Text, asked: Asked
+) -> tuple[Incoming, int | None]:
     """The rows, and how many there are, where somebody waits for them and that is soon told.
 
     Raises ``UsageError`` for two columns of one name, and for one that is called as pyarrow's own.
@@ -64,7 +66,7 @@ def rows_of(source: str, form: str, text: foreign.Text, asked: Asked) -> tuple[R
     return rows, count
 
 
-def _of_data_set(source: str, asked: Asked) -> tuple[Rows, int | None]:
+def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
     data = dataset(
         source,
         union_by_name=asked.union_by_name,
@@ -85,10 +87,10 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Rows, int | None]:
             table = pa.Table.from_batches([batch])
             yield table if table.schema.equals(schema) else table.cast(schema)
 
-    return Rows(schema, tables(), data.files), count
+    return Incoming(schema, tables(), data.files), count
 
 
-def _of_others(rows: Rows, asked: Asked) -> Rows:
+def _of_others(rows: Incoming, asked: Asked) -> Incoming:
     """Those of ``rows``, and of their columns, that are asked for."""
     names = column_names(rows.schema, asked.columns)
     check_columns(rows.schema, names)

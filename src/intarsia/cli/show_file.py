@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 
 from intarsia.cli import show
@@ -28,7 +27,7 @@ from intarsia.format.names import type_name
 from intarsia.index.kind import index_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.opened import OpenedFile
-from intarsia.read.summary import ColumnSummary, problems_of, summary_of
+from intarsia.read.summary import ColumnSummary, largest, problems_of, summary_of
 from intarsia.write.embed import StandardReport, strays
 
 _COLUMNS = 40
@@ -99,7 +98,7 @@ def _stored(group: RowGroup) -> int:
 
 
 def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: bool) -> None:
-    shown = summaries if everything else _largest(summaries)
+    shown = summaries if everything else largest(summaries, _COLUMNS)
     if not summaries:
         paragraph("no columns")
         return
@@ -123,12 +122,6 @@ def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary], everything: b
         more = plural(len(summaries) - len(shown), "smaller column")
         paragraph(f"… and {more}: --all shows them.")
     left_out(titles)
-
-
-def _largest(summaries: Sequence[ColumnSummary]) -> Sequence[ColumnSummary]:
-    """The largest columns, in the order of the file."""
-    largest = heapq.nlargest(_COLUMNS, summaries, key=lambda s: (s.compressed, -s.leaf.index))
-    return sorted(largest, key=lambda s: s.leaf.index)
 
 
 def _nulls(summary: ColumnSummary) -> str:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from intarsia.format.display import clean as clean
+from intarsia.format.display import plural as plural
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True)
@@ -141,11 +142,6 @@ def cut(text: str, width: int, *, middle: bool = False) -> str:
 def number(value: int | None) -> str:
     """An integer with separators."""
     return NONE if value is None else f"{value:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _room() -> int:

@@ -22,6 +22,11 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def readable(element: SchemaElement, value: bytes | None) -> Any:
     """An encoded bound as bool, int, float, ``Decimal``, date, time, timestamp or text.
 

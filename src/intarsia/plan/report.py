@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
-from intarsia.format.display import clean
+from intarsia.format.display import clean, plural
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
 
@@ -84,7 +84,7 @@ def _files(files: Sequence[FileAccount], base: str) -> list[Node]:
     left = [file for file in files if file.plan.rows]
     nodes = [_file(file, base) for file in left[:_SHOWN_FILES]]
     if len(left) > _SHOWN_FILES:
-        nodes.append(Node(f"… and {_plural(len(left) - _SHOWN_FILES, 'more file')}"))
+        nodes.append(Node(f"… and {plural(len(left) - _SHOWN_FILES, 'more file')}"))
     if len(left) < len(files):
         nodes.append(_without_rows([file for file in files if not file.plan.rows], base))
     return nodes
@@ -101,7 +101,7 @@ def _file(account: FileAccount, base: str) -> Node:
     if account.read is not None:
         parts.append(_read(account.read, account.remarks))
     return Node(
-        f"{clean(_name(account, base))}: {_plural(rows, 'row')}, {_plural(groups, 'row group')}",
+        f"{clean(_name(account, base))}: {plural(rows, 'row')}, {plural(groups, 'row group')}",
         parts,
     )
 
@@ -112,13 +112,13 @@ def _steps(steps: Sequence[Step], rows: int) -> Node:
     cells = [
         (
             clean(step.source),
-            _plural(step.rows, "row"),
+            plural(step.rows, "row"),
             f"{step.rows / had:.2%}" if had else "",
-            _plural(step.row_groups, "row group"),
+            plural(step.row_groups, "row group"),
         )
         for step, had in zip(steps, before, strict=False)
     ]
-    return Node(f"{_plural(before[-1], 'row')} might match", _aligned(cells))
+    return Node(f"{plural(before[-1], 'row')} might match", _aligned(cells))
 
 
 def _stages(stages: Sequence[Stage]) -> Node:
@@ -140,23 +140,21 @@ def _columns(columns: Sequence[ColumnPlan], figures: Figures) -> Node:
     nodes = _aligned(
         (
             clean(column.column),
-            f"{_of(column.pages)} pages",
-            f"{_of(column.bytes)} bytes",
+            f"{of(column.pages)} pages",
+            f"{of(column.bytes)} bytes",
             "no page index: whole chunks" if column.without_page_index else "",
         )
         for column in chosen
     )
     if len(chosen) < len(columns):
         nodes.append(Node(f"… and {len(columns) - len(chosen):,} that take less"))
-    requests = _plural(figures.requests.selected, "request")
-    return Node(
-        f"to read: {_of(figures.pages)} pages, {_of(figures.bytes)} bytes, {requests}", nodes
-    )
+    requests = plural(figures.requests.selected, "request")
+    return Node(f"to read: {of(figures.pages)} pages, {of(figures.bytes)} bytes, {requests}", nodes)
 
 
 def _read(read: FileRead, known: Sequence[str]) -> Node:
     parts = [
-        Node(f"{_of(condition.rows)} rows passed {clean(condition.condition)}")
+        Node(f"{of(condition.rows)} rows passed {clean(condition.condition)}")
         for condition in read.conditions
     ]
     whole = sum(read.seconds.values()) or 1.0
@@ -169,10 +167,10 @@ def _read_line(reads: Sequence[FileRead]) -> str:
     found = sum((read.figures for read in reads), Figures())
     seconds = sum(sum(read.seconds.values()) for read in reads)
     parts = [
-        _plural(found.rows.selected, "row"),
-        _plural(found.pages.selected, "page"),
-        _plural(found.bytes.selected, "byte"),
-        _plural(found.requests.selected, "request"),
+        plural(found.rows.selected, "row"),
+        plural(found.pages.selected, "page"),
+        plural(found.bytes.selected, "byte"),
+        plural(found.requests.selected, "request"),
     ]
     return f"was read: {', '.join(parts)}, {seconds:.4f} s"
 
@@ -181,7 +179,7 @@ def _without_rows(files: Sequence[FileAccount], base: str) -> Node:
     """Files of which nothing is left, by what left nothing of them."""
     counts = Counter(file.plan.steps[-1].source for file in files)
     parts = _aligned(
-        (f"by {clean(source)}", _plural(count, "file"), "") for source, count in counts.items()
+        (f"by {clean(source)}", plural(count, "file"), "") for source, count in counts.items()
     )
     parts += [
         Node(clean(f"{_name(file, base)}: {remark}"))
@@ -191,7 +189,7 @@ def _without_rows(files: Sequence[FileAccount], base: str) -> Node:
     reads = [file.read for file in files if file.read is not None]
     if reads:
         parts.append(Node(_read_line(reads)))
-    return Node(f"{_plural(len(files), 'file')} without a row that might match", parts)
+    return Node(f"{plural(len(files), 'file')} without a row that might match", parts)
 
 
 def _name(account: FileAccount, base: str) -> str:
@@ -232,9 +230,6 @@ def _aligned(rows: Iterable[tuple[str, ...]]) -> list[Node]:
     ]
 
 
-def _of(amount: Amount) -> str:
+def of(amount: Amount) -> str:
+    """So much of so much."""
     return f"{amount.selected:,} of {amount.total:,}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -92,6 +93,12 @@ def bloom_bytes(file: OpenedFile, chunk: ColumnMetaData) -> int | None:
     if chunk.bloom_filter_length is not None:
         return chunk.bloom_filter_length
     return read_bloom_filter(file.source, chunk.bloom_filter_offset, None).num_bytes
+
+
+def largest(summaries: Iterable[ColumnSummary], most: int) -> list[ColumnSummary]:
+    """So many of the columns, those that take most, in the order of the file."""
+    found = heapq.nlargest(most, summaries, key=lambda s: (s.compressed, -s.leaf.index))
+    return sorted(found, key=lambda summary: summary.leaf.index)
 
 
 def problems_of(summaries: Iterable[ColumnSummary]) -> list[FormatError]:

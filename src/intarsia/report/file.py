@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError
-from intarsia.format.display import readable
+from intarsia.format.display import plural, readable
 from intarsia.format.names import type_name, value_encodings
 from intarsia.format.schema import Leaf
 from intarsia.index.idx1 import DistinctIDX1
@@ -17,11 +16,11 @@ from intarsia.plan.file_map import ChunkMap
 from intarsia.read.file_map import map_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.strays import stray_list
-from intarsia.read.summary import ColumnSummary, problems_of, summary_of
+from intarsia.read.summary import ColumnSummary, largest, problems_of, summary_of
 from intarsia.report.lanes import Lane, cells_in, lane_of
 from intarsia.report.rows import RowAxis, axis_of
 from intarsia.report.strip import Strip, strip_of
-from intarsia.report.text import NAME, begin, clip, percent, plural
+from intarsia.report.text import NAME, begin, clip, percent
 
 _COLUMNS, _KEY_VALUES, _INDEXES = 40, 20, 100
 _PROBLEMS, _PROBLEM = 100, 500
@@ -85,7 +84,7 @@ def file_page(file: OpenedFile, leaves: Sequence[Leaf]) -> FilePage:
     Reads the page indexes of those that are shown.
     """
     summaries = [summary_of(file, leaf) for leaf in leaves]
-    shown = _largest(summaries)
+    shown = largest(summaries, _COLUMNS)
     places = [summary.leaf.index for summary in shown]
     _load(file, places)
     found = map_of(file, places, with_indexes=True)
@@ -124,12 +123,6 @@ def _facts(file: OpenedFile) -> Iterator[tuple[str, str]]:
 
 
 # --- columns and indexes ------------------------------------------------------------------------
-
-
-def _largest(summaries: Sequence[ColumnSummary]) -> Sequence[ColumnSummary]:
-    """The largest columns, in the order of the file."""
-    largest = heapq.nlargest(_COLUMNS, summaries, key=lambda s: (s.compressed, -s.leaf.index))
-    return sorted(largest, key=lambda summary: summary.leaf.index)
 
 
 def _columns(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> Iterator[ColumnRow]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
+from intarsia.format.display import plural
 from intarsia.plan.account import Activity, FileAccount, FileRead
 from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import ChunkMap, FileMap
@@ -15,7 +16,7 @@ from intarsia.plan.report import common_folder
 from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.rows import RowAxis, axis_of
 from intarsia.report.strip import Strip, bands_in, strip_of
-from intarsia.report.text import NAME, begin, clip, condition, percent, plural
+from intarsia.report.text import NAME, begin, clip, condition, percent
 
 SHOWN_FILES = 20
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import MissingDependencyError
-from intarsia.format.display import clean
+from intarsia.format.display import clean, plural
 from intarsia.format.schema import Leaf
 from intarsia.plan.explain import Explanation
+from intarsia.plan.report import of
 from intarsia.read.opened import OpenedFile
 from intarsia.report.file import file_page
 from intarsia.report.query import report_of
-from intarsia.report.text import of, percent, plural
+from intarsia.report.text import percent
 from intarsia.version import __version__
 
 if TYPE_CHECKING:  # it is of the extra, and takes its time

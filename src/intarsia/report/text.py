@@ -1,8 +1,6 @@
-"""Amounts and names as pages show them. What they hold is cleaned and escaped by the templates."""
+"""Shares and names as pages show them. What they hold is cleaned and escaped by the templates."""
 
 from __future__ import annotations
-
-from intarsia.plan.plan import Amount
 
 NAME = 200
 """Characters of a name that are shown."""
@@ -45,13 +43,3 @@ def percent(part: float, whole: float) -> str:
         return ">99.9%"
     digits = 1 if found >= 10 else 2
     return f"{found:.{digits}f}%" if found >= 0.005 else "<0.01%"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 page``, ``2 pages``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def of(amount: Amount) -> str:
-    """So much of so much."""
-    return f"{amount.selected:,} of {amount.total:,}"
