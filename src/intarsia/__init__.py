@@ -22,6 +22,7 @@ from intarsia.errors import (
 )
 from intarsia.index.distinct import Distinct
 from intarsia.index.elements import Elements
+from intarsia.index.entries import Entries
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.lookup import Lookup
 from intarsia.index.minmax import MinMax
@@ -61,6 +62,7 @@ __all__ = [
     "Distinct",
     "DistinctIDX1",
     "Elements",
+    "Entries",
     "Finding",
     "FormatError",
     "IndexSpecError",

@@ -760,7 +760,9 @@ def parameters_of_huge_numbers():
 def parameters_that_are_none():
     entries = [
         entry_of(kind=kind, params=params)
-        for kind in ("lookup", "minmax", "ngram", "distinct", "words", "elements", "distinct_idx1")
+        for kind in (
+            "lookup", "minmax", "ngram", "distinct", "words", "elements", "entries", "distinct_idx1"
+        )  # fmt: skip
         for params in (
             {"granule_rows": float("nan")},
             {"granule_rows": "x" * 1000},

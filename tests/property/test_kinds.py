@@ -168,7 +168,8 @@ def indexes(draw, table):
         functions = [term for term, _ in functions if not str(term).startswith("FieldRef")]
         found += [kind(term, draw(rows)) for term in functions if draw(st.booleans())]
     if "map" in table.column_names and draw(st.booleans()):
-        found.append(ia.Elements("map", draw(rows)))
+        kind = draw(st.sampled_from([ia.Elements, ia.Entries]))
+        found.append(kind("map", draw(rows)))
     return found
 
 

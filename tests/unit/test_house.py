@@ -90,6 +90,7 @@ def test_the_public_names_are_these():
             "Distinct",
             "DistinctIDX1",
             "Elements",
+            "Entries",
             "Finding",
             "FormatError",
             "IndexSpecError",

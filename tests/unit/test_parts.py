@@ -44,6 +44,7 @@ EMBEDDED = [
     ia.NGram("text", granule_rows=64),
     ia.Words("text"),
     ia.Elements("list", granule_rows=40),
+    ia.Entries("map", granule_rows=25),
     ia.DistinctIDX1("text"),
 ]
 STANDARD = [ia.PageIndex(), ia.Bloom("key"), ia.Bloom("text")]
@@ -72,6 +73,10 @@ def table(rows: int, seed: int = 5) -> pa.Table:
             "list": pa.array(
                 some(lambda: [draw.randrange(9) for _ in range(draw.randrange(4))]),
                 pa.list_(pa.int32()),
+            ),
+            "map": pa.array(
+                some(lambda: [(key, draw.choice(words)) for key in words[: draw.randrange(4)]]),
+                pa.map_(pa.string(), pa.string()),
             ),
             "deep": pa.array(
                 some(lambda: {"leaf": draw.randrange(30)}), pa.struct([("leaf", pa.int32())])

@@ -27,7 +27,7 @@ from intarsia.index.holders import are_held
 from intarsia.index.kind import Inverted
 from intarsia.index.probe import InvertedSection
 from intarsia.plan.prune import rows_left
-from intarsia.predicate.leaves import Op, Predicate, Test
+from intarsia.predicate.leaves import Predicate, seeks_values
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
@@ -85,11 +85,11 @@ def hold_keys(
     return might
 
 
-def decisive(pruning: Pruning) -> list[Test]:
+def decisive(pruning: Pruning) -> list[Predicate]:
     """Tests for a value, or a few, without which no row passes."""
     one = RowRanges.all(1)
 
-    def fails(failed: Test) -> bool:
+    def fails(failed: Predicate) -> bool:
         def leaf(test: Predicate) -> RowRanges:
             return RowRanges.none() if test == failed else one
 
@@ -98,15 +98,12 @@ def decisive(pruning: Pruning) -> list[Test]:
     points = [
         test
         for test in tests_of(pruning)
-        if isinstance(test, Test)
-        and test.op in (Op.EQ, Op.IN)
-        and len(test.values) <= _MOST_VALUES
-        and not (test.nulls or test.nans)
+        if seeks_values(test) and len(test.values) <= _MOST_VALUES
     ]
     return [test for test in points if fails(test)]
 
 
-def _of_keys(found: dict[Predicate, list[Embedded]]) -> list[tuple[Test, Embedded]]:
+def _of_keys(found: dict[Predicate, list[Embedded]]) -> list[tuple[Predicate, Embedded]]:
     """Indexes that are asked for all keys there are of a value, the largest first.
 
     The more distinct values a column has, the more an index takes, and the fewer files hold one.
@@ -115,15 +112,14 @@ def _of_keys(found: dict[Predicate, list[Embedded]]) -> list[tuple[Test, Embedde
         (test, index)
         for test, usable in found.items()
         for index in usable
-        if isinstance(test, Test)
-        and isinstance(index.kind, Inverted)
+        if isinstance(index.kind, Inverted)
         and not index.kind.exact
         and index.kind.reading_share is None
     ]
     return sorted(of_keys, key=lambda pair: -pair[1].entry.length)
 
 
-def _keys(index: Embedded, test: Test) -> FingerprintArray | None:
+def _keys(index: Embedded, test: Predicate) -> FingerprintArray | None:
     """The fingerprints of which a row that passes has one; None where that cannot be told."""
     assert isinstance(index.kind, Inverted)
     try:

@@ -42,14 +42,17 @@ class Reads(Enum):
     """Values in the column's physical type, as PLAIN encoding would hold them."""
     ELEMENTS = "elements"
     """The elements of lists, the keys of maps, each at the position of its row."""
+    ENTRIES = "entries"
+    """The entries of maps, likewise: structs of a ``key`` and of a ``value``, a physical one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What an index is on, in one file.
 
-    ``type`` is the Arrow type of the values, or elements, that the kind is given or, where it reads
-    physical ones, of what they stand for. ``order`` is how they compare as Parquet stores them.
+    ``type`` is the Arrow type of the values, elements or entries that the kind is given or, where
+    it reads physical ones, of what they stand for. ``order`` is how they compare as Parquet stores
+    them; that of entries is undefined.
     """
 
     term: Term
@@ -173,10 +176,14 @@ def fingerprints(values: pa.Array) -> FingerprintArray:
     ``values`` have no NULL; they are texts, bytes, or integers or floats of 32 or 64 bits, of which
     both zeros have one fingerprint. Raises ``TypeError`` for any other.
     """
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        large = pa.types.is_large_string(values.type)
-        values = values.view(pa.large_binary() if large else pa.binary())
-    return (hash_values(values) >> np.uint64(32)).astype(np.uint32)
+    return (hash_values(as_bytes(values)) >> np.uint64(32)).astype(np.uint32)
+
+
+def as_bytes(values: pa.Array) -> pa.Array:
+    """Texts as the bytes they are; any other values as they come."""
+    if pa.types.is_string(values.type):
+        return values.view(pa.binary())
+    return values.view(pa.large_binary()) if pa.types.is_large_string(values.type) else values
 
 
 def term_for(expression: pc.Expression, kind: str) -> Term:

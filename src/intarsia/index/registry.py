@@ -16,6 +16,7 @@ from typing import Any
 from intarsia.errors import IndexSpecError, warn
 from intarsia.index.distinct import Distinct
 from intarsia.index.elements import Elements
+from intarsia.index.entries import Entries
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted, Summary, index_name
 from intarsia.index.lookup import Lookup
@@ -33,6 +34,7 @@ _BUILT_IN: dict[str, type[EmbeddedIndex]] = {
     Lookup.kind: Lookup,
     Distinct.kind: Distinct,
     Elements.kind: Elements,
+    Entries.kind: Entries,
     DistinctIDX1.kind: DistinctIDX1,
     MinMax.kind: MinMax,
     NGram.kind: NGram,

@@ -47,6 +47,10 @@ def types_agree(stored: pa.DataType, seen: pa.DataType) -> bool:
         return types_agree(without_dictionary(stored), without_dictionary(seen))
     if is_list(stored) and is_list(seen):
         return types_agree(stored.value_type, seen.value_type)
+    if pa.types.is_map(stored) and pa.types.is_map(seen):
+        return types_agree(stored.key_type, seen.key_type) and types_agree(
+            stored.item_type, seen.item_type
+        )
     if pa.types.is_integer(stored) and pa.types.is_integer(seen):
         return True
     if pa.types.is_floating(stored) and pa.types.is_floating(seen):

@@ -118,10 +118,11 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
     Of dictionaries that is their values', of views the type of as many characters or bytes.
     """
-    return _plain_type(kind.key_type if pa.types.is_map(kind) else kind.value_type)
+    return plain_type(kind.key_type if pa.types.is_map(kind) else kind.value_type)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """A type as ``plain_values`` have it."""
     kind = without_extension(without_dictionary(kind))
     return VIEWED.get(kind, kind)
 
@@ -152,7 +153,7 @@ def _check_alike(kind: pa.DataType, other: pa.DataType) -> None:
 def compares(kind: pa.DataType, other: pa.DataType) -> bool:
     """Can values of ``kind`` be equal to constants of type ``other``?"""
     try:
-        pc.equal(pa.nulls(0, kind), pa.nulls(0, _plain_type(other)))
+        pc.equal(pa.nulls(0, kind), pa.nulls(0, plain_type(other)))
     except pa.ArrowException:
         return False
     return True
@@ -317,4 +318,4 @@ def elements_of(lists: pa.Array) -> tuple[pa.Array, Callable[[Int64Array], Int64
 
 def plain_values(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Values without Arrow's dictionary, not as views, nor as UUIDs or JSON."""
-    return values.cast(_plain_type(values.type))
+    return values.cast(plain_type(values.type))

@@ -44,6 +44,8 @@ class How(Enum):
     LIST_ANY = "contains any of"
     LIST_ALL = "contains all of"
     MAP_ANY = "has any key of"
+    MAP_VALUE = "has any value of"
+    """Of one key."""
 
 
 _SHOWN = 3
@@ -94,10 +96,10 @@ class Test:
 class Match:
     """One term that is a text, or a list, or a map, and what is looked for in it.
 
-    ``pattern`` is a text, or ``values`` what a list or a map's keys are to hold. ``through`` is
-    ``utf8_lower`` or ``utf8_upper`` where the term's text goes through that function first. Where
-    ``negated``, the rows asked for are those of which the match is FALSE; where ``nulls``, those of
-    which it is NULL as well.
+    ``pattern`` is a text, or ``values`` what a list, a map's keys, or the values of its ``key`` are
+    to hold. ``through`` is ``utf8_lower`` or ``utf8_upper`` where the term's text goes through that
+    function first. Where ``negated``, the rows asked for are those of which the match is FALSE;
+    where ``nulls``, those of which it is NULL as well.
     """
 
     term: Term
@@ -105,6 +107,7 @@ class Match:
     pattern: str | bytes = ""
     ignore_case: bool = False
     values: pa.Array = field(default_factory=_no_values, hash=False)
+    key: pa.Scalar | None = None
     through: str = ""
     negated: bool = False
     nulls: bool = False
@@ -117,12 +120,20 @@ class Match:
         subject = (
             f"{self.through.removeprefix('utf8_')}({self.term})" if self.through else self.term
         )
-        shown = f"{subject} {self.how.value} {sought}"
+        at = f" for {readable(self.key)!r}" if self.key is not None else ""
+        shown = f"{subject} {self.how.value} {sought}{at}"
         return f"NOT {shown}" if self.negated else shown
 
 
 Predicate = Test | Match
 """What can be asked of an index."""
+
+
+def seeks_values(predicate: Predicate) -> bool:
+    """Does only what equals a constant, or one of several, pass?"""
+    if isinstance(predicate, Match):
+        return predicate.how is How.MAP_VALUE
+    return predicate.op in (Op.EQ, Op.IN) and not (predicate.nulls or predicate.nans)
 
 
 def _shown(values: pa.Array) -> str:

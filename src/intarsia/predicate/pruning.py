@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.functions import plain_values
-from intarsia.predicate.leaves import How, Match, Op, Test
+from intarsia.predicate.leaves import How, Match, Op, Test, seeks_values
 from intarsia.predicate.term import Term, field_term, term_of
 from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning, all_of, any_of
 
@@ -148,7 +148,9 @@ def _or_null(pruning: Pruning) -> Pruning:
 
 
 def _with_keys(pruning: Pruning) -> Pruning:
-    """With what has to be among a map's keys for the value of one to pass, as NULL does not."""
+    """With what a map has to hold for the value of a key to pass, as NULL does not: the key, and of
+    a few values one.
+    """
     match pruning:
         case And(parts):
             return all_of(*map(_with_keys, parts))
@@ -159,7 +161,11 @@ def _with_keys(pruning: Pruning) -> Pruning:
             if held is not None and isinstance(held.arguments[0], FieldRef):
                 keys = plain_values(pa.repeat(held.options["query_key"], 1))
                 of = field_term(*held.arguments[0].path)
-                return all_of(pruning, Match(of, How.MAP_ANY, values=keys))
+                has_key = Match(of, How.MAP_ANY, values=keys)
+                if not seeks_values(pruning) or held is not term.node:
+                    return all_of(pruning, has_key)
+                has_value = Match(of, How.MAP_VALUE, values=pruning.values, key=keys[0])
+                return all_of(pruning, has_key, has_value)
     return pruning
 
 

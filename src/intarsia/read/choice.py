@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted
-from intarsia.predicate.leaves import Op, Predicate, Test
+from intarsia.predicate.leaves import Match, Op, Predicate, Test, seeks_values
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded
@@ -38,10 +38,15 @@ def by_promise(
 
     def rank(item: tuple[Predicate, Sequence[Embedded]]) -> tuple[int, int]:
         test, usable = item
-        sort = _POINTS.get(test.op, _OTHERS) if isinstance(test, Test) else _OTHERS
-        return sort, -max(index.entry.length for index in usable)
+        return _sort_of(test), -max(index.entry.length for index in usable)
 
     return sorted(indexes.items(), key=rank)
+
+
+def _sort_of(test: Predicate) -> int:
+    if isinstance(test, Match):
+        return min(len(test.values), 2) - 1 if seeks_values(test) else _OTHERS
+    return _POINTS.get(test.op, _OTHERS)
 
 
 def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable[int]) -> bool:
@@ -54,7 +59,7 @@ def may_pay(file: OpenedFile, index: Embedded, test: Predicate, leaves: Iterable
     if _looks_at_all(index, test):
         read, thrown = float(index.entry.length), 0
         leaves = {*leaves, *_leaves_of(file, [test])}
-    elif isinstance(test, Test) and test.op is Op.IN and index.finds_values:
+    elif _sort_of(test) == _POINTS[Op.IN] and len(test.values) and index.finds_values:
         thrown = len(test.values)
         read = index.entry.length * _share(thrown, index.entry.length / _PAGE_BYTES)
     else:

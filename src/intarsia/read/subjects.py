@@ -9,19 +9,22 @@ import pyarrow as pa
 from pyarrow import acero
 
 from intarsia.errors import IndexSpecError, PredicateError, instead
+from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.schema import Leaf, Schema
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
 from intarsia.predicate.casts import has_zone, is_in_utc, without_extension
-from intarsia.predicate.functions import element_type, is_list
+from intarsia.predicate.functions import element_type, is_list, plain_type
 from intarsia.predicate.nested import leaf_pairs, type_at, without_dictionary
 from intarsia.predicate.term import Term, field_term, parse_term
 
 if TYPE_CHECKING:  # it asks for these
     from intarsia.read.opened import OpenedFile
 
+HELD = (Reads.ELEMENTS, Reads.ENTRIES)
+"""What lists and maps hold."""
 _VALUE = "value"
 
 
@@ -50,8 +53,8 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     if len(index.on_path) > 1 and schema.root(on) is not None:
         raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
-        if index.reads is Reads.ELEMENTS:
-            return _of_elements(file, on)
+        if index.reads in HELD:
+            return _of_elements(file, on, index.reads)
         leaf = schema.leaf(on)
         if leaf is not None:
             return _of_leaf(file, leaf, index.reads)
@@ -59,7 +62,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
             raise IndexSpecError(no_leaf(on, schema))
         if meaning is not None:
             raise IndexSpecError(f"column {on!r} is not there")
-    if index.reads is Reads.ELEMENTS:
+    if index.reads in HELD:
         raise IndexSpecError("it is of lists and maps, not of functions")
     try:
         term, kind = _function(on, file.schema_in_data_sets)
@@ -101,7 +104,7 @@ def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
     return Subject(field_term(*leaf.path), kind, order)
 
 
-def _of_elements(file: OpenedFile, on: str) -> Subject:
+def _of_elements(file: OpenedFile, on: str, reads: Reads) -> Subject:
     """A list, or a map, by its name or its path within structs."""
     path = (on,) if file.schema.root(on) is not None else tuple(on.split("."))
     root = file.schema.root(path[0])
@@ -114,6 +117,11 @@ def _of_elements(file: OpenedFile, on: str) -> Subject:
         if kind.get_field_index(name) < 0:
             raise IndexSpecError(f"column {on!r} is not there")
         kind = kind.field(name).type
+    if reads is Reads.ENTRIES:
+        if not pa.types.is_map(kind):
+            raise IndexSpecError("the column is no map")
+        entry = pa.struct({"key": element_type(kind), "value": plain_type(kind.item_type)})
+        return Subject(field_term(*path), entry, ValueOrder(Domain.UNDEFINED))
     if not is_list(kind) and not pa.types.is_map(kind):
         raise IndexSpecError("the column is no list")
     kind = element_type(kind)

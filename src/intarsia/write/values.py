@@ -20,7 +20,7 @@ from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import read_rows
-from intarsia.read.subjects import evaluated
+from intarsia.read.subjects import HELD, evaluated
 from intarsia.source import BufferSource, ByteRange, Source
 
 PIECE_BYTES = 64 * 1024 * 1024
@@ -50,12 +50,14 @@ class Piece:
             row += len(chunk)
             if index.reads is Reads.ELEMENTS:
                 yield _elements(chunk, rows)
+            elif index.reads is Reads.ENTRIES:
+                yield _entries(chunk, rows)
             else:
                 yield Values(chunk, rows)
 
     def _values(self, index: EmbeddedIndex, of: Subject) -> pa.ChunkedArray:
         term, schema = of.term, self.file.schema
-        if index.reads is Reads.ELEMENTS:
+        if index.reads in HELD:
             root = schema.root(term.path[0])
             assert root is not None
             leaves = [leaf.index for leaf in leaves_of(self.file, of)]
@@ -148,6 +150,15 @@ def _elements(lists: pa.Array, rows: Int64Array) -> Values:
     """The elements of lists, or the keys of maps, at the rows of their lists."""
     elements, positions_of = elements_of(lists)
     return Values(elements, rows[positions_of(np.arange(len(elements), dtype=np.int64))])
+
+
+def _entries(maps: pa.Array, rows: Int64Array) -> Values:
+    """The entries of maps, likewise: each key with its value as Parquet stores it."""
+    keys, rows_of_keys = _elements(maps, rows)
+    start = maps.offsets[0].as_py() if len(maps) else 0
+    values = plain_values(maps.items.slice(start, len(keys)))
+    stored = _as_stored(pa.chunked_array([values])).combine_chunks()
+    return Values(pa.StructArray.from_arrays([keys, stored], ["key", "value"]), rows_of_keys)
 
 
 def _as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:

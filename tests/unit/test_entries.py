@@ -1,0 +1,178 @@
+"""``Entries``: what it can be on, what it takes to ask it, and who reaches it."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.data.lookups import hold_keys
+from intarsia.index.entries import Entries
+from intarsia.predicate.expression import read_expression
+from intarsia.predicate.pruning import pruning_of
+from intarsia.read.opened import OpenedFile
+from intarsia.source import BufferSource
+
+ROWS, PAGE = 4000, 100
+#  host     h0, h1 … in every row but each seventh, which have no map
+#  level    "info", and "error" in rows 1234 and 3001
+#  rare     in row 2500 only
+MAPS = [
+    None
+    if i % 7 == 0
+    else [("host", f"h{i}"), ("level", "error" if i in (1234, 3001) else "info")]
+    + [("rare", "x")] * (i == 2500)
+    for i in range(ROWS)
+]
+TEXTS = pa.array(MAPS, pa.map_(pa.string(), pa.string()))
+TABLE = pa.table(
+    {
+        "n": range(ROWS),
+        "attrs": TEXTS,
+        "s": pa.StructArray.from_arrays([TEXTS], ["m"]),
+        "numbers": pa.array(
+            [[(f"k{i % 3}", float(i)), (f"k{i % 3}", 0.5)] for i in range(ROWS)],
+            pa.map_(pa.string(), pa.float32()),
+        ),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("entries") / "t.parquet"
+    pq.write_table(
+        TABLE, path, row_group_size=1000, max_rows_per_page=PAGE, write_batch_size=PAGE,
+        write_page_index=True, use_dictionary=False,
+    )  # fmt: skip
+    ia.add_indexes(path, [Entries(on, PAGE) for on in ("attrs", "s.m", "numbers")])
+    return path
+
+
+def value(key, of="attrs"):
+    return pc.map_lookup(pc.field(*of.split(".")), key, "first")
+
+
+ASKED = {
+    "one": (value("host") == "h3001", [3001], 1),
+    "another key": (value("level") == "error", [1234, 3001], 2),
+    "another key's value": (value("level") == "h3001", [], 0),
+    "several": (value("host").isin(["h5", "h6", "h3001", "no"]), [5, 6, 3001], 2),
+    "absent": (value("host") == "nowhere", [], 0),
+    "two keys": ((value("host") == "h3001") & (value("level") == "error"), [3001], 1),
+    "either key": ((value("rare") == "x") | (value("level") == "error"), [1234, 2500, 3001], 3),
+    "the key alone": (pc.match_like(value("rare"), "_"), [2500], 1),
+    "not its value": (value("rare") != "y", [2500], 1),
+    "whether it is there": (ia.map_contains("attrs", "rare"), [2500], 1),
+    "no such key": (value("nothing") == "x", [], 0),
+    "within structs": (value("host", "s.m") == "h3001", [3001], 1),
+    "numbers": (value("k1", "numbers") == 3001.0, [3001], 1),
+    "numbers, of another key": (value("k2", "numbers") == 3001, [], 0),
+}
+
+
+@pytest.mark.parametrize(("condition", "rows", "pages"), ASKED.values(), ids=ASKED)
+def test_pages_without_the_entry_are_not_read(file, condition, rows, pages):
+    source = ia.dataset(file)
+    assert source.to_table(["n"], filter=condition)["n"].to_pylist() == rows
+    plan = source.explain(["n"], filter=condition).files[0].plan
+    assert plan.rows.num_rows == pages * PAGE
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        value("host") != "h3001",
+        ~(value("host") == "h3001"),
+        value("rare").is_null(),
+        pc.coalesce(value("rare"), pa.scalar("x")) == "x",
+        pc.map_lookup(pc.field("attrs"), "rare", "last").is_null(),
+    ],
+    ids=str,
+)
+def test_what_rows_without_the_entry_pass_too_leaves_them_all(file, condition):
+    found = ia.dataset(file).to_table(["n"], filter=condition)["n"].to_pylist()
+    assert found == TABLE.filter(condition)["n"].to_pylist()
+    assert len(found) > ROWS // 2
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "attrs['host'] = 'h3001'",
+        "attrs['host'] IN ('h3001', 'h')",
+        "attrs['level'] = 'error' AND n > 2000",
+    ],
+)
+def test_sql_reaches_it(file, where):
+    source = ia.dataset(file)
+    assert ia.sql(f"SELECT n FROM t WHERE {where}", t=source)["n"].to_pylist() == [3001]
+    assert source.count_rows(filter=where) == 1
+    assert source.explain(filter=where).files[0].plan.rows.num_rows == PAGE
+
+
+def test_one_value_of_many_files_is_looked_for_in_all_of_them_at_once(tmp_path):
+    files = []
+    for names in (["a", "b"], ["c"]):
+        maps = pa.array([[("k", name)] for name in names], pa.map_(pa.string(), pa.string()))
+        path = tmp_path / f"{names[0]}.parquet"
+        ia.write_table(pa.table({"m": maps}), path, indexes=["m:entries"])
+        files.append(OpenedFile(BufferSource(memoryview(path.read_bytes())), path.name))
+    for sought, due in [("b", [True, False]), ("c", [False, True]), ("d", [False, False])]:
+        pruning = pruning_of(read_expression(value("k", "m") == sought))
+        schema = files[0].schema_in_data_sets
+        assert hold_keys(files, [{}, {}], schema, pruning).tolist() == due
+
+
+def test_maps_of_wider_values_share_the_index(tmp_path):
+    """One file has 32-bit values, the other 64: the data set sees both as 64-bit."""
+    for name, kind in (("a", pa.int64()), ("b", pa.int32())):
+        cells = pa.array([[("k", i)] for i in range(1000)], pa.map_(pa.string(), kind))
+        path = tmp_path / f"{name}.parquet"
+        ia.write_table(pa.table({"m": cells}), path, indexes=[Entries("m", granule_rows=10)])
+    source = ia.dataset(tmp_path)
+    for sought, left in ((7, 10), (2**40, 0)):
+        condition = value("k", "m") == sought
+        files = source.explain(filter=condition).files
+        assert [file.plan.rows.num_rows for file in files] == [left] * len(files)
+        assert source.to_table(filter=condition).num_rows == (2 if left else 0)
+
+
+def test_a_catalog_has_its_keys(tmp_path):
+    for i in range(4):
+        held = pa.array([[("k", f"v{i}")]] * 10, pa.map_(pa.string(), pa.string()))
+        ia.write_table(pa.table({"m": held}), tmp_path / f"{i}.parquet", indexes=["m:entries"])
+    ia.build_catalog(tmp_path)
+    source = ia.dataset(tmp_path)
+    assert source.count_rows(filter=value("k", "m") == "v2") == 10
+    planned = source.plan(["m"], value("k", "m") == "v2")
+    assert [part.path.endswith("2.parquet") for part in planned.files] == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (pa.list_(pa.string()), "the column is no map"),
+        (pa.int32(), "the column is no map"),
+        (pa.map_(pa.int32(), pa.string()), "keys, of type int32, are no texts"),
+        (pa.map_(pa.string(), pa.list_(pa.int8())), "values, of type list.*nested"),
+        (pa.map_(pa.string(), pa.bool_()), "of its values, booleans"),
+        (pa.map_(pa.string(), pa.duration("s")), "durations"),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_be_on(tmp_path, kind, reason):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": pa.nulls(3, kind)}), path)
+    with pytest.raises(ia.IndexSpecError, match=reason):
+        ia.add_indexes(path, "x:entries")
+
+
+def test_it_is_advised_where_values_of_several_keys_are_asked_for(tmp_path):
+    cells = [[("host", f"h{i}"), ("user", f"u{i % 9000}")] for i in range(40_000)]
+    path = tmp_path / "t.parquet"
+    maps = pa.array(cells, pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"attrs": maps}), path, max_rows_per_page=2000, write_page_index=True)
+    filters = ["attrs['host'] = 'h3001'", "attrs['user'] = 'u17'", "attrs['rare'] = 'x'"]
+    (proposed,) = ia.advise(path, filters=filters).proposals
+    assert (proposed.index, proposed.filters) == ("entries(attrs)", (0, 1, 2))
