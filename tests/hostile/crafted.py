@@ -756,13 +756,14 @@ def parameters_of_huge_numbers():
     return with_directory(document_of(entries))
 
 
+KINDS = "lookup minmax ngram distinct words elements entries distinct_idx1".split()
+
+
 @bomb
 def parameters_that_are_none():
     entries = [
         entry_of(kind=kind, params=params)
-        for kind in (
-            "lookup", "minmax", "ngram", "distinct", "words", "elements", "entries", "distinct_idx1"
-        )  # fmt: skip
+        for kind in KINDS
         for params in (
             {"granule_rows": float("nan")},
             {"granule_rows": "x" * 1000},

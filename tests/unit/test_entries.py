@@ -149,6 +149,34 @@ def test_a_catalog_has_its_keys(tmp_path):
     assert [part.path.endswith("2.parquet") for part in planned.files] == [True]
 
 
+NUMBERS = [0.1, -0.0, float("nan"), 2.0**24, 16777217.0, None]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize(
+    "sought",
+    [
+        pa.array([0.1]),
+        pa.array([0.1], pa.float32()),
+        pa.array([0.0]),
+        pa.array([float("nan"), 7.0]),
+        pa.array([16777217.0]),
+        pa.array([None, 0.1]),
+    ],
+    ids=str,
+)
+def test_numbers_are_found_as_without_it(tmp_path, kind, sought):
+    """Where a constant is rounded, NaN or zero, or NULL passes as well."""
+    maps = pa.array([[("k", number)] for number in NUMBERS], pa.map_(pa.string(), kind))
+    table, path = pa.table({"n": range(len(NUMBERS)), "m": maps}), tmp_path / "t.parquet"
+    ia.write_table(table, path, indexes=[Entries("m", granule_rows=1)])
+    conditions = [value("k", "m").isin(sought)]
+    conditions += [value("k", "m") == one for one in sought if one.is_valid]
+    for condition in conditions:
+        found = ia.dataset(path).to_table(["n"], filter=condition)
+        assert found.equals(table.filter(condition).select(["n"])), str(condition)
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
