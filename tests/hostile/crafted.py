@@ -756,7 +756,7 @@ def parameters_of_huge_numbers():
     return with_directory(document_of(entries))
 
 
-KINDS = "lookup minmax ngram distinct words elements entries distinct_idx1".split()
+KINDS = ["lookup", "minmax", "ngram", "distinct", "words", "elements", "entries", "distinct_idx1"]
 
 
 @bomb
