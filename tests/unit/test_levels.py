@@ -1,3 +1,4 @@
+import random
 import time
 import tracemalloc
 
@@ -175,6 +176,22 @@ def test_no_levels_take_no_bytes():
     assert decode_hybrid(memoryview(b""), 3, 0).tolist() == []
     assert decode_levels(memoryview(b""), Encoding.BIT_PACKED, 3, 0)[1] == 0
     assert decode_levels(memoryview(bytes(4)), Encoding.RLE, 3, 0)[1] == 4
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 3, 63, 64])
+def test_many_packed_runs_of_one_length_come_back(width, groups):
+    """As writers make them, with others among them, and the last one cut short."""
+    chosen = random.Random(groups)
+    runs = [(PACKED, [chosen.randrange(2**width) for _ in range(8 * groups)]) for _ in range(150)]
+    runs[70:70] = [(PACKED, [1] * 16), (REPEATED, [1] * 9)]
+    levels = [level for _, run in runs for level in run]
+    raw = memoryview(encoded(runs, width))
+    assert decode_hybrid(raw, 2**width - 1, len(levels)).tolist() == levels
+    for count in (len(levels) - 5, 8 * groups * 64, 8 * groups * 64 + 1, 1):
+        assert decode_hybrid(raw, 2**width - 1, count).tolist() == levels[:count]
+    with pytest.raises(FormatError, match="end early"):
+        decode_hybrid(raw[:-1], 2**width - 1, len(levels))
 
 
 def test_a_packed_run_may_end_with_the_last_level_it_is_asked_for():

@@ -113,8 +113,10 @@ def decode_hybrid(data: memoryview, max_level: int, count: int) -> Levels:
             length = (header >> 1) * width
             if at + min(length, -(-(count - done) * width // 8)) > data.nbytes:
                 raise FormatError("levels end early")
-            part = _unpacked(data[at : at + length], width, "little")[: count - done]
-            at += length
+            packed, at = data[at : at + length], at + length
+            if length and at - start == 1 + length < data.nbytes - start:
+                packed, at = _packed_alike(data, start, 1 + length)
+            part = _unpacked(packed, width, "little")[: count - done]
         elif header <= _SHORT and value_bytes == 1:
             part, at = _short_runs(data, start, count - done, window)
             window = _MANY if at - start == 2 * window else _FEW
@@ -150,6 +152,8 @@ def hybrid_bytes(data: memoryview, max_level: int, count: int) -> int:
 
 _SHORT = 0x7E
 """The header, one byte long, of a run of 63."""
+_ALIKE = 64
+"""Runs of packed levels that are unpacked together: writers make them as long as one byte tells."""
 _FEW, _MANY = 16, 4096
 """Runs looked at together: many, where the last few were all short."""
 
@@ -164,6 +168,17 @@ def _short_runs(data: memoryview, at: int, count: int, window: int) -> tuple[Lev
     ends = np.cumsum(runs[:, 0] >> 1, dtype=np.int64)
     needed = min(int(np.searchsorted(ends, count)) + 1, len(runs))
     return np.repeat(runs[:needed, 1], runs[:needed, 0] >> 1)[:count], at + 2 * needed
+
+
+def _packed_alike(data: memoryview, at: int, size: int) -> tuple[memoryview, int]:
+    """What is packed in the run of ``size`` bytes at ``at``, and in those after it that are as long
+    and have, as it has, a header of one byte.
+    """
+    number = min(_ALIKE, (data.nbytes - at) // size)
+    runs = np.frombuffer(data[at : at + number * size], dtype=np.uint8).reshape(number, size)
+    are_alike = runs[:, 0] == runs[0, 0]
+    number = number if are_alike.all() else int(np.argmin(are_alike))
+    return memoryview(runs[:number, 1:].tobytes()), at + number * size
 
 
 def _dtype(width: int) -> np.dtype[Any]:

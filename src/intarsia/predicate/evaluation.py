@@ -11,13 +11,17 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError
 from intarsia.parallel import may_divide
 from intarsia.predicate.expression import (
+    Call,
     FieldRef,
     Literal,
     calls_replaced,
     read_expression,
+    replaced,
     shown,
 )
 from intarsia.predicate.functions import FUNCTIONS
+from intarsia.predicate.map_values import MAP_LOOKUP, first_key, first_values
+from intarsia.predicate.nested import column_at, type_at
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
@@ -36,8 +40,10 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
     Raises ``PredicateError`` where it cannot be evaluated: types that do not compare, say.
     """
+    rest, extended = _with_map_values(expression, table)
     try:
-        return _filtered(expression, table)
+        found = _filtered(rest, extended)
+        return found if extended is table else found.select(range(table.num_columns))
     except pa.ArrowKeyError as error:  # pyarrow has no such function
         rest, extended = _computed(expression, table, error)
         return evaluate(rest, extended).select(range(table.num_columns))
@@ -56,6 +62,31 @@ def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
         acero.Declaration("filter", acero.FilterNodeOptions(expression)),
     ]
     return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
+
+
+def _with_map_values(
+    expression: pc.Expression, table: pa.Table
+) -> tuple[pc.Expression, pa.Table]:
+    """``expression`` with fields for values of maps' keys, and ``table`` with columns for these."""
+    if not any(pa.types.is_nested(kind) for kind in table.schema.types):
+        return expression, table
+    prefix, found = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
+
+    def field_for(call: Call) -> pc.Expression | None:
+        (maps,) = call.arguments
+        if not isinstance(maps, FieldRef):
+            return None
+        key = first_key(call.options, type_at(table.schema, maps.path))
+        if key is None:
+            return None
+        name = f"{prefix}{len(found)}"
+        found[name] = first_values(column_at(table, maps.path), key)
+        return pc.field(name)
+
+    rest = replaced(expression, [MAP_LOOKUP], field_for)
+    for name, values in found.items():
+        table = table.append_column(name, values)
+    return rest, table
 
 
 def compute_columns(columns: dict[str, pc.Expression], table: pa.Table) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Path = tuple[str, ...]
 """The names that lead to a column, or on to a field of a struct."""
@@ -38,6 +39,13 @@ def type_at(fields: Iterable[pa.Field], path: Sequence[str]) -> pa.DataType | No
     if len(found) != 1 or not rest:
         return found[0] if len(found) == 1 else None
     return type_at(found[0], rest) if pa.types.is_struct(found[0]) else None
+
+
+def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
+    """A column, or the values of a struct's field, by its path."""
+    name, *rest = path
+    column = table.column(name)
+    return pc.struct_field(column, rest) if rest else column
 
 
 def leaf_pairs(kind: pa.DataType, wide: pa.DataType) -> Iterator[tuple[pa.DataType, pa.DataType]]:

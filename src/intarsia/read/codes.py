@@ -6,7 +6,6 @@ the codes of a dictionary that repeats a text would mean others.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
 from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.format.page_header import read_page_header
+from intarsia.format.schema import Leaf, Schema
 from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 
@@ -46,19 +46,34 @@ def coded_type(kind: pa.DataType) -> pa.DataType | None:
     return next((coded for text, coded in _CODED.items() if text == kind), None)
 
 
+def coded_form(kind: pa.DataType) -> pa.DataType | None:
+    """What texts, or maps of which the keys are texts, are with codes; None for whatever else."""
+    if not pa.types.is_map(kind):
+        return coded_type(kind)
+    key = coded_type(kind.key_type)
+    return None if key is None else pa.map_(kind.key_field.with_type(key), kind.item_field)
+
+
 def is_coded(kind: pa.DataType) -> bool:
     """Is it what texts are as codes?"""
     return bool(pa.types.is_dictionary(kind)) and kind == coded_type(kind.value_type)
 
 
 def coded_field(field: pa.Field, paths: Collection[Path], *around: str) -> pa.Field:
-    """A field with codes for texts on ``paths``, of structs that are ``around`` it or within."""
+    """A field with codes for texts, and keys of maps, on ``paths``, of structs that are ``around``
+    it or within.
+    """
     path = (*around, field.name)
     if path in paths:
-        return field.with_type(coded_type(field.type))
+        return field.with_type(coded_form(field.type))
     if not any(one[: len(path)] == path for one in paths):
         return field
     return field.with_type(pa.struct([coded_field(one, paths, *path) for one in field.type]))
+
+
+def coded_leaf(schema: Schema, path: Path) -> Leaf | None:
+    """The leaf of the texts, or of the keys of maps, at ``path``."""
+    return next((leaf for leaf in schema.leaves if leaf.path[: len(path)] == path), None)
 
 
 def may_be_coded(file: OpenedFile, groups: Iterable[int], leaf: int) -> bool:
@@ -131,11 +146,24 @@ def check_distinct(
     stops = np.cumsum([group.num_rows for group in groups])
     row = 0
     for chunk in filter(len, values.chunks):
-        coded = functools.reduce(lambda array, name: array.field(name), path[1:], chunk)
+        coded = _coded_at(chunk, path[1:])
         group = groups[int(np.searchsorted(stops, row, side="right"))]
         if len(coded.dictionary) != _num_entries(group.chunks[at].dictionary):
             raise NotCodedError
         row += len(chunk)
+
+
+def _coded_at(values: pa.Array, path: Path) -> pa.DictionaryArray:
+    """The codes at a path below a column: of maps, those of their keys, which are lists of structs
+    where that is all that was read of them.
+    """
+    for name in path:
+        if pa.types.is_map(values.type):
+            return values.keys
+        if pa.types.is_list(values.type):
+            return values.values.field(0)
+        values = values.field(name)
+    return values
 
 
 def _num_entries(dictionary: memoryview | None) -> int | None:

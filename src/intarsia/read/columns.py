@@ -14,6 +14,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.codes import (
     NotCodedError,
     are_few,
+    coded_leaf,
     coded_type,
     is_coded,
     may_be_coded,
@@ -142,9 +143,10 @@ def _coded(
         paths = [lone.path] if lone is not None and are_few(file, groups, lone.index) else []
     if not paths:
         return root
-    leaves = map(file.schema.leaf, paths)
-    are_coded = all(leaf and may_be_coded(file, groups, leaf.index) for leaf in leaves)
-    return root.with_codes(paths) if are_coded else root
+    found = [coded_leaf(file.schema, path) for path in paths]
+    leaves = [leaf for leaf in found if leaf and may_be_coded(file, groups, leaf.index)]
+    are_coded = len(leaves) == len(paths)
+    return root.with_codes([leaf.path for leaf in leaves]) if are_coded else root
 
 
 def _lone_text(file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataType) -> Leaf | None:
@@ -157,14 +159,21 @@ def _lone_text(file: OpenedFile, root: Root, kind: pa.DataType, stored: pa.DataT
 
 
 def _coded_in(kind: pa.DataType, stored: pa.DataType, *path: str) -> Iterator[tuple[str, ...]]:
-    """The paths of texts that are dictionaries in ``kind``, by itself or within its structs."""
-    if is_coded(kind) and coded_type(stored) is not None:
+    """The paths of texts, and of maps with keys, that are dictionaries in ``kind``, by itself or
+    within its structs.
+    """
+    if (is_coded(kind) and coded_type(stored) is not None) or _has_coded_keys(kind, stored):
         yield path
     elif pa.types.is_struct(kind) and pa.types.is_struct(stored):
         types = {field.name: field.type for field in stored}
         for field in kind:
             if field.name in types:
                 yield from _coded_in(field.type, types[field.name], *path, field.name)
+
+
+def _has_coded_keys(kind: pa.DataType, stored: pa.DataType) -> bool:
+    are_maps = pa.types.is_map(kind) and pa.types.is_map(stored)
+    return are_maps and is_coded(kind.key_type) and coded_type(stored.key_type) is not None
 
 
 def _typed(

@@ -8,7 +8,7 @@ longer than they do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.predicate.nested import type_at
+from intarsia.predicate.map_values import first_key, first_values
+from intarsia.predicate.nested import column_at, type_at
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
 from intarsia.read.codes import Holds, by_code
@@ -53,12 +54,26 @@ def _comparison(node: Node, schema: pa.Schema) -> Node | None:
             parts = [_comparison(argument, schema) for argument in joined]
             known = tuple(part for part in parts if part is not None)
             return Call(function, known) if len(known) == len(parts) else None
-        case Call("is_in", (FieldRef(path) as column,), options):
-            constants = _constants(options, type_at(schema, path))
-            return None if constants is None else Call("is_in", (column, Literal(constants)))
-        case Call(function, (FieldRef(path) as column, Literal(value))):
-            typed = _typed(value, type_at(schema, path)) if function in COMPARISONS else None
-            return None if typed is None else Call(function, (column, Literal(typed)))
+        case Call("is_in", (subject,), options):
+            constants = _constants(options, _type_of(subject, schema))
+            return None if constants is None else Call("is_in", (subject, Literal(constants)))
+        case Call(function, (subject, Literal(value))):
+            typed = _typed(value, _type_of(subject, schema)) if function in COMPARISONS else None
+            return None if typed is None else Call(function, (subject, Literal(typed)))
+        case _:
+            return None
+
+
+def _type_of(subject: Node, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a column, or of the values of a map's key; None of anything else."""
+    match subject:
+        case FieldRef(path):
+            return type_at(schema, path)
+        case Call("map_lookup", (FieldRef(path),), options):
+            kind = type_at(schema, path)
+            if kind is not None and first_key(options, kind) is not None:
+                return kind.item_type
+            return None
         case _:
             return None
 
@@ -104,10 +119,10 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
     Columns may be coded: of these, each text is compared once.
     """
     match node:
-        case Call("is_in", (FieldRef(path), Literal(constants))):
-            return _of_each(_values(path, table), partial(is_among, constants=constants.values))
-        case Call(function, (FieldRef(path), Literal(value))):
-            return _of_each(_values(path, table), partial(_compared, function, value))
+        case Call("is_in", (subject, Literal(constants))):
+            return _of_each(_values(subject, table), partial(is_among, constants=constants.values))
+        case Call(function, (subject, Literal(value))):
+            return _of_each(_values(subject, table), partial(_compared, function, value))
         case Call(function, arguments) if function in CHAINS:
             parts = (holds(argument, table) for argument in arguments)
             return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
@@ -117,10 +132,14 @@ def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
             raise TypeError(f"{node} is no comparison")
 
 
-def _values(path: Sequence[str], table: pa.Table) -> pa.ChunkedArray:
-    name, *rest = path
-    column = table.column(name)
-    return pc.struct_field(column, rest) if rest else column
+def _values(subject: Node, table: pa.Table) -> pa.ChunkedArray:
+    match subject:
+        case FieldRef(path):
+            return column_at(table, path)
+        case Call("map_lookup", (maps,), options):
+            return first_values(_values(maps, table), options["query_key"])
+        case _:
+            raise TypeError(f"{subject} is no column")
 
 
 def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from intarsia.predicate.nested import type_at
 from intarsia.ranges import RowRanges
-from intarsia.read.codes import are_few, coded_type, may_be_coded
+from intarsia.read.codes import are_few, coded_form, coded_leaf, may_be_coded
 from intarsia.read.columns import roots_of
 from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
@@ -27,12 +29,13 @@ class Stage(NamedTuple):
     condition: Condition
     columns: tuple[str, ...]
 
-    def takes_codes(self, path: tuple[str, ...]) -> bool:
+    def takes_codes(self, path: tuple[str, ...], *, is_map: bool) -> bool:
         """Can it be told where the texts at ``path``, of a column or a struct's field, are codes?
 
-        So it can where it compares texts, or a column of them is all that it is about.
+        So it can where it compares texts, or values of a map's keys, or a column of texts is all
+        that it is about.
         """
-        is_alone = len(path) == 1 and self.columns == path
+        is_alone = len(path) == 1 and self.columns == path and not is_map
         return is_alone or self.condition.comparison is not None
 
 
@@ -82,10 +85,12 @@ def coded_paths(
         return []
     groups, paths = groups_of(file, rows), []
     for path in sorted(request.filter.paths or ()):
-        kind, leaf = type_at(request.schema, path), file.schema.leaf(path)
-        if kind is None or coded_type(kind) is None or leaf is None or path[0] in constants:
+        kind, leaf = type_at(request.schema, path), coded_leaf(file.schema, path)
+        if kind is None or coded_form(kind) is None or leaf is None or path[0] in constants:
             continue
-        if not all(stage.takes_codes(path) for stage in found if path[0] in stage.columns):
+        is_map = pa.types.is_map(kind)
+        about = [stage for stage in found if path[0] in stage.columns]
+        if not all(stage.takes_codes(path, is_map=is_map) for stage in about):
             continue
         if may_be_coded(file, groups, leaf.index) and are_few(file, groups, leaf.index):
             paths.append(path)

@@ -70,8 +70,6 @@ def read_rows(
             columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
             return columns
     reads = select(file, roots, rows)
-    if any(read.root.coded and len(read.portions()) > 1 for read in reads):
-        raise NotCodedError  # leaves are merged as values
     check_places(file, (one for read in reads for one in read.selections()))
     ranges = ranges_of(reads)
     try:
@@ -152,7 +150,7 @@ def _decoded_together(
     for at, read in enumerate(reads):
         if read.root.coded:
             own = [RowGroupBytes(one.num_rows, [one.chunks[at]]) for one in spliced]
-            _check_distinct(file, read, table.column(at), own)
+            _check_distinct(file, read, table.column(at), own, range(len(read.root.leaves)))
     cut: list[pa.ChunkedArray] = _cut(table, reads[0].held(file, 0), rows).columns
     return cut
 
@@ -228,7 +226,7 @@ def _decode(
     def decode(part: Sequence[RowGroupBytes]) -> pa.ChunkedArray:
         values = decode_root(template, part, verify_checksums=_verified(file))
         if read.root.coded:
-            _check_distinct(file, read, values, part)
+            _check_distinct(file, read, values, part, leaves)
         return values
 
     try:
@@ -255,10 +253,18 @@ def _decode(
 
 
 def _check_distinct(
-    file: OpenedFile, read: ColumnRead, values: pa.ChunkedArray, part: Sequence[RowGroupBytes]
+    file: OpenedFile,
+    read: ColumnRead,
+    values: pa.ChunkedArray,
+    part: Sequence[RowGroupBytes],
+    leaves: Sequence[int],
 ) -> None:
-    """Raise ``NotCodedError`` where codes are not those of the texts they should be."""
-    for at, leaf in enumerate(read.root.leaves):
+    """Raise ``NotCodedError`` where codes are not those of the texts they should be.
+
+    ``values`` are of those ``leaves`` of the root, by their positions.
+    """
+    for at, position in enumerate(leaves):
+        leaf = read.root.leaves[position]
         column = file.schema.leaves[leaf]
         if column.name in read.root.coded:
             try:
