@@ -1,0 +1,139 @@
+"""Values of maps whose keys are read as codes: answers are as of the texts."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.read import conjuncts, matching
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*a page index is ignored")
+"""pyarrow makes pages of nothing, which none tells of."""
+
+KEYS = ["host", "user", "", "é"]
+VALUES = ["a", "b", "", "long " * 9]
+ROW = pc.field("i")
+CODED = {"m.key_value.key", "s.m.key_value.key"}
+
+
+@pytest.fixture
+def always(monkeypatch, as_codes):
+    """Codes are read however few they are; gives what is decoded as codes."""
+    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
+    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
+    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
+    return as_codes
+
+
+def value(key, *path):
+    return pc.map_lookup(pc.field(*(path or ("m",))), key, "first")
+
+
+@st.composite
+def filters(draw):
+    def one():
+        of = draw(st.sampled_from([("m",), ("s", "m")]))
+        found, constant = value(draw(st.sampled_from(KEYS)), *of), draw(st.sampled_from(VALUES))
+        return draw(
+            st.sampled_from(
+                [
+                    found == constant,
+                    found != constant,
+                    found.isin([constant, "a"]),
+                    ~(found < constant),
+                    found.is_null(),
+                    pc.match_like(found, "%a%"),
+                    ia.map_contains("m", "host"),
+                ]
+            )
+        )
+
+    parts = one(), one(), draw(st.integers(0, 70)) > ROW
+    joined = [parts[0], parts[0] & parts[1], parts[0] | parts[1], parts[2] & parts[0]]
+    return draw(st.sampled_from([*joined, ~joined[1]]))
+
+
+def written(path, cells, writer):
+    maps = pa.array(cells, pa.map_(pa.string(), pa.string()))
+    mask = pa.array([i % 5 == 3 for i in range(len(cells))])
+    within = pa.StructArray.from_arrays([maps], ["m"], mask=mask)
+    table = pa.table({"i": range(len(cells)), "m": maps, "s": within})
+    match writer:
+        case "pages of different rows":
+            options = {"max_rows_per_page": 7, "write_batch_size": 1, "write_page_index": True}
+            options |= {"data_page_size": 150, "data_page_version": "2.0"}
+        case "some plain":  # keys follow in plain pages
+            options = {"dictionary_pagesize_limit": 6, "data_page_size": 20, "write_batch_size": 1}
+        case _:
+            options = {}
+    pq.write_table(table, path, row_group_size=30, **options)
+    return table
+
+
+ENTRIES = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.none() | st.sampled_from(VALUES)), max_size=4
+)
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.none() | ENTRIES, min_size=1, max_size=70),
+    st.sampled_from(["pages of different rows", "some plain", "whole"]),
+    filters(),
+)
+def test_as_of_texts(always, tmp_path, cells, writer, condition):
+    table = written(tmp_path / "a.parquet", cells, writer)
+    source = ia.dataset(tmp_path / "a.parquet")
+    expected = source.to_table(filter=ROW >= 0).to_pylist()
+    assert expected == table.to_pylist()
+    found = source.to_table(filter=condition)
+    assert found.schema == table.schema
+    if "ia." not in str(condition):
+        assert found.to_pylist() == table.filter(condition).to_pylist()
+    assert source.to_table(["i"], filter=condition)["i"].equals(found["i"])
+    assert source.count_rows(condition) == found.num_rows
+
+
+@pytest.mark.parametrize("writer", ["pages of different rows", "whole"])
+@pytest.mark.parametrize(
+    ("condition", "coded"),
+    [
+        (value("host") == "a", {"m.key_value.key"}),
+        ((value("host", "s", "m") == "a") & (value("user") != "b"), CODED),
+        (value("user").isin(["b", "c"]) | (ROW > 50), {"m.key_value.key"}),
+        (pc.match_like(value("host"), "a%"), set()),
+        (ia.map_contains("m", "host") & (value("host") == "a"), set()),
+    ],
+    ids=["one", "within a struct", "several", "searched", "keys too"],
+)
+def test_keys_are_read_as_codes_where_values_are_compared(
+    always, tmp_path, writer, condition, coded
+):
+    cells = [[("host", "ab"[i % 2]), ("user", "cb"[i % 3 == 0] * (i % 9))] for i in range(60)]
+    table = written(tmp_path / "a.parquet", cells, writer)
+    source = ia.dataset(tmp_path / "a.parquet")
+    found = source.to_table(filter=condition)
+    if "ia." not in str(condition):
+        assert found.equals(table.filter(condition))
+    assert 0 < found.num_rows < 60
+    assert always == coded
+
+
+def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
+    """pyarrow's codes do not tell them apart."""
+    cells = [[(key, f"v{i % 50}")] for i, key in enumerate(["kay", "bee", "xee"] * 40_000)]
+    table = pa.table({"i": range(120_000), "m": pa.array(cells, pa.map_(pa.string(), pa.string()))})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="none", write_statistics=False)
+    raw = path.read_bytes()
+    assert raw.count(b"\3\0\0\0xee") == 1
+    path.write_bytes(raw.replace(b"\3\0\0\0xee", b"\3\0\0\0kay"))
+    table = pa.table({"i": table["i"], "m": pq.read_table(path)["m"]})
+    source = ia.dataset(path)
+    for condition in (value("kay") == "v7", value("bee").isin(["v7"]), value("xee") == "v7"):
+        assert source.to_table(filter=condition).equals(table.filter(condition))
