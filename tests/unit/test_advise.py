@@ -3,6 +3,7 @@
 import json
 import os
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,6 +126,26 @@ def test_of_many_row_groups_a_sample_is_told_from(table, tmp_path):
     ia.add_indexes(tmp_path, advice.indexes)
     size = sum(e.length for r in ia.list_indexes(tmp_path) for e in r.indexes)
     assert advice.proposals[0].bytes == pytest.approx(size, rel=0.3)
+
+
+def test_files_of_each_writer_count_for_what_they_are(tmp_path):
+    """One has a row group and a dictionary, another many row groups of a page each."""
+    draw = np.random.default_rng(3)
+    users, others = (pa.table({"user": draw.integers(0, 10**9, n)}) for n in (200_000, 100_000))
+    pq.write_table(users, tmp_path / "a.parquet", write_page_index=True, max_rows_per_page=2000)
+    copy = f"COPY others TO '{tmp_path}/b.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)"
+    with duckdb.connect() as connection:
+        connection.register("others", others)
+        connection.sql(copy)
+    condition = f"user = {users['user'][777]}"
+    advice = ia.advise(tmp_path, filters=[condition])
+    assert advice.indexes == ["lookup(user)"]
+    (told,) = advice.filters
+    found = []
+    for _ in ("without", "with"):
+        found.append(ia.dataset(tmp_path).explain(filter=condition).planned.bytes.selected)
+        ia.add_indexes(tmp_path, advice.indexes)
+    assert [told.now, told.then] == pytest.approx(found, rel=0.1)
 
 
 def test_long_pages_are_told_of(table, tmp_path):

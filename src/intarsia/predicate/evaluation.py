@@ -64,9 +64,7 @@ def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
     return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
 
 
-def _with_map_values(
-    expression: pc.Expression, table: pa.Table
-) -> tuple[pc.Expression, pa.Table]:
+def _with_map_values(expression: pc.Expression, table: pa.Table) -> tuple[pc.Expression, pa.Table]:
     """``expression`` with fields for values of maps' keys, and ``table`` with columns for these."""
     if not any(pa.types.is_nested(kind) for kind in table.schema.types):
         return expression, table

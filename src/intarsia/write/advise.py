@@ -6,6 +6,7 @@ some row groups with the code that builds it in files, and the planner says what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -49,11 +50,18 @@ _MANY_VALUES, _MOST_VALUES = 0.5, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A file of the data set, and which of its row groups each filter leaves."""
+    """A file of the data set, and which of its row groups each filter leaves.
+
+    Files of one ``writer`` are taken to be alike: their row groups and pages are as long.
+    """
 
     file: OpenedFile
     constants: Constants
     left: tuple[tuple[int, ...], ...]
+
+    @property
+    def writer(self) -> str:
+        return (self.file.metadata.created_by or "").partition(" version ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +209,7 @@ class _Adviser:
         self.sampled_rows = sum(view.file.num_rows for view in views)
         numbers = range(len(requests))
         every = [range(len(member.file.metadata.row_groups)) for member in members]
-        self.totals = [self._bytes(number, every) for number in numbers]
+        self.totals = [sum(self._bytes(number, every).values()) for number in numbers]
         self._all_left = [
             self._bytes(number, [member.left[number] for member in members]) for number in numbers
         ]
@@ -220,12 +228,19 @@ class _Adviser:
         self.reads, self._least = self._measure(self._views)
 
     def _sampled(self) -> dict[int, list[int]]:
-        """Row groups by file: for each filter some of those left, evenly spread."""
+        """Row groups by file: for each filter some of those left of each writer, evenly spread."""
         found: dict[int, set[int]] = {}
         rows = 0
+        writers = dict.fromkeys(member.writer for member in self._members)
+        asked = [(number, w) for w in writers for number in range(len(self._requests))]
         for i in range(_GROUPS):  # the first for every filter, then the second, …
-            for number in range(len(self._requests)):
-                left = [(at, g) for at, m in enumerate(self._members) for g in m.left[number]]
+            for number, writer in asked:
+                left = [
+                    (at, group)
+                    for at, member in enumerate(self._members)
+                    for group in member.left[number]
+                    if member.writer == writer
+                ]
                 count = min(_GROUPS, len(left))
                 if i >= count or (i and rows >= _MOST_ROWS):
                     continue
@@ -235,12 +250,12 @@ class _Adviser:
                     found.setdefault(at, set()).add(group)
         return {at: sorted(groups) for at, groups in sorted(found.items())}
 
-    def _bytes(self, number: int, groups: Sequence[Any]) -> float:
-        """Of the filter's columns in some row groups of each file."""
-        size = 0
+    def _bytes(self, number: int, groups: Sequence[Any]) -> Counter[str]:
+        """Of the filter's columns in some row groups of each file, by the files' writers."""
+        size = Counter[str]()
         for member, own in zip(self._members, groups, strict=True):
             roots = roots_to_read(member.file, self._requests[number], member.constants)
-            size += sum(
+            size[member.writer] += sum(
                 member.file.chunk(group, leaf).total_compressed_size
                 for group in own
                 for root in roots
@@ -262,23 +277,32 @@ class _Adviser:
     def _measure(self, views: Sequence[_View]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """About how many bytes of its columns each filter reads, and the least it can."""
         found, units = [], []
-        rows = sum(view.file.num_rows for view in views)
+        rows = Counter[str]()
+        for view in views:
+            rows[view.member.writer] += view.file.num_rows
         for number, request in enumerate(self._requests):
-            selected, by_bloom, page = 0, False, 0.0
+            selected, by_bloom, page = Counter[str](), False, 0.0
+            left_now, in_sample = self._all_left[number], self._in_sample[number]
+            whole = sum(left_now.values())
             for view in views:
+                writer = view.member.writer
                 constants = view.member.constants
                 left = plan_rows(view.file, request.pruning, constants, request.schema)
                 if not left.rows and left.steps[-1].source.startswith(BLOOM_FILTERS):
                     by_bloom = True
                 roots = roots_to_read(view.file, request, constants)
                 plan = plan_reads(view.file, roots, left, constants, 0)
-                selected += plan.figures.bytes.selected
+                selected[writer] += plan.figures.bytes.selected
                 pages = (c.bytes.total / max(c.pages.total, 1) for c in plan.columns)
-                page += sum(pages) * view.file.num_rows / rows
-            of, whole = self._in_sample[number], self._all_left[number]
-            read = whole * min(1.0, selected / of) if of else 0.0
+                share = left_now[writer] / whole if whole else 0.0
+                page += share * sum(pages) * view.file.num_rows / rows[writer]
+            read = sum(
+                size * min(1.0, selected[writer] / in_sample[writer])
+                for writer, size in left_now.items()
+                if in_sample[writer]
+            )
             # A value that is in no sampled row group may be in another: in one unit of the index.
-            units.append(self._group[number] if by_bloom and not selected else page)
+            units.append(self._group[number] if by_bloom and not selected.total() else page)
             found.append(max(read, min(whole, units[-1])))
         return tuple(found), tuple(units)
 
