@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,3 +85,32 @@ def test_filters_on_them_find_what_pyarrow_finds(data, tmp_path_factory):
     for asked in (condition, ~condition, condition & other, condition | ~other):
         found = ia.dataset(path).to_table(["n"], filter=asked)
         assert found.equals(table.filter(asked).select(["n"])), str(asked)
+
+
+@pytest.mark.parametrize("within", ["itself", "a struct"])
+@pytest.mark.parametrize("occurrence", ["first", "last"])
+@pytest.mark.parametrize("key", ["k1", 1])
+def test_of_maps_that_are_cast_keys_keep_their_values(tmp_path, within, occurrence, key):
+    """pyarrow's cast of a slice leaves keys and values at different places in their arrays."""
+    text = isinstance(key, str)
+    for name, kind, numbers in (("0", pa.int64(), [7]), ("1", pa.int32(), range(40))):
+        cells = [[(f"k{i % 5}" if text else i % 5, i)] for i in numbers]
+        held = pa.array(cells, pa.map_(pa.string() if text else pa.int64(), kind))
+        held = pa.StructArray.from_arrays([held], ["m"]) if within == "a struct" else held
+        ia.write_table(
+            pa.table({"id": [100] if name == "0" else numbers, "m": held}),
+            tmp_path / f"{name}.parquet", indexes=[ia.MinMax("id", granule_rows=1)],
+        )  # fmt: skip
+    source = ia.dataset(tmp_path)
+    of = pc.field("m", "m") if within == "a struct" else pc.field("m")
+    value = pc.map_lookup(of, pa.scalar(key), occurrence)
+    some = (pc.field("id") > 3) & (pc.field("id") < 38)
+    assert source.explain(filter=some).planned.rows.selected == 34
+    due = [6, 11, 16, 21, 26, 31, 36]
+    found = source.to_table(["id", "m"], filter=some & (value > 0))
+    assert found["id"].to_pylist() == due
+    assert source.count_rows(some & (value >= 16)) == 5
+    computed = source.to_table({"v": value}, filter=some)["v"]
+    assert computed.drop_null().to_pylist() == due
+    maps = found["m"] if within == "itself" else pc.struct_field(found["m"], "m")
+    assert pc.map_lookup(maps, pa.scalar(key), occurrence).to_pylist() == due

@@ -355,3 +355,15 @@ def test_indexes_of_structs_are_used_whatever_their_other_fields_are_read_as(tmp
         assert ds.explain(filter=condition).planned.rows.selected == 0
     assert ds.to_table(filter=f"usr.id = {ROWS + 3}")["name"].to_pylist() == ["Name 3"]
     assert ds.count_rows(filter="lower(name) = 'name 5' AND lower(usr.country) = 'c5'") == 2
+
+
+def test_a_filter_is_shown_as_it_was_given(tmp_path):
+    maps = pa.array([[("a b", "x")]], pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"m": maps, "n": [1]}), tmp_path / "t.parquet")
+    source = ia.dataset(tmp_path / "t.parquet")
+    given = "m['a b']  =  'x' AND n < 2"
+    assert source.explain(filter=given).filter == given
+    assert source.filter(pc.field("n") > 0).explain(filter=given).filter != given
+    asked = pc.map_lookup(pc.field("m"), "a b", "first") == "x"
+    assert source.explain(filter=asked).filter == """(m['a b'] == "x")"""
+    assert source.explain().filter == "none"

@@ -541,7 +541,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
-        explained = explain_files(self._cache.anew(), self._files, request, gap, analyze, maps)
+        told = filter if isinstance(filter, str) and "filter" not in self._scan_options else None
+        cache = self._cache.anew()
+        explained = explain_files(cache, self._files, request, gap, analyze, maps, told)
         self._cache.health.tell()
         return explained
 

@@ -78,10 +78,12 @@ def explain_files(
     gap: int,
     analyze: bool,
     maps: int = 0,
+    told: str | None = None,
 ) -> Explanation:
     """Accounts of all ``files``; with ``analyze`` each is read, one after the other.
 
-    As many as ``maps``, the first in which rows are left, have a map.
+    As many as ``maps``, the first in which rows are left, have a map. The filter is shown as it was
+    ``told``, else as pyarrow's.
     """
     trend = Trend() if analyze else None
     left = {file.path for file in _left(cache, list(in_folders(files, request.pruning)), request)}
@@ -93,8 +95,9 @@ def explain_files(
         account = _account(cache, file, request, gap, trend, is_mapped=maps > 0)
         maps -= account.map is not None
         accounts.append(account)
-    text = "none" if request.filter is None else shown(request.filter.condition.expression)
-    return Explanation(tuple(accounts), text, request.all_columns, analyze)
+    if told is None:
+        told = "none" if request.filter is None else shown(request.filter.condition.expression)
+    return Explanation(tuple(accounts), told, request.all_columns, analyze)
 
 
 def _cut(cache: FileCache, file: File) -> FileAccount:

@@ -16,6 +16,7 @@ import pyarrow.dataset as pads
 from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.nested import with_whole_maps
 from intarsia.predicate.views import schema_without_views
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
@@ -45,7 +46,8 @@ def special_scan(
 
     def found() -> Iterator[pa.Table]:
         for batch in scanner.to_batches():
-            yield project(evaluate(filter_, pa.Table.from_batches([batch]).cast(plain)))
+            table = with_whole_maps(pa.Table.from_batches([batch]))
+            yield project(evaluate(filter_, table.cast(plain)))
 
     tables = found() if limit is None else limited(found(), limit)
     return project(without_rows(plain)).schema, tables

@@ -21,7 +21,7 @@ from intarsia.predicate.expression import (
 )
 from intarsia.predicate.functions import FUNCTIONS
 from intarsia.predicate.map_values import MAP_LOOKUP, first_key, first_values
-from intarsia.predicate.nested import column_at, type_at
+from intarsia.predicate.nested import column_at, type_at, with_whole_maps
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
@@ -69,19 +69,21 @@ def _with_map_values(expression: pc.Expression, table: pa.Table) -> tuple[pc.Exp
     if not any(pa.types.is_nested(kind) for kind in table.schema.types):
         return expression, table
     prefix, found = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
+    others: list[Call] = []
 
     def field_for(call: Call) -> pc.Expression | None:
-        (maps,) = call.arguments
-        if not isinstance(maps, FieldRef):
-            return None
-        key = first_key(call.options, type_at(table.schema, maps.path))
-        if key is None:
-            return None
-        name = f"{prefix}{len(found)}"
-        found[name] = first_values(column_at(table, maps.path), key)
-        return pc.field(name)
+        match call.arguments:
+            case (FieldRef(path),):
+                key = first_key(call.options, type_at(table.schema, path))
+                if key is not None:
+                    name = f"{prefix}{len(found)}"
+                    found[name] = first_values(column_at(table, path), key)
+                    return pc.field(name)
+        others.append(call)
+        return None
 
     rest = replaced(expression, [MAP_LOOKUP], field_for)
+    table = with_whole_maps(table) if others else table
     for name, values in found.items():
         table = table.append_column(name, values)
     return rest, table

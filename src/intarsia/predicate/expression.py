@@ -52,6 +52,9 @@ CHAINS = (*ANDS, "or_kleene", "or")
 """Functions of which long chains are usual."""
 _DEEPEST = 64
 _NAME = re.compile(r"FieldRef\.Name\(([^()]*)\)")
+_MAP_VALUE = re.compile(
+    r"map_lookup\(([^(){}]+), \{occurrence=FIRST, query_key=(?:large_)?string:(.*?)\}\)"
+)
 _NESTED = re.compile(rf"FieldRef\.Nested\((?:{_NAME.pattern} ?)+\)")
 
 Node = FieldRef | Literal | Call | Opaque
@@ -72,11 +75,12 @@ def read_expression(expression: pc.Expression) -> Node:
 
 
 def shown(expression: pc.Expression) -> str:
-    """An Expression as pyarrow writes it, but for fields of structs, ``a.b``; where that is not
-    UTF-8, bytes as ``0x`` and digits.
+    """An Expression as pyarrow writes it, but for fields of structs, ``a.b``, and values of maps,
+    ``m['k']``; where that is not UTF-8, bytes as ``0x`` and digits.
     """
     try:
-        return _NESTED.sub(lambda ref: ".".join(_NAME.findall(ref[0])), str(expression))
+        text = _NESTED.sub(lambda ref: ".".join(_NAME.findall(ref[0])), str(expression))
+        return _MAP_VALUE.sub(r"\1['\2']", text)
     except UnicodeDecodeError:
         return _shown(read_expression(expression))
 

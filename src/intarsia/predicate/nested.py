@@ -69,7 +69,35 @@ def without_dictionary(kind: pa.DataType) -> pa.DataType:
 
 def has_dictionary(kind: pa.DataType) -> bool:
     """Is there a dictionary in ``kind``, however deep?"""
+    return _holds(kind, pa.types.is_dictionary)
+
+
+def has_map(kind: pa.DataType) -> bool:
+    """Is there a map in ``kind``, however deep?"""
+    return _holds(kind, pa.types.is_map)
+
+
+def _holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     held = (kind.field(number).type for number in range(kind.num_fields))
-    return pa.types.is_dictionary(kind) or any(map(has_dictionary, held))
+    return is_one(kind) or any(_holds(one, is_one) for one in held)
+
+
+def whole_maps(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``values`` with maps that are all of what their arrays hold, not slices of these.
+
+    Of a slice, pyarrow's casts leave keys and values at different places in their arrays, and its
+    ``map_lookup`` takes them for the same: it gives the values of other keys.
+    """
+    if not has_map(values.type):
+        return values
+    return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in values.chunks], values.type)
+
+
+def with_whole_maps(table: pa.Table) -> pa.Table:
+    """``table`` with ``whole_maps``."""
+    for number, field in enumerate(table.schema):
+        if has_map(field.type):
+            table = table.set_column(number, field, whole_maps(table.column(number)))
+    return table

@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf, Root
 from intarsia.predicate.casts import is_json
-from intarsia.predicate.nested import has_dictionary, type_at
+from intarsia.predicate.nested import has_dictionary, type_at, whole_maps
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import (
     NotCodedError,
@@ -202,6 +202,7 @@ def as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """``values`` cast to a type. Raises ``pa.ArrowException`` where that cannot be done."""
     if values.type == kind:
         return values
+    values = whole_maps(values)
     if is_json(kind) and is_json(values.type):  # of which pyarrow casts no form to another
         parts = [part.storage.cast(kind.storage_type) for part in values.chunks]
         return pa.chunked_array([pa.ExtensionArray.from_storage(kind, p) for p in parts], kind)
