@@ -106,10 +106,11 @@ def test_as_of_texts(always, tmp_path, cells, writer, condition):
         (value("host") == "a", {"m.key_value.key"}),
         ((value("host", "s", "m") == "a") & (value("user") != "b"), CODED),
         (value("user").isin(["b", "c"]) | (ROW > 50), {"m.key_value.key"}),
-        (pc.match_like(value("host"), "a%"), set()),
+        (pc.match_like(value("host"), "a%"), {"m.key_value.key"}),
+        (pc.utf8_length(value("host", "s", "m")) == pc.field("i"), {"s.m.key_value.key"}),
         (ia.map_contains("m", "host") & (value("host") == "a"), set()),
     ],
-    ids=["one", "within a struct", "several", "searched", "keys too"],
+    ids=["one", "within a struct", "several", "searched", "computed", "keys too"],
 )
 def test_keys_are_read_as_codes_where_values_are_compared(
     always, tmp_path, writer, condition, coded

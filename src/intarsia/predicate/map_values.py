@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.casts import is_text
-from intarsia.predicate.nested import without_dictionary
+from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.nested import has_map, type_at, without_dictionary
 
 MAP_LOOKUP = "map_lookup"
 _FIRST = 0
@@ -30,6 +31,19 @@ def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar
         return None
     known = without_dictionary(kind.key_type)
     return key if is_text(known) and key.type == known else None
+
+
+def asks_for_values_only(node: Node, schema: pa.Schema) -> bool:
+    """Is all that is asked of maps, fields of ``schema``, a ``first_key``'s value?"""
+    match node:
+        case FieldRef(path):
+            kind = type_at(schema, path)
+            return kind is not None and not has_map(kind)
+        case Call("map_lookup", (FieldRef(path),), options):
+            return first_key(options, type_at(schema, path)) is not None
+        case Call(_, arguments):
+            return all(asks_for_values_only(argument, schema) for argument in arguments)
+    return isinstance(node, Literal)
 
 
 def first_values(maps: pa.ChunkedArray, key: pa.Scalar) -> pa.ChunkedArray:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.evaluation import evaluate, unused
-from intarsia.predicate.expression import ANDS, Call, Node
+from intarsia.predicate.expression import ANDS, Call, Node, is_deep
+from intarsia.predicate.map_values import asks_for_values_only
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import by_code
 from intarsia.read.comparisons import comparison_of
@@ -35,13 +36,14 @@ class Condition:
 
     ``contained`` is set where it only looks for a text in one, ``comparison`` where it only
     compares, in the column's own types: such are sure to evaluate. ``needed`` is a text that each
-    value for which it holds contains.
+    value for which it holds contains. ``takes_coded_keys`` says whether maps' keys may be codes.
     """
 
     expression: pc.Expression
     contained: Contained | None = None
     comparison: Node | None = None
     needed: Contained | None = None
+    takes_coded_keys: bool = False
 
     @classmethod
     def of(cls, expression: pc.Expression, node: Node, schema: pa.Schema) -> Condition:
@@ -50,7 +52,8 @@ class Condition:
         contained = contained_of(node)
         if contained is not None and not is_text(schema.field(contained.column).type):
             contained = None
-        return cls(expression, contained, comparison_of(node, schema), needed)
+        values_only = not is_deep(node) and asks_for_values_only(node, schema)
+        return cls(expression, contained, comparison_of(node, schema), needed, values_only)
 
     @classmethod
     def all_of(cls, parts: Sequence[Condition]) -> Condition:
@@ -61,7 +64,8 @@ class Condition:
         comparison = Call(ANDS[0], tuple(compared)) if len(compared) == len(parts) else None
         joined = functools.reduce(operator.and_, (part.expression for part in parts))
         needed = next((part.needed for part in parts if part.needed is not None), None)
-        return cls(joined, comparison=comparison, needed=needed)
+        values_only = all(part.takes_coded_keys for part in parts)
+        return cls(joined, None, comparison, needed, values_only)
 
 
 def passing(condition: Condition, found: pa.Table, rows: RowRanges) -> tuple[pa.Table, RowRanges]:

@@ -32,10 +32,12 @@ class Stage(NamedTuple):
     def takes_codes(self, path: tuple[str, ...], *, is_map: bool) -> bool:
         """Can it be told where the texts at ``path``, of a column or a struct's field, are codes?
 
-        So it can where it compares texts, or values of a map's keys, or a column of texts is all
-        that it is about.
+        So it can where it compares texts, or a column of them is all that it is about, and where it
+        asks for values of maps' keys.
         """
-        is_alone = len(path) == 1 and self.columns == path and not is_map
+        if is_map:
+            return self.condition.takes_coded_keys
+        is_alone = len(path) == 1 and self.columns == path
         return is_alone or self.condition.comparison is not None
 
 
