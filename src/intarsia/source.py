@@ -164,13 +164,16 @@ class AheadSource:
             self._expected += [range_ for range_ in dict.fromkeys(ranges) if range_ not in known]
 
     def keep(self, known: Mapping[ByteRange, memoryview]) -> None:
-        """Have ranges that were read already; each is given once more, then forgotten."""
+        """Have ranges that were read already; each is given once more, by itself or as a part of
+        a longer one that others of them make up with it, then forgotten.
+        """
         with self._lock:
             self._held.update(known)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         with self._lock:
-            held = [self._held.pop(range_, None) for range_ in ranges]
+            lengths = dict(self._held.keys())
+            held = [self._taken(range_, lengths) for range_ in ranges]
             missing = [r for r, data in zip(ranges, held, strict=True) if data is None]
             if not missing:
                 return [data for data in held if data is not None]
@@ -188,6 +191,19 @@ class AheadSource:
             self._held.update(zip(ahead, found[len(missing) :], strict=False))
         fetched = iter(found)
         return [next(fetched) if data is None else data for data in held]
+
+    def _taken(self, range_: ByteRange, lengths: Mapping[int, int]) -> memoryview | None:
+        """A range that is held, in one piece or in several, of which ``lengths`` are by offset."""
+        if range_ in self._held:
+            return self._held.pop(range_)
+        at, stop = range_[0], sum(range_)
+        pieces: list[ByteRange] = []
+        while at < stop and lengths.get(at) and (at, lengths[at]) in self._held:
+            pieces.append((at, lengths[at]))
+            at += lengths[at]
+        if at != stop or not pieces:
+            return None
+        return memoryview(b"".join(self._held.pop(piece) for piece in pieces))
 
 
 class RereadSource:

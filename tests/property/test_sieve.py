@@ -118,6 +118,21 @@ def test_a_frequent_text_is_soon_not_looked_for(large):
     assert holds.call_count <= sieve._TRIED + 4
 
 
+@pytest.mark.parametrize("use_dictionary", [False, True])
+@pytest.mark.parametrize("every", [1, 12])
+def test_pages_that_are_looked_into_are_not_read_again(tmp_path, use_dictionary, every):
+    """Where all of them hold the text, or but for a few, so that chunks are read whole."""
+    texts = [f"{'other' if i // PAGE % 12 == every else 'message'} {i % 9999}" for i in range(ROWS)]
+    path = tmp_path / "t.parquet"
+    options = {"max_rows_per_page": PAGE, "write_batch_size": PAGE, "write_page_index": True}
+    pq.write_table(pa.table({"f": texts}), path, use_dictionary=use_dictionary, **options)
+    asked = pc.match_substring(F, "message")
+    explained = ia.dataset(path).explain(filter=asked, columns=["f"], analyze=True)
+    assert explained.read.rows.selected == sum("message" in text for text in texts)
+    footers = 20_000
+    assert explained.read.bytes.selected < explained.planned.bytes.selected + footers
+
+
 def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
     count = 20_000
     for number in range(6):

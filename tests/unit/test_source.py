@@ -26,6 +26,22 @@ def test_what_is_expected_is_fetched_along_and_then_costs_nothing():
     assert len(log.calls) == 1
 
 
+def test_what_is_kept_in_pieces_is_given_in_one_piece():
+    log = CountingSource(DATA)
+    source = AheadSource(log)
+    pieces = {(start, 10): memoryview(DATA)[start : start + 10] for start in (30, 10, 20, 60)}
+    source.keep(pieces)
+    assert source.read([(10, 30)]) == [DATA[10:40]]
+    assert log.calls == []
+    assert source.read([(10, 10), (60, 10)]) == [DATA[10:20], DATA[60:70]]
+    assert log.calls == [[(10, 10)]]
+    source.keep(pieces)
+    for range_ in ((10, 31), (9, 31), (20, 50), (12, 20)):
+        start, length = range_
+        assert source.read([range_]) == [DATA[start : start + length]]
+        assert log.calls.pop() == [range_]
+
+
 def test_it_is_given_once_then_forgotten():
     log = CountingSource(DATA)
     source = AheadSource(log)

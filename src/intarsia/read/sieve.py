@@ -22,6 +22,7 @@ from intarsia.format.metadata import (
     PageType,
 )
 from intarsia.format.page_header import num_values, read_page_header
+from intarsia.plan.pages import WHOLE_CHUNK_SHARE
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
@@ -105,7 +106,12 @@ class Sieve:
         dictionary = (chunk.start, int(index.offset[0]) - chunk.start)
         read = source.read([dictionary, *zip(offsets, sizes, strict=True)])
         might = self._might_hold(read[0], read[1:], (stops - starts)[pages], chunk.codec)
-        source.keep({(offsets[i], sizes[i]): read[1 + i] for i in might})
+        left = sum(sizes[i] for i in might)
+        is_whole = left >= WHOLE_CHUNK_SHARE * chunk.total_compressed_size
+        again = range(len(pages)) if is_whole else might
+        source.keep({(offsets[i], sizes[i]): read[1 + i] for i in again})
+        if might and dictionary[1]:
+            source.keep({dictionary: read[0]})
         kept = pages[might]
         return wanted & RowRanges(starts[kept] + first, stops[kept] + first)
 
