@@ -25,8 +25,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class FilterAdvice:
-    """One filter: about how many bytes of its columns are read as things are, and with what is
-    proposed, of ``total`` ones; and why.
+    """One filter: how many bytes of its columns are read as things are, and about how many with
+    what is proposed, of ``total`` ones; and why.
+
+    ``is_guess``: of some writer's files, no row of the sample might match then.
     """
 
     filter: str
@@ -34,6 +36,7 @@ class FilterAdvice:
     now: int
     then: int
     reason: str
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,11 @@ class Advice:
         for number, one in enumerate(self.filters):
             shares = (f"{part / max(one.total, 1):.1%}" for part in (one.now, one.then))
             now, then = shares
-            told.append((str(number + 1), one.filter, now, then, one.reason))
+            guess = "~" * one.is_guess
+            told.append((str(number + 1), one.filter, now, guess + then, one.reason))
         lines += ["", *_table(told)]
+        if any(one.is_guess for one in self.filters):
+            lines += ["", "~ a guess: no row of the sample might match, and others do elsewhere"]
         if self.page_rows >= LONG_PAGES:
             lines += [
                 "",

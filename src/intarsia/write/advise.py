@@ -136,13 +136,15 @@ def advise(
         total = adviser.totals[number]
         terms = [test.term for test in tests_in([requests[number]])]
         is_indexed = any(m.file.sections.about(term) for m in members for term in terms)
+        reason = _reason(number, proposals, now, total, tried[number], is_indexed=is_indexed)
         told.append(
             FilterAdvice(
                 condition if isinstance(condition, str) else shown(parsed[number]),
                 round(total * share),
                 round(now * share),
                 round(then * share),
-                _reason(number, proposals, now, total, tried[number], is_indexed=is_indexed),
+                reason,
+                then < now and adviser.is_guess(number),
             )
         )
     return Advice(
@@ -225,7 +227,12 @@ class _Adviser:
         groups = sum(map(len, every))
         self._group = [total / max(groups, 1) for total in self.totals]
         self._views = self._with(views, self._there(views))
-        self.reads, self._least = self._measure(self._views)
+        self._scales = [1.0 for _ in numbers]
+        told, self._least = self._measure(self._views)
+        self.reads = tuple(map(self._planned, numbers))
+        self._scales = [
+            now / one if one else 0.0 for now, one in zip(self.reads, told, strict=True)
+        ]
 
     def _sampled(self) -> dict[int, list[int]]:
         """Row groups by file: for each filter some of those left of each writer, evenly spread."""
@@ -263,6 +270,26 @@ class _Adviser:
             )
         return size
 
+    def _planned(self, number: int) -> float:
+        """How many bytes of its columns a filter reads of the files as they are."""
+        size, request = 0, self._requests[number]
+        for member in self._members:
+            left = plan_rows(member.file, request.pruning, member.constants, request.schema)
+            roots = roots_to_read(member.file, request, member.constants)
+            size += plan_reads(
+                member.file, roots, left, member.constants, 0, count_pages=False
+            ).figures.bytes.selected
+        return size
+
+    def is_guess(self, number: int) -> bool:
+        """Might no row of the sample match a filter, of the files of one writer?"""
+        request, found = self._requests[number], Counter[str]()
+        for view in self._views:
+            left = plan_rows(view.file, request.pruning, view.member.constants, request.schema)
+            found[view.member.writer] += left.rows.num_rows
+        sampled = self._in_sample[number]
+        return any(sampled[writer] and not found[writer] for writer in sampled)
+
     def page_rows(self) -> int:
         """The most rows that a page of the filters' columns has, on average of a file's first row
         group in the sample.
@@ -275,7 +302,10 @@ class _Adviser:
         return max(found)
 
     def _measure(self, views: Sequence[_View]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """About how many bytes of its columns each filter reads, and the least it can."""
+        """About how many bytes of its columns each filter reads, and the least it can.
+
+        What the sample tells is in proportion to what is read of the files as they are.
+        """
         found, units = [], []
         rows = Counter[str]()
         for view in views:
@@ -303,7 +333,7 @@ class _Adviser:
             )
             # A value that is in no sampled row group may be in another: in one unit of the index.
             units.append(self._group[number] if by_bloom and not selected.total() else page)
-            found.append(max(read, min(whole, units[-1])))
+            found.append(self._scales[number] * max(read, min(whole, units[-1])))
         return tuple(found), tuple(units)
 
     def _there(self, views: Sequence[_View]) -> list[IndexSpec]:
