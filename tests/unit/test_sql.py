@@ -705,3 +705,18 @@ def test_what_is_to_be_quoted_otherwise_is_said(condition, hint):
         parse_where(condition, schema)
     assert "called from" not in str(caught.value)
     assert str(parse_where("\"when\" = 1 AND k = 'abc'", schema))
+
+
+@pytest.mark.parametrize(
+    ("condition", "meant"),
+    [
+        ("http.status = 5", 'the column of that name is "http.status", in double quotes'),
+        ("attrs.host = 'x'", r"a map's key is attrs\['host'\]"),
+        ("s.m.error.type = 'x'", r"a map's key is s.m\['error.type'\]"),
+    ],
+)
+def test_what_is_no_field_of_a_struct_is_told_how_to_write(condition, meant):
+    maps = pa.map_(pa.string(), pa.string())
+    schema = pa.schema({"http.status": pa.int32(), "attrs": maps, "s": pa.struct({"m": maps})})
+    with pytest.raises(PredicateError, match=f"is not there; .*{meant}"):
+        parse_where(condition, schema)

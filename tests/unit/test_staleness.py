@@ -222,3 +222,24 @@ def test_a_warning_from_another_thread_is_of_a_line_of_ours():
     with ThreadPoolExecutor(1) as pool, pytest.warns(ia.IntarsiaWarning, match="told") as told:
         pool.submit(errors.warn, "told").result()
     assert [warning.filename for warning in told] == [errors.__file__]
+
+
+def test_files_without_the_column_lack_no_index_on_it(tmp_path):
+    maps = pa.array([[("k", "v")]] * 10, pa.map_(pa.string(), pa.string()))
+    indexes = ["attrs:entries", "lookup(attrs['k'])", "s.x:lookup", "n:lookup"]
+    rows = {"n": range(10), "attrs": maps, "s": [{"x": i} for i in range(10)]}
+    ia.write_table(pa.table(rows), tmp_path / "0.parquet", indexes=indexes)
+    ia.write_table(pa.table({"n": range(10)}), tmp_path / "1.parquet", indexes=["n:lookup"])
+    source = ia.dataset(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ia.IntarsiaWarning)
+        assert source.count_rows(filter="attrs['k'] = 'v' AND n = 3 AND s.x = 3") == 1
+        assert source.count_rows(filter="n = 3") == 2
+    assert ia.verify(tmp_path) == []
+    ia.write_table(pa.table(rows), tmp_path / "2.parquet", indexes=["n:lookup"])
+    with pytest.warns(ia.IntarsiaWarning, match="1 lack attrs:entries") as told:
+        ia.dataset(tmp_path).count_rows(filter="attrs['k'] = 'v'")
+    assert "1 lack attrs['k']:lookup" in str(told[0].message)
+    found = [str(finding) for finding in ia.verify(tmp_path)]
+    assert len(found) == 3
+    assert all("2.parquet" in one and "1 of the 2 files" in one for one in found)

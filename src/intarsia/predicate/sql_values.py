@@ -231,7 +231,10 @@ class Values:
             if len(found) != 1:
                 known = [f.name for f in found or children]
                 problem = f"is ambiguous: {', '.join(known)}" if found else "is not there"
-                if not found:
+                meant = self._meant(names, path, kind)
+                if not found and meant:
+                    problem += f"; {meant}"
+                elif not found:
                     within = [".".join((*path, other)) for other in known]
                     told = instead(".".join((*path, name)), within)
                     problem += told if known else f": {'.'.join(path)} is {kind}"
@@ -243,6 +246,20 @@ class Values:
             children = list(kind.fields) if pa.types.is_struct(kind) else []
         assert kind is not None
         return tuple(path), kind
+
+    def _meant(
+        self, names: Sequence[str], path: Sequence[str], kind: pa.DataType | None
+    ) -> str | None:
+        """How what was written as a struct's field is written: a column whose name has dots, or the
+        value of a key of the map of type ``kind`` at ``path``.
+        """
+        whole = ".".join(names)
+        if len(names) > 1 and whole in self._schema.names:
+            return f'the column of that name is "{whole}", in double quotes'
+        if kind is not None and pa.types.is_map(kind):
+            key = ".".join(names[len(path) :])
+            return f"the value of a map's key is {'.'.join(path)}['{key}']"
+        return None
 
     def _text_value(self, node: exp.Expr, asking: str = "LIKE") -> pc.Expression:
         """A value that has to be text."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import sqlglot
 import xxhash
+from sqlglot import exp
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_in_utc
@@ -114,6 +116,12 @@ def parse_term(text: str, schema: pa.Schema) -> Term:
     raise PredicateError(
         f"{text!r} is no function that values can be computed by once for all: {FUNCTIONS}"
     )
+
+
+def columns_named(text: str) -> frozenset[str]:
+    """The columns that the text of a term names."""
+    found = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
+    return frozenset(column.parts[0].name for column in found)
 
 
 def _plain(node: Node) -> Node:

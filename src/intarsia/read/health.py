@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
+from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
+from intarsia.predicate.term import columns_named
 
 if TYPE_CHECKING:  # they are told here
     from intarsia.read.damage import CorruptData
@@ -26,6 +28,7 @@ class Health:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, frozenset[str]] = {}
+        self._schemas: dict[str, Schema] = {}
         self._known: dict[str, tuple[IndexEntry, Home]] = {}
         self._stale: dict[str, Mapping[Home, Collection[IndexEntry]]] = {}
         self._told = False
@@ -52,9 +55,11 @@ class Health:
         path: str,
         held: Mapping[IndexEntry, Home],
         stale: Mapping[Home, Collection[IndexEntry]],
+        schema: Schema,
     ) -> None:
         """A file has these indexes, and others that are ``stale``, as far as it is known which."""
         with self._lock:
+            self._schemas[path] = schema
             self._names[path] = frozenset(entry.name for entry in held)
             self._known |= {entry.name: (entry, home) for entry, home in held.items()}
             self._stale[path] = stale
@@ -69,7 +74,7 @@ class Health:
 
     def _message(self) -> str | None:
         stale = {path: held for path, held in self._stale.items() if held}
-        missing = missing_in(self._names, stale)
+        missing = self._missing(stale)
         told = {f"{len(paths):,} lack {name}": paths for name, paths in missing.items()}
         if stale:
             what = f"{len(stale):,} hold indexes of what they were before a rewrite"
@@ -77,12 +82,30 @@ class Health:
         if not told:
             return None
         first = min(path for paths in told.values() for path in paths)
-        lost = [self._known[name] for name in missing_in(self._names)]
+        lost = [self._known[name] for name in self._missing()]
         lost += [(entry, home) for held in stale.values() for home in held for entry in held[home]]
         return (
             f"of {len(self._names):,} files looked into, {', and '.join(told)}, as {first}: "
             f"they are read without; {' and '.join(_calls(lost))} makes what is not there"
         )
+
+    def _missing(self, besides: Collection[str] = ()) -> dict[str, list[str]]:
+        """As ``missing_in``, without files that lack the column that an index is on."""
+        fitting: dict[str, list[str]] = {}
+        for name, paths in missing_in(self._names, besides).items():
+            entry, _ = self._known[name]
+            own = [path for path in paths if may_have(entry, self._schemas[path])]
+            if own:
+                fitting[name] = own
+        return fitting
+
+
+def may_have(entry: IndexEntry, schema: Schema) -> bool:
+    """Are there the columns that an index is on?"""
+    if entry.meaning:
+        return all(schema.root(name) is not None for name in columns_named(entry.on))
+    within = f"{entry.on}."
+    return any(leaf.name == entry.on or leaf.name.startswith(within) for leaf in schema.leaves)
 
 
 def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:

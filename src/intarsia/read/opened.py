@@ -385,7 +385,7 @@ class OpenedFile:
             home = self.beside.home if self.beside else False
             homes = {entry: is_beside and home for entry, is_beside in held.items()}
             gone = {is_beside and home: entries for is_beside, entries in stale.items()}
-            self._health.note(self.name, homes, gone)
+            self._health.note(self.name, homes, gone, self.schema)
 
     def warn(self, message: str, *, counted: bool = False) -> None:
         """Report that something is not to be trusted; a warning, and kept for ``explain``.

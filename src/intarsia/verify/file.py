@@ -11,10 +11,11 @@ from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
+from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
-from intarsia.read.health import missing_in
+from intarsia.read.health import may_have, missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.storage import PathLike, list_files
@@ -71,16 +72,10 @@ def verify(
 
 
 class _Indexed(NamedTuple):
-    """The leaves of a file, and what its indexes are on, by their names."""
+    """The schema of a file, and its indexes by their names."""
 
-    leaves: tuple[str, ...]
+    schema: Schema
     indexes: dict[str, IndexEntry]
-
-    def may_have(self, entry: IndexEntry) -> bool:
-        """Is there the column that an index is on? Of functions, that is not asked."""
-        return bool(entry.meaning) or any(
-            leaf == entry.on or leaf.startswith(f"{entry.on}.") for leaf in self.leaves
-        )
 
 
 def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
@@ -88,7 +83,7 @@ def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
     known = {name: entry for file in opened.values() for name, entry in file.indexes.items()}
     names = {path: frozenset(file.indexes) for path, file in opened.items()}
     for name, paths in missing_in(names).items():
-        lacking = [path for path in paths if opened[path].may_have(known[name])]
+        lacking = [path for path in paths if may_have(known[name], opened[path].schema)]
         has = len(opened) - len(paths)
         message = f"it has no index {name}, which {has:,} of the {has + len(lacking):,} files have"
         yield from (warning(Where(path), message) for path in lacking)
@@ -102,7 +97,7 @@ def _of_file(
         file = open_file(path, filesystem, sidecar=places)
         yield from findings_of(file)
         indexes = {entry.name: entry for entry in file.sections.entries}
-        opened[path] = _Indexed(tuple(leaf.name for leaf in file.schema.leaves), indexes)
+        opened[path] = _Indexed(file.schema, indexes)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
     except PathError as problem:
