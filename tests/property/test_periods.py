@@ -268,6 +268,15 @@ def test_polars_answers_as_it_does_in_memory(tmp_path_factory, moments, data):
             (column.dt.year(), near.year),
             (column.dt.truncate(every), near.date() if is_date else near),
             *([] if is_date else [(column.dt.date(), near.date())]),
+            (column.dt.month(), near.month),
+            (column.dt.day(), near.day),
+            (column.dt.quarter(), (near.month + 2) // 3),
+            (column.dt.weekday(), near.isoweekday()),
+            *([] if is_date else [
+                (column.dt.hour(), near.hour),
+                (column.dt.minute(), near.minute),
+                (column.dt.second(), near.second),
+            ]),
         ])
     )  # fmt: skip
     compared = data.draw(

@@ -1,6 +1,8 @@
-"""What Polars asks of dates and datetimes: the day, the year, the beginning of a period."""
+"""What Polars asks of dates and datetimes: the day, the hour, the beginning of a period."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +23,17 @@ _UNITS = {
     "1q": "quarter",
     "1y": "year",
 }
+_NUMBERS = {
+    "month": pc.month,
+    "day": pc.day,
+    "quarter": pc.quarter,
+    "weekday": partial(pc.day_of_week, count_from_zero=False, week_start=1),
+    "hour": pc.hour,
+    "minute": pc.minute,
+    "second": pc.second,
+}
+"""Of any year: weeks and days of a year are not, where Arrow's years end sooner than moments do."""
+_OF_TIME = ("hour", "minute", "second")
 
 
 def asked_of(
@@ -37,6 +50,9 @@ def asked_of(
         return pc.year(field), pa.int64()
     if not is_date and expr.meta.eq(moment.dt.date()):
         return field.cast(pa.date32()), pa.date32()
+    for name, number in _NUMBERS.items():
+        if not (is_date and name in _OF_TIME) and expr.meta.eq(getattr(moment.dt, name)()):
+            return number(field), pa.int64()
     for every, unit in _UNITS.items():
         if (unit in DAYS or not is_date) and expr.meta.eq(moment.dt.truncate(every)):
             return pc.floor_temporal(field, unit=unit), kind
