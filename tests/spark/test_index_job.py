@@ -364,6 +364,21 @@ def write_large(path: Path) -> None:
             writer.write_table(table(at * 1000, rows))
 
 
+def test_entries_of_maps_are_indexed_and_asked(spark, tmp_path):
+    for number in range(2):
+        cells = [[("host", f"h{number * ROWS + i}"), ("k", "x")] for i in range(ROWS)]
+        maps = pa.array(cells, pa.map_(pa.string(), pa.string()))
+        rows = pa.table({"n": range(number * ROWS, (number + 1) * ROWS), "attrs": maps})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=100)
+    ias.add_indexes(spark, str(tmp_path), ["attrs:entries"]).collect()
+    where = f"attrs['host'] = 'h{ROWS + 250}'"
+    assert ia.dataset(tmp_path).explain(filter=where).planned.rows.selected == 100
+    found = ias.read(spark, str(tmp_path), where=where).collect()
+    assert [row.n for row in found] == [ROWS + 250]
+    found = ias.sql(spark, f"SELECT n FROM t WHERE {where}", t=str(tmp_path)).collect()
+    assert [row.n for row in found] == [ROWS + 250]
+
+
 def test_parts_of_a_large_file_make_what_is_built_at_once(spark, lake, parts):
     write_large(lake / "large.parquet")
     shutil.copy(lake / "large.parquet", lake.parent / "same.parquet")
