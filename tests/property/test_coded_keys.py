@@ -138,3 +138,42 @@ def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
     source = ia.dataset(path)
     for condition in (value("kay") == "v7", value("bee").isin(["v7"]), value("xee") == "v7"):
         assert source.to_table(filter=condition).equals(table.filter(condition))
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.date32(), pa.string_view(), pa.large_string()])
+def test_keys_of_another_type_in_a_file_are_read_as_what_they_are(always, tmp_path, kind):
+    numbers = pa.array([3, 4, 5] * 20, pa.int32())
+    typed = numbers.cast(kind) if kind == pa.date32() else numbers.cast(pa.string()).cast(kind)
+    texts = typed.cast(pa.string())
+    for name, keys in (("0", texts), ("1", typed)):
+        maps = pa.MapArray.from_arrays(pa.array(range(61), pa.int32()), keys, texts)
+        pq.write_table(pa.table({"i": range(60), "m": maps}), tmp_path / f"{name}.parquet")
+    source, key = ia.dataset(tmp_path), texts[1].as_py()
+    condition = value(key) == key
+    assert source.count_rows(condition) == source.to_table(filter=condition).num_rows == 40
+
+
+@pytest.mark.parametrize("column", ["m", "t"])
+def test_codes_of_nothing_are_damage(tmp_path, column):
+    count = 120_000
+    keys = pa.array(["host", "user", "role"] * (count // 3))
+    values = pa.array([f"v{i % 50}" for i in range(count)])
+    maps = pa.MapArray.from_arrays(pa.array(range(count + 1), pa.int32()), keys, values)
+    path = tmp_path / "a.parquet"
+    table = pa.table({"i": range(count), "m": maps, "t": keys})
+    pq.write_table(table, path, compression="none", write_statistics=False)
+    raw, group = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(0)
+    (chunk,) = (
+        chunk
+        for chunk in map(group.column, range(group.num_columns))
+        if chunk.path_in_schema in ("m.key_value.key", "t") and chunk.path_in_schema[0] == column
+    )
+    raw[chunk.dictionary_page_offset + chunk.total_compressed_size - 60] = 0xFF  # codes of 2 bits
+    path.write_bytes(raw)
+    asked = pc.field("t") == "user" if column == "t" else value("user") == "v7"
+    for columns in (None, ["i"]):
+        with pytest.raises(ia.FormatError, match=f"column {column}.*dictionary bounds"):
+            ia.dataset(path).to_table(columns, filter=asked)
+    with pytest.warns(ia.CorruptDataWarning, match="dictionary bounds.* rows lost"):
+        found = ia.dataset(path, on_corrupt="skip").to_table(filter=asked)
+    assert found.num_rows < table.filter(asked).num_rows

@@ -114,3 +114,19 @@ def test_of_maps_that_are_cast_keys_keep_their_values(tmp_path, within, occurren
     assert computed.drop_null().to_pylist() == due
     maps = found["m"] if within == "itself" else pc.struct_field(found["m"], "m")
     assert pc.map_lookup(maps, pa.scalar(key), occurrence).to_pylist() == due
+
+
+def test_maps_that_are_null_have_no_value_whatever_they_hold():
+    keys, items = pa.array(["k", "k", "k"]), pa.array([1, 2, 3])
+    mask = pa.array([True, False, True])
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), keys, items, mask=mask)
+    found = first_values(pa.chunked_array([maps]), pa.scalar("k"))
+    assert found.to_pylist() == [None, 2, None]
+
+
+def test_a_dictionary_may_have_a_key_twice():
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1]), pa.array(["k", "x", "k"]))
+    items = pa.array([1, 2, 3, 4])
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), keys, items)
+    found = first_values(pa.chunked_array([maps]), pa.scalar("k"))
+    assert found.to_pylist() == [1, None, 3, None]

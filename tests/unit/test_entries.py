@@ -8,6 +8,7 @@ import pytest
 import intarsia as ia
 from intarsia.data.lookups import hold_keys
 from intarsia.index.entries import Entries
+from intarsia.plan.agree import types_agree
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.read.opened import OpenedFile
@@ -66,6 +67,7 @@ ASKED = {
     "whether it is there": (ia.map_contains("attrs", "rare"), [2500], 1),
     "no such key": (value("nothing") == "x", [], 0),
     "within structs": (value("host", "s.m") == "h3001", [3001], 1),
+    "a function of it": (pc.utf8_upper(value("host")) == "H3001", [3001], 40),
     "numbers": (value("k1", "numbers") == 3001.0, [3001], 1),
     "numbers, of another key": (value("k2", "numbers") == 3001, [], 0),
 }
@@ -136,6 +138,19 @@ def test_maps_of_wider_values_share_the_index(tmp_path):
         files = source.explain(filter=condition).files
         assert [file.plan.rows.num_rows for file in files] == [left] * len(files)
         assert source.to_table(filter=condition).num_rows == (2 if left else 0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "seen", "agree"),
+    [
+        (pa.map_(pa.string(), pa.int32()), pa.map_(pa.large_string(), pa.int64()), True),
+        (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string()), False),
+        (pa.map_(pa.int32(), pa.int64()), pa.map_(pa.string(), pa.int64()), False),
+        (pa.map_(pa.string(), pa.float64()), pa.map_(pa.string(), pa.float32()), False),
+    ],
+)
+def test_maps_agree_where_keys_and_values_do(stored, seen, agree):
+    assert types_agree(stored, seen) is agree
 
 
 def test_a_catalog_has_its_keys(tmp_path):

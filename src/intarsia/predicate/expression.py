@@ -80,9 +80,13 @@ def shown(expression: pc.Expression) -> str:
     """
     try:
         text = _NESTED.sub(lambda ref: ".".join(_NAME.findall(ref[0])), str(expression))
-        return _MAP_VALUE.sub(r"\1['\2']", text)
+        return _MAP_VALUE.sub(_shown_value, text)
     except UnicodeDecodeError:
         return _shown(read_expression(expression))
+
+
+def _shown_value(lookup: re.Match[str]) -> str:
+    return "{}['{}']".format(lookup[1], lookup[2].replace("'", "''"))
 
 
 def _shown(node: Node) -> str:

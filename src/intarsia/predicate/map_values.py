@@ -47,7 +47,7 @@ def asks_for_values_only(node: Node, schema: pa.Schema) -> bool:
 
 
 def first_values(maps: pa.ChunkedArray, key: pa.Scalar) -> pa.ChunkedArray:
-    """The value of the first entry with ``key`` of each of ``n`` maps; NULL where there is none.
+    """The value of the first entry with ``key`` of each map; NULL where there is none.
 
     Keys may be dictionaries of texts.
     """

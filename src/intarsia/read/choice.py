@@ -45,7 +45,8 @@ def by_promise(
 
 def _sort_of(test: Predicate) -> int:
     if isinstance(test, Match):
-        return min(len(test.values), 2) - 1 if seeks_values(test) else _OTHERS
+        one_or_several = Op.EQ if len(test.values) == 1 else Op.IN
+        return _POINTS[one_or_several] if seeks_values(test) else _OTHERS
     return _POINTS.get(test.op, _OTHERS)
 
 

@@ -138,7 +138,8 @@ def _are_codes(pages: memoryview) -> bool:
 def check_distinct(
     values: pa.ChunkedArray, path: Path, groups: Sequence[RowGroupBytes], at: int
 ) -> None:
-    """Raise ``NotCodedError`` where pyarrow left out what a dictionary has twice.
+    """Raise ``NotCodedError`` where pyarrow left out what a dictionary has twice, ``FormatError``
+    for codes of nothing that is in it.
 
     ``values`` are all rows of ``groups``; the codes are those of the leaf at ``path``, whose chunk
     has place ``at`` among each group's.
@@ -150,12 +151,17 @@ def check_distinct(
         group = groups[int(np.searchsorted(stops, row, side="right"))]
         if len(coded.dictionary) != _num_entries(group.chunks[at].dictionary):
             raise NotCodedError
+        codes = pc.min_max(coded.indices)
+        if codes["max"].is_valid and not (
+            0 <= codes["min"].as_py() <= codes["max"].as_py() < len(coded.dictionary)
+        ):
+            raise FormatError("index not in dictionary bounds")
         row += len(chunk)
 
 
 def _coded_at(values: pa.Array, path: Path) -> pa.DictionaryArray:
-    """The codes at a path below a column: of maps, those of their keys, which are lists of structs
-    where that is all that was read of them.
+    """The codes at a path below a column: of maps, those of their keys. Where nothing but the keys
+    was read of maps, they are lists of structs of one field.
     """
     for name in path:
         if pa.types.is_map(values.type):

@@ -32,8 +32,8 @@ class Stage(NamedTuple):
     def takes_codes(self, path: tuple[str, ...], *, is_map: bool) -> bool:
         """Can it be told where the texts at ``path``, of a column or a struct's field, are codes?
 
-        So it can where it compares texts, or a column of them is all that it is about, and where it
-        asks for values of maps' keys.
+        It can where it compares texts, or a column of them is all that it is about; where keys of
+        maps are, if all that it asks of maps are the values of keys.
         """
         if is_map:
             return self.condition.takes_coded_keys
@@ -91,9 +91,18 @@ def coded_paths(
         if kind is None or coded_form(kind) is None or leaf is None or path[0] in constants:
             continue
         is_map = pa.types.is_map(kind)
+        if is_map and not _has_text_keys(file, path):
+            continue
         about = [stage for stage in found if path[0] in stage.columns]
         if not all(stage.takes_codes(path, is_map=is_map) for stage in about):
             continue
         if may_be_coded(file, groups, leaf.index) and are_few(file, groups, leaf.index):
             paths.append(path)
     return paths
+
+
+def _has_text_keys(file: OpenedFile, path: tuple[str, ...]) -> bool:
+    """Are the keys of maps at ``path`` texts in the file as well? They may be cast to texts."""
+    root = file.schema.root(path[0])
+    stored = None if root is None else type_at([pa.field(root.name, file.arrow_type(root))], path)
+    return stored is not None and pa.types.is_map(stored) and coded_form(stored) is not None

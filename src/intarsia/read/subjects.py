@@ -54,7 +54,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
         raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
         if index.reads in HELD:
-            return _of_elements(file, on, index.reads)
+            return _of_held(file, on, index.reads)
         leaf = schema.leaf(on)
         if leaf is not None:
             return _of_leaf(file, leaf, index.reads)
@@ -104,8 +104,10 @@ def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
     return Subject(field_term(*leaf.path), kind, order)
 
 
-def _of_elements(file: OpenedFile, on: str, reads: Reads) -> Subject:
-    """A list, or a map, by its name or its path within structs."""
+def _of_held(file: OpenedFile, on: str, reads: Reads) -> Subject:
+    """What a list or a map holds, by its name or its path within structs: elements, or keys, or
+    entries.
+    """
     path = (on,) if file.schema.root(on) is not None else tuple(on.split("."))
     root = file.schema.root(path[0])
     if root is None or not root.all_leaves:

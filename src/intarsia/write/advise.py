@@ -239,15 +239,18 @@ class _Adviser:
         found: dict[int, set[int]] = {}
         rows = 0
         writers = dict.fromkeys(member.writer for member in self._members)
-        asked = [(number, w) for w in writers for number in range(len(self._requests))]
+        every = [
+            [
+                (at, group)
+                for at, member in enumerate(self._members)
+                for group in member.left[number]
+                if member.writer == writer
+            ]
+            for writer in writers
+            for number in range(len(self._requests))
+        ]
         for i in range(_GROUPS):  # the first for every filter, then the second, …
-            for number, writer in asked:
-                left = [
-                    (at, group)
-                    for at, member in enumerate(self._members)
-                    for group in member.left[number]
-                    if member.writer == writer
-                ]
+            for left in every:
                 count = min(_GROUPS, len(left))
                 if i >= count or (i and rows >= _MOST_ROWS):
                     continue
