@@ -12,7 +12,7 @@ from intarsia.predicate import term as term_module
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.leaves import Op
 from intarsia.predicate.leaves import Test as FieldTest
-from intarsia.predicate.term import field_term, parse_term, term_of
+from intarsia.predicate.term import columns_named, field_term, parse_term, term_of
 
 X, S = pc.field("x"), pc.field("s")
 TABLE = pa.table(
@@ -165,3 +165,20 @@ def test_many_values_are_made_keys_in_milliseconds():
         start = time.process_time()
         assert len(exact_values(test, order_of(element))) == count
         assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("lower(mail)", {"mail"}),
+        ("attrs['k']", {"attrs"}),
+        ('s.x + "A b"', {"s", "A b"}),
+        ("coalesce(s.x.y, 7)", {"s"}),
+        ("((", set()),
+        ("'", set()),
+        ("", set()),
+        ("lower(" * 3000, set()),
+    ],
+)
+def test_the_columns_that_the_text_of_a_term_names(text, names):
+    assert columns_named(text) == names

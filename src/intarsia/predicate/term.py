@@ -28,7 +28,7 @@ from intarsia.predicate.expression import (
     field_paths,
     read_expression,
 )
-from intarsia.predicate.sql import parse_where
+from intarsia.predicate.sql import ODD, parse_where
 from intarsia.predicate.term_text import FUNCTIONS, quoted, rebuilt, written
 
 _MEANING = 1
@@ -118,10 +118,14 @@ def parse_term(text: str, schema: pa.Schema) -> Term:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def columns_named(text: str) -> frozenset[str]:
-    """The columns that the text of a term names."""
-    found = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
-    return frozenset(column.parts[0].name for column in found)
+    """The columns that the text of a term names; none where it is no such text."""
+    try:
+        found = sqlglot.parse_one(text, dialect="duckdb").find_all(exp.Column)
+        return frozenset(column.parts[0].name for column in found)
+    except (*ODD, RecursionError):
+        return frozenset()
 
 
 def _plain(node: Node) -> Node:
