@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.casts import is_text
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.expression import Call, FieldRef, Node, Opaque
 from intarsia.predicate.nested import has_map, type_at, without_dictionary
 
 MAP_LOOKUP = "map_lookup"
@@ -35,15 +35,20 @@ def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar
 
 def asks_for_values_only(node: Node, schema: pa.Schema) -> bool:
     """Is all that is asked of maps, fields of ``schema``, a ``first_key``'s value?"""
-    match node:
-        case FieldRef(path):
-            kind = type_at(schema, path)
-            return kind is not None and not has_map(kind)
-        case Call("map_lookup", (FieldRef(path),), options):
-            return first_key(options, type_at(schema, path)) is not None
-        case Call(_, arguments):
-            return all(asks_for_values_only(argument, schema) for argument in arguments)
-    return isinstance(node, Literal)
+    pending, fields = [node], set()
+    while pending:  # chains are as long as filters are
+        match pending.pop():
+            case FieldRef(path):
+                fields.add(path)
+            case Call("map_lookup", (FieldRef(path),), options):
+                if first_key(options, type_at(schema, path)) is None:
+                    return False
+            case Call(_, arguments):
+                pending += arguments
+            case Opaque():
+                return False
+    kinds = [type_at(schema, path) for path in fields]
+    return all(kind is not None and not has_map(kind) for kind in kinds)
 
 
 def first_values(maps: pa.ChunkedArray, key: pa.Scalar) -> pa.ChunkedArray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.evaluation import evaluate, unused
-from intarsia.predicate.expression import ANDS, Call, Node, is_deep
+from intarsia.predicate.expression import ANDS, Call, Node
 from intarsia.predicate.map_values import asks_for_values_only
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import by_code
@@ -52,7 +52,7 @@ class Condition:
         contained = contained_of(node)
         if contained is not None and not is_text(schema.field(contained.column).type):
             contained = None
-        values_only = not is_deep(node) and asks_for_values_only(node, schema)
+        values_only = asks_for_values_only(node, schema)
         return cls(expression, contained, comparison_of(node, schema), needed, values_only)
 
     @classmethod
