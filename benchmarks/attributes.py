@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+from queries import ratio_of, rounds
 
 import intarsia as ia
 
@@ -78,17 +79,9 @@ def write(path: Path) -> None:
 
 def compared(name: str, *runs: Callable[[], Any]) -> str:
     """Medians of everyone's times, after a round that warms up, and of DuckDB's by the two last."""
-    found = []
-    for _ in range(RUNS + 1):
-        times = []
-        for run in runs:
-            start = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - start) * 1000)
-        found.append(times)
-    cells = [f"{statistics.median(times):.1f}" for times in zip(*found[1:], strict=True)]
-    for place in (-2, -1):
-        cells.append(f"{statistics.median(times[1] / times[place] for times in found[1:]):.2f}")
+    found = [*rounds({str(at): run for at, run in enumerate(runs)}, RUNS).values()]
+    cells = [f"{statistics.median(times):.1f}" for times in found]
+    cells += [f"{ratio_of(found[1], found[place]):.2f}" for place in (-2, -1)]
     return f"| {name} | {' | '.join(cells)} |"
 
 

@@ -8,7 +8,6 @@ all cores; data sets are open, DuckDB and Polars read the file.
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+from queries import ratio_of, rounds
 
 import intarsia as ia
 
@@ -75,18 +75,10 @@ def write(path: Path) -> None:
 
 def compared(name: str, *runs: Callable[[], Any]) -> str:
     """Medians of everyone's times, after a round that warms up; the last are ours."""
-    found = []
-    for _ in range(RUNS + 1):
-        times = []
-        for run in runs:
-            start = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - start) * 1000)
-        found.append(times)
-    medians = [statistics.median(times) for times in zip(*found[1:], strict=True)]
-    ratio = statistics.median(min(times[:-1]) / times[-1] for times in found[1:])
-    cells = " | ".join(f"{own:.1f}" for own in medians)
-    return f"| {name} | {cells} | {ratio:.2f} |"
+    *theirs, ours = rounds({str(at): run for at, run in enumerate(runs)}, RUNS).values()
+    cells = " | ".join(f"{statistics.median(times):.1f}" for times in (*theirs, ours))
+    best = [min(times) for times in zip(*theirs, strict=True)]
+    return f"| {name} | {cells} | {ratio_of(best, ours):.2f} |"
 
 
 def answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:

@@ -7,7 +7,6 @@ for SQL to DuckDB, which reads the files itself. All read by all cores; data set
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+from queries import ratio_of, rounds
 
 import intarsia as ia
 
@@ -64,16 +64,9 @@ def write(folder: Path) -> None:
 
 def compared(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> str:
     """Medians in milliseconds, and of the ratios, after a run that warms up."""
-    found = []
-    for _ in range(RUNS + 1):
-        times = []
-        for run in (theirs, ours):
-            start = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - start) * 1000)
-        found.append(times)
-    peer, own = (statistics.median(times) for times in zip(*found[1:], strict=True))
-    ratio = statistics.median(mine / other for other, mine in found[1:])
+    found = rounds({"theirs": theirs, "ours": ours}, RUNS)
+    peer, own = map(statistics.median, found.values())
+    ratio = ratio_of(found["ours"], found["theirs"])
     return f"{name:60} {peer:8.1f} {own:8.1f} {ratio:6.2f}"
 
 

@@ -7,6 +7,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from intarsia.decode.template import RootTemplate
+from intarsia.read import conjuncts, matching
 
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
 settings.register_profile("default", deadline=None)  # machines are busy with other things
@@ -43,6 +44,15 @@ def as_codes(monkeypatch):
     open_it = RootTemplate.opened
     monkeypatch.setattr(RootTemplate, "opened", opened)
     return seen
+
+
+@pytest.fixture
+def always_coded(monkeypatch, as_codes):
+    """Codes are read however few they are; gives what is decoded as codes."""
+    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
+    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
+    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
+    return as_codes
 
 
 def pytest_generate_tests(metafunc):

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.read import conjuncts, matching
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*a page index is ignored")
 """pyarrow makes pages of nothing, which none tells of."""
@@ -17,15 +16,6 @@ KEYS = ["host", "user", "", "é"]
 VALUES = ["a", "b", "", "long " * 9]
 ROW = pc.field("i")
 CODED = {"m.key_value.key", "s.m.key_value.key"}
-
-
-@pytest.fixture
-def always(monkeypatch, as_codes):
-    """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
-    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
-    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
-    return as_codes
 
 
 def value(key, *path):
@@ -86,7 +76,7 @@ ENTRIES = st.lists(
     st.sampled_from(["pages of different rows", "some plain", "whole"]),
     filters(),
 )
-def test_as_of_texts(always, tmp_path, cells, writer, condition):
+def test_as_of_texts(always_coded, tmp_path, cells, writer, condition):
     table = written(tmp_path / "a.parquet", cells, writer)
     source = ia.dataset(tmp_path / "a.parquet")
     expected = source.to_table(filter=ROW >= 0).to_pylist()
@@ -113,7 +103,7 @@ def test_as_of_texts(always, tmp_path, cells, writer, condition):
     ids=["one", "within a struct", "several", "searched", "computed", "keys too"],
 )
 def test_keys_are_read_as_codes_where_values_are_compared(
-    always, tmp_path, writer, condition, coded
+    always_coded, tmp_path, writer, condition, coded
 ):
     cells = [[("host", "ab"[i % 2]), ("user", "cb"[i % 3 == 0] * (i % 9))] for i in range(60)]
     table = written(tmp_path / "a.parquet", cells, writer)
@@ -122,7 +112,7 @@ def test_keys_are_read_as_codes_where_values_are_compared(
     if "ia." not in str(condition):
         assert found.equals(table.filter(condition))
     assert 0 < found.num_rows < 60
-    assert always == coded
+    assert always_coded == coded
 
 
 def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
@@ -141,7 +131,7 @@ def test_dictionaries_that_repeat_a_key_are_read_as_texts(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.date32(), pa.string_view(), pa.large_string()])
-def test_keys_of_another_type_in_a_file_are_read_as_what_they_are(always, tmp_path, kind):
+def test_keys_of_another_type_in_a_file_are_read_as_what_they_are(always_coded, tmp_path, kind):
     numbers = pa.array([3, 4, 5] * 20, pa.int32())
     typed = numbers.cast(kind) if kind == pa.date32() else numbers.cast(pa.string()).cast(kind)
     texts = typed.cast(pa.string())

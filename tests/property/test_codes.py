@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.read import codes, columns, conjuncts, matching
+from intarsia.read import codes, columns, conjuncts
 
 TEXTS = ["api", "web", "", "é", "API", "db%", "a_b", "z" * 40]
 texts = st.sampled_from([*TEXTS, None])
@@ -59,15 +59,6 @@ def filters(draw):
             return ~(first & (row > draw(st.integers(0, 60))))
 
 
-@pytest.fixture
-def always(monkeypatch, as_codes):
-    """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
-    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
-    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
-    return as_codes
-
-
 def written(path, columns, writer, large):
     kind = pa.large_string() if large else pa.string()
     table = pa.table({"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)})
@@ -100,7 +91,7 @@ def written(path, columns, writer, large):
 
 
 @pytest.fixture(params=["compared", "all"])
-def anyhow(request, always, monkeypatch):
+def anyhow(request, always_coded, monkeypatch):
     """So are texts that are not compared, which are made texts again."""
     if request.param == "all":
         monkeypatch.setattr(columns, "_LEAST_ROWS", 1)
@@ -129,17 +120,19 @@ def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
 @pytest.mark.parametrize(
     "condition", [T == "web", pc.match_like(T, "%e%"), (T != "api") & (row > 3)]
 )
-def test_texts_are_read_as_codes(always, tmp_path, writer, condition):
+def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
     table = written(tmp_path / "a.parquet", columns, writer, False)
     ds = ia.dataset(tmp_path / "a.parquet")
     assert ds.to_table(["i", "t"], filter=condition).equals(
         table.select(["i", "t"]).filter(condition)
     )
-    assert always == {"t"}
+    assert always_coded == {"t"}
 
 
-def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(always, tmp_path, monkeypatch):
+def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(
+    always_coded, tmp_path, monkeypatch
+):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
     table = written(tmp_path / "a.parquet", columns, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -147,7 +140,7 @@ def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(always, tmp_path
     assert ds.to_table(filter=both).equals(table.filter(both))
     monkeypatch.setattr(conjuncts, "STAGED_ROWS", 61)
     assert ds.to_table(filter=T == "web").equals(table.filter(T == "web"))
-    assert always == set()
+    assert always_coded == set()
 
 
 def test_texts_that_no_row_has_fail_no_condition(tmp_path):
@@ -194,7 +187,7 @@ def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
     assert frame.collect()["t"].to_list() == table["t"].to_pylist()[4:]
 
 
-def test_fields_of_structs_are_read_as_codes_to_be_compared(always, tmp_path):
+def test_fields_of_structs_are_read_as_codes_to_be_compared(always_coded, tmp_path):
     columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
     table = written(tmp_path / "a.parquet", columns, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
@@ -205,12 +198,12 @@ def test_fields_of_structs_are_read_as_codes_to_be_compared(always, tmp_path):
         (pc.match_like(t, "%e%"), set()),
         ((t == "web") & (pc.utf8_upper(u) == "Y"), set()),
     ):
-        always.clear()
+        always_coded.clear()
         assert ds.to_table(filter=condition).equals(table.filter(condition))
-        assert always == decoded
+        assert always_coded == decoded
 
 
-def test_few_texts_are_read_as_codes_that_are_made_texts_again(always, tmp_path):
+def test_few_texts_are_read_as_codes_that_are_made_texts_again(always_coded, tmp_path):
     rows = 20_000
     table = pa.table(
         {
@@ -223,12 +216,12 @@ def test_few_texts_are_read_as_codes_that_are_made_texts_again(always, tmp_path)
     pq.write_table(table, tmp_path / "a.parquet", write_page_index=True, max_rows_per_page=500)
     ds = ia.dataset(tmp_path / "a.parquet")
     for condition, decoded in ((row >= 100, {"t", "s.t"}), (row < 100, set())):
-        always.clear()
+        always_coded.clear()
         assert ds.to_table(filter=condition).equals(table.filter(condition))
-        assert always == decoded
-    always.clear()
+        assert always_coded == decoded
+    always_coded.clear()
     assert ds.take([5, 19_000]).equals(table.take([5, 19_000]))
-    assert always == set()
+    assert always_coded == set()
 
 
 def test_more_text_than_one_array_holds(monkeypatch):
@@ -252,7 +245,7 @@ def test_more_text_than_one_array_holds(monkeypatch):
 
 @pytest.mark.parametrize("has_page_index", [True, False])
 def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
-    always, tmp_path, monkeypatch, has_page_index
+    always_coded, tmp_path, monkeypatch, has_page_index
 ):
     """As of Polars' files, which say of no page what it is."""
     texts = [f"text {n % 23}" for n in range(600)]
@@ -269,7 +262,7 @@ def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
     assert ds._cache.get(str(path)).not_coded >= {(0, 0)}
 
 
-def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always, tmp_path):
+def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always_coded, tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"t={name}").mkdir()
         inner = pa.table({"t": ["x", "y"] * 50, "i": range(100)})
@@ -279,7 +272,7 @@ def test_a_column_that_a_folder_fixes_is_not_read_as_codes(always, tmp_path):
     assert found.to_pydict() == {"t": ["b"] * 3, "i": [0, 1, 2]}
 
 
-def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always, tmp_path):
+def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always_coded, tmp_path):
     rows = 4_000
     fields = {
         "x": [f"x{n % 5}" for n in range(rows)],
@@ -296,7 +289,7 @@ def test_fields_whose_pages_are_not_of_the_same_rows_are_read_as_texts(always, t
         assert ds.to_table(filter=condition).equals(table.filter(condition))
 
 
-def test_a_field_that_is_of_another_type_in_a_second_file(always, tmp_path):
+def test_a_field_that_is_of_another_type_in_a_second_file(always_coded, tmp_path):
     first = pa.table({"s": [{"t": "7"}, {"t": "8"}] * 50, "i": range(100)})
     second = pa.table({"s": [{"t": 7}, {"t": None}] * 50, "i": range(100, 200)})
     pq.write_table(first, tmp_path / "0.parquet")

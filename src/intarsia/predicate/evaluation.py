@@ -21,7 +21,7 @@ from intarsia.predicate.expression import (
 )
 from intarsia.predicate.functions import FUNCTIONS
 from intarsia.predicate.map_values import MAP_LOOKUP, first_key, first_values
-from intarsia.predicate.nested import column_at, type_at, with_whole_maps
+from intarsia.predicate.nested import column_at, has_map, type_at, with_whole_maps
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
@@ -66,7 +66,7 @@ def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
 def _with_map_values(expression: pc.Expression, table: pa.Table) -> tuple[pc.Expression, pa.Table]:
     """``expression`` with fields for values of maps' keys, and ``table`` with columns for these."""
-    if not any(pa.types.is_nested(kind) for kind in table.schema.types):
+    if not any(map(has_map, table.schema.types)):
         return expression, table
     prefix, found = unused(_CALL, table.column_names), dict[str, pa.ChunkedArray]()
     others: list[Call] = []

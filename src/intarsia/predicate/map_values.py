@@ -18,7 +18,12 @@ from intarsia.predicate.nested import has_map, type_at, without_dictionary
 
 MAP_LOOKUP = "map_lookup"
 _FIRST = 0
-"""``MapLookupOptions.occurrence``: of keys that are there twice."""
+"""``MapLookupOptions.occurrence``."""
+
+
+def is_first(options: Mapping[str, Any]) -> bool:
+    """Does a call of ``MAP_LOOKUP`` give the first value of a key that is there twice?"""
+    return bool(options["occurrence"].as_py() == _FIRST)
 
 
 def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar | None:
@@ -26,8 +31,8 @@ def first_key(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.Scalar
 
     None where it gives another, where keys are no texts, or of another type than that key.
     """
-    key, occurrence = options["query_key"], options["occurrence"].as_py()
-    if kind is None or not pa.types.is_map(kind) or occurrence != _FIRST or not key.is_valid:
+    key = options["query_key"]
+    if kind is None or not pa.types.is_map(kind) or not is_first(options) or not key.is_valid:
         return None
     known = without_dictionary(kind.key_type)
     return key if is_text(known) and key.type == known else None

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.map_values import is_first
 
 FUNCTIONS = (
     "these are lower, upper, length, abs, floor, ceil, +, -, *, CAST and coalesce, quarter, month, "
@@ -51,8 +52,6 @@ _CASTS = {
     pa.bool_(): "BOOLEAN",
 }
 _KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
-_FIRST = 0
-"""``MapLookupOptions.occurrence``: of keys that are there twice."""
 
 
 def written(node: Node) -> str | None:
@@ -87,8 +86,8 @@ def _call(call: Call, texts: Sequence[str]) -> str | None:
             given = tuple(options[name].as_py() for name in _DAY_OPTIONS if name in options)
             return f"{_DAYS_OF_WEEK[given]}({text})" if given in _DAYS_OF_WEEK else None
         case "map_lookup", [text]:
-            key, is_first = _text(options["query_key"]), options["occurrence"].as_py() == _FIRST
-            return f"{text}[{key}]" if key and is_first else None
+            key = _text(options["query_key"])
+            return f"{text}[{key}]" if key and is_first(options) else None
         case "cast", [text]:
             target = options.get("to_type")
             name = None if target is None else _CASTS.get(target.type)
