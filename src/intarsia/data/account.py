@@ -11,6 +11,7 @@ from intarsia.index.kind import Inverted
 from intarsia.index.registry import known_version
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.expression import shown
 from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.tree import tests_of
@@ -18,7 +19,7 @@ from intarsia.read.choice import may_pay
 from intarsia.read.conjuncts import stages
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.planner import PAGE_INDEX, Constants, index_source, indexes_for, leaf_of
+from intarsia.read.planner import PAGE_INDEX, index_source, indexes_for, leaf_of
 from intarsia.read.profile import Profile
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, scan

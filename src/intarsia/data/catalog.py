@@ -27,9 +27,9 @@ from intarsia.errors import FormatError, PathError, warn
 from intarsia.handle import Stamp, stamps_below
 from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
+from intarsia.plan.verdict import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
-from intarsia.read.planner import Constants
 from intarsia.read.request import Request
 from intarsia.source import BufferSource, EndSource, Source
 from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve

@@ -35,11 +35,12 @@ from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import distinct
 from intarsia.index.verdict import rows_might_match
 from intarsia.plan.prune import rows_left
+from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
-from intarsia.read.planner import Constants, leaf_of, values_agree
+from intarsia.read.planner import leaf_of, missing_columns, values_agree
 from intarsia.read.request import Request
 from intarsia.read.sections import may_answer
 from intarsia.read.subjects import subject_of
@@ -334,8 +335,10 @@ class _Question:
     def __init__(
         self, reader: SegmentReader, form: int, constants: Constants, request: Request
     ) -> None:
-        self._reader, self._form = reader, form
-        self._constants, self._schema = constants, request.schema
+        file = reader.exemplar(form)
+        self._reader, self._form, self._schema = reader, form, request.schema
+        self._missing = missing_columns(file, request.pruning, constants, request.schema)
+        self._constants = {**constants, **self._missing}
         self._all = RowRanges.all(reader.num_files)
         self._known: dict[tuple[Predicate, bool], RowRanges] = {}
 
@@ -358,10 +361,8 @@ class _Question:
 
     def _by_bounds(self, test: Predicate) -> RowRanges:
         file = self._reader.exemplar(self._form)
-        roots = {path[0] for path in test.term.fields} - self._constants.keys()
-        if any(file.schema.root(name) is None for name in roots):
-            # A column the files lack is all NULL, and so is what is made of it.
-            return self._all if test.nulls else RowRanges.none()
+        if not constants_might_match(test, self._missing):
+            return RowRanges.none()
         leaf = leaf_of(file, test, self._constants, self._schema)
         if leaf is None or not isinstance(test, Test):
             return self._all

@@ -12,6 +12,7 @@ from intarsia.data.survey import File, Kept, each_of, files_left, in_folders
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.expression import shown
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
@@ -19,7 +20,7 @@ from intarsia.read.figures import plan_reads
 from intarsia.read.file_map import map_of
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants, folder_might_match, plan_rows
+from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
 
 

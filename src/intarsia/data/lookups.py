@@ -27,11 +27,12 @@ from intarsia.index.holders import are_held
 from intarsia.index.kind import Inverted
 from intarsia.index.probe import InvertedSection
 from intarsia.plan.prune import rows_left
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.leaves import Predicate, seeks_values
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants, indexes_for
+from intarsia.read.planner import indexes_for
 from intarsia.read.sections import Embedded
 
 BoolArray = NDArray[np.bool_]

@@ -23,12 +23,12 @@ from intarsia.data.together import (
 )
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.nested import has_dictionary
 from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.request import PSEUDO_COLUMNS, Request
 
 Read = Callable[[], pa.Table | None]

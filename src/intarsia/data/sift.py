@@ -20,10 +20,10 @@ from intarsia.data.together import (
 )
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.request import PSEUDO_COLUMNS, Filter
 
 LEAST_FILES = 4

@@ -25,12 +25,12 @@ from intarsia.errors import FormatError, IntarsiaError
 from intarsia.index.verdict import rows_might_match
 from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import constant_might_match
+from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.predicate.tree import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import Lease, OpenedFile
-from intarsia.read.planner import Constants, folder_might_match, leaf_of
+from intarsia.read.planner import folder_might_match, leaf_of, missing_columns
 from intarsia.read.request import Request
 from intarsia.read.scan import Matching, Part
 
@@ -88,7 +88,7 @@ def unopened_left(cache: FileCache, files: Sequence[File], request: Request) -> 
 
 def in_folders(files: Iterable[File], pruning: Pruning) -> Iterator[File]:
     """Those of ``files`` whose folders might match."""
-    tested = {test.term.path[0] for test in tests_of(pruning) if test.term.path}
+    tested = {path[0] for test in tests_of(pruning) for path in test.term.fields}
     key: tuple[tuple[str, pa.Scalar], ...]
     known: dict[tuple[tuple[str, pa.Scalar], ...], bool] = {(): not isinstance(pruning, Never)}
     for file in files:
@@ -197,12 +197,14 @@ class _Survey:
     def __init__(
         self, files: Sequence[OpenedFile], constants: Sequence[Constants], schema: pa.Schema
     ) -> None:
-        self._files, self._constants, self._schema = files, constants, schema
+        self._files, self._folders, self._schema = files, constants, schema
         self._counts = [len(file.metadata.row_groups) for file in files]
         self._num_groups = sum(self._counts)
 
     def might_match(self, pruning: Pruning) -> BoolArray:
         """For each of ``n`` files: might any of its rows pass? Shape ``(n,)``, bool."""
+        missing = missing_columns(self._files[0], pruning, self._folders[0], self._schema)
+        self._constants = [{**folder, **missing} for folder in self._folders]
         groups = rows_left(pruning, RowRanges.all(self._num_groups), self._groups_left)
         might = np.zeros(len(self._files), dtype=np.bool_)
         might[np.repeat(np.arange(len(self._files)), self._counts)[groups.rows()]] = True
@@ -210,16 +212,14 @@ class _Survey:
 
     def _groups_left(self, test: Predicate) -> RowRanges:
         """The row groups in which a row might pass."""
-        if not isinstance(test, Test) or not test.term.path:
-            return self._all()
-        file, constants, name = self._files[0], self._constants[0], test.term.path[0]
-        if name in constants and len(test.term.path) == 1:
-            return RowRanges.from_mask(np.repeat(self._by_folders(test), self._counts))
-        if name not in constants and file.schema.root(name) is None:
-            return self._all() if test.nulls else RowRanges.none()  # all NULL in these files
+        file, constants = self._files[0], self._constants[0]
+        names = constants.keys() & {path[0] for path in test.term.fields}
+        if names:
+            might = self._by_constants(test, sorted(names))
+            return RowRanges.from_mask(np.repeat(might, self._counts))
         leaf = leaf_of(file, test, constants, self._schema)
-        if leaf is None:
-            return self._all()
+        if leaf is None or not isinstance(test, Test):
+            return RowRanges.all(self._num_groups)
         chunks = [
             file.chunk(group, leaf.index)
             for file, count in zip(self._files, self._counts, strict=True)
@@ -227,10 +227,11 @@ class _Survey:
         ]
         return RowRanges.from_mask(rows_might_match(test, file.bounds_of(leaf.index, chunks)))
 
-    def _by_folders(self, test: Test) -> list[bool]:
-        values = [constants[test.term.path[0]] for constants in self._constants]
-        known = {value: constant_might_match(test, value) for value in set(values)}
-        return [known[value] for value in values]
-
-    def _all(self) -> RowRanges:
-        return RowRanges.all(self._num_groups)
+    def _by_constants(self, test: Predicate, names: Sequence[str]) -> list[bool]:
+        """For each file: might a row pass, by the columns ``names`` that have one value in it?"""
+        values = [tuple(constants[name] for name in names) for constants in self._constants]
+        known = {
+            key: constants_might_match(test, dict(zip(names, key, strict=True)))
+            for key in set(values)
+        }
+        return [known[key] for key in values]

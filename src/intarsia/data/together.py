@@ -22,9 +22,9 @@ from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Root
 from intarsia.parallel import in_order, may_divide
+from intarsia.plan.verdict import Constants
 from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.units import decoded_bytes
 from intarsia.source import ByteRange, Source, check_range
 

@@ -1,16 +1,29 @@
-"""Might a row that a folder gives a value pass a test? When in doubt, yes."""
+"""Columns that have one value in all rows of a file, and what that tells about a filter.
+
+These are the columns that the file's folder fixes, and those that the file lacks, which are NULL.
+When in doubt, a row might match.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.leaves import Op, Test
+from intarsia.errors import PredicateError
+from intarsia.predicate.evaluation import compute_columns
+from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.predicate.leaves import Match, Op, Predicate, Test
+from intarsia.predicate.term import Term
+from intarsia.predicate.term_text import PROPAGATES_NULL
+
+Constants = Mapping[str, pa.Scalar]
+"""Columns that have the same value in all rows of a file, by name."""
 
 _PYARROW = {
     Op.EQ: pc.equal,
@@ -30,8 +43,59 @@ _PYTHONS: dict[Op, Callable[[Any, Any], bool]] = {
 }
 
 
+def constants_might_match(test: Predicate, constants: Constants) -> bool:
+    """True if a row might pass, as far as the values of ``constants`` tell."""
+    if not any(path[0] in constants for path in test.term.fields):
+        return True
+    value = constant_value(test.term, constants)
+    if value is None:
+        return True
+    if isinstance(test, Match):
+        return value.is_valid or test.nulls
+    return constant_might_match(test, value)
+
+
+def constant_value(term: Term, constants: Constants) -> pa.Scalar | None:
+    """The value that ``term`` has in every row. Returns None if ``constants`` do not tell."""
+    if len(term.path) == 1:
+        return constants.get(term.path[0])
+    if _is_null(term.node, constants):
+        return pa.scalar(None)
+    names = sorted({path[0] for path in term.fields})
+    if not constants.keys() >= set(names):
+        return None
+    return _computed(term, tuple((name, constants[name]) for name in names))
+
+
+def _is_null(node: Node, constants: Constants) -> bool:
+    """True if a term is NULL in every row because a part of it is."""
+    match node:
+        case FieldRef(path):
+            return path[0] in constants and not constants[path[0]].is_valid
+        case Literal(value):
+            return not value.is_valid
+        case Call(function, arguments):
+            holds = any if PROPAGATES_NULL[function] else all
+            return holds(_is_null(argument, constants) for argument in arguments)
+    return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _computed(term: Term, constants: tuple[tuple[str, pa.Scalar], ...]) -> pa.Scalar | None:
+    """The value of a term over one row. Returns None if it cannot be computed."""
+    try:
+        row = pa.table({name: _column(value) for name, value in constants})
+        return compute_columns({"value": term.expression}, row).column(0)[0]
+    except (PredicateError, pa.ArrowException):
+        return None
+
+
+def _column(value: pa.Scalar) -> pa.Array:
+    return pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type)
+
+
 def constant_might_match(test: Test, value: pa.Scalar) -> bool:
-    """Might a row pass where every row holds ``value``, as in a Hive partition?"""
+    """True if a row might pass where every row holds ``value``, as in a Hive partition."""
     if not value.is_valid:
         return test.nulls
     try:

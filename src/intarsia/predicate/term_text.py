@@ -51,6 +51,15 @@ _CASTS = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
 }
+PROPAGATES_NULL = {
+    "coalesce": False,
+    "day_of_week": True,
+    "map_lookup": True,
+    "negate_checked": True,
+    "cast": True,
+    **dict.fromkeys([*_CALLED, *_OPERATORS], True),
+}
+"""The functions that have a text: True if the value is NULL wherever one argument is NULL."""
 _KEYWORDS = {*DuckDB.Tokenizer.KEYWORDS, "LOCALTIME", "LOCALTIMESTAMP"}
 
 
@@ -61,7 +70,7 @@ def written(node: Node) -> str | None:
             return quoted(path)
         case Literal(value):
             return _number(value)
-        case Call(function, arguments):
+        case Call(function, arguments) if function in PROPAGATES_NULL:
             write = _written_beside if function == "coalesce" else written
             texts = [write(argument) for argument in arguments]
             known = [text for text in texts if text is not None]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf, Root
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.casts import is_json
 from intarsia.predicate.nested import has_dictionary, type_at, whole_maps
 from intarsia.ranges import RowRanges
@@ -21,7 +22,6 @@ from intarsia.read.codes import (
     texts_of,
 )
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection, root_of_type
 from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 from intarsia.read.rows import read_rows

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.nested import type_at
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import are_few, coded_form, coded_leaf, may_be_coded
 from intarsia.read.columns import roots_of
 from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.request import Conjunct, Request
 from intarsia.read.selection import groups_of
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from intarsia.parallel import in_order
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.planner import Constants, folder_might_match, plan_rows
+from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, files_ahead, is_settled, scan
 from intarsia.storage import FileReplaced

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.plan.account import Activity
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.casts import keeps_values
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
@@ -28,7 +29,6 @@ from intarsia.read.condition import (
 )
 from intarsia.read.conjuncts import STAGED_ROWS, Stage, coded_paths, stages
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants
 from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
 from intarsia.read.sieve import Sieve, Tally

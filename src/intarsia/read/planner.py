@@ -20,8 +20,8 @@ from intarsia.index.verdict import rows_might_match
 from intarsia.plan.agree import agree_at
 from intarsia.plan.plan import Step
 from intarsia.plan.prune import might_pass, rows_left
-from intarsia.plan.verdict import constant_might_match
-from intarsia.predicate.leaves import Match, Op, Predicate, Test
+from intarsia.plan.verdict import Constants, constants_might_match
+from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.predicate.term import Term
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
@@ -35,8 +35,6 @@ from intarsia.read.small_groups import pages_spare_little
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"
 """What the step is called that page indexes took."""
-Constants = Mapping[str, pa.Scalar]
-"""Columns that a file's folder fixes, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,7 @@ def plan_rows(
     storage is far. Only rows ``within`` are asked for; ``by_footer`` reads nothing to tell.
     """
     rows = RowRanges.all(file.num_rows) if within is None else within
+    constants = {**constants, **missing_columns(file, pruning, constants, schema)}
     return _Planner(file, constants, schema).run(pruning, leaves, rows, by_footer)
 
 
@@ -123,14 +122,16 @@ def index_source(entry: IndexEntry) -> str:
 
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
-    return might_pass(pruning, lambda test: _constant_might_match(test, constants))
+    return might_pass(pruning, lambda test: constants_might_match(test, constants))
 
 
-def _constant_might_match(test: Predicate, constants: Constants) -> bool:
-    path = test.term.path
-    if isinstance(test, Match) or len(path) != 1 or path[0] not in constants:
-        return True
-    return constant_might_match(test, constants[path[0]])
+def missing_columns(
+    file: OpenedFile, pruning: Pruning, constants: Constants, schema: pa.Schema
+) -> Constants:
+    """NULL for each column of ``pruning`` that neither ``file`` nor its folder has."""
+    names = {path[0] for test in tests_of(pruning) for path in test.term.fields}
+    missing = [name for name in names - constants.keys() if file.schema.root(name) is None]
+    return {name: pa.scalar(None, schema.field(name).type) for name in missing}
 
 
 class _Planner:
@@ -148,7 +149,8 @@ class _Planner:
         file = self._file
         tests = tests_of(pruning)
         for test in tests:
-            self._known[test] = self._by_constant(test)
+            might = constants_might_match(test, self._constants)
+            self._known[test] = self._all if might else _NO_ROWS
         leaves = self._leaves(tests)
         for test, leaf in leaves.items():
             self._learn(test, self._by_row_groups(test, leaf))
@@ -270,15 +272,6 @@ class _Planner:
         self._learned_from = ""
         self._steps.append(Step(source, left.num_rows, len(groups_of(self._file, left))))
         return left
-
-    def _by_constant(self, test: Predicate) -> RowRanges:
-        if not _constant_might_match(test, self._constants):
-            return _NO_ROWS
-        roots = {path[0] for path in test.term.fields} - self._constants.keys()
-        if any(self._file.schema.root(name) is None for name in roots):
-            # A column the file lacks is all NULL, and so is what is made of it.
-            return self._all if test.nulls else _NO_ROWS
-        return self._all
 
     def _by_row_groups(self, test: Test, leaf: Leaf) -> RowRanges:
         file = self._file

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
+from intarsia.plan.verdict import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.matching import Trend, UnitReader
 from intarsia.read.opened import Lease, OpenedFile, lease_of
-from intarsia.read.planner import Constants, plan_rows
+from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.small_groups import know_page_indexes
 from intarsia.read.units import units_of

@@ -9,11 +9,12 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.plan.verdict import Constants
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.predicate.term import Term
 from intarsia.predicate.tree import tests_of
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import Constants, values_agree
+from intarsia.read.planner import values_agree
 from intarsia.read.request import Request
 from intarsia.read.sections import may_answer
 from intarsia.read.subjects import subject_of

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from intarsia.plan.verdict import Constants
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import BLOOM_FILTERS, Constants, plan_rows
+from intarsia.read.planner import BLOOM_FILTERS, plan_rows
 from intarsia.read.request import Request
 from intarsia.write.sample import page_rows, sample_of
 
