@@ -121,3 +121,11 @@ def test_a_stated_type_is_read_of_files_finer_than_the_first(spark, tmp_path, re
 def test_schemas_of_arrow_are_refused(spark, grown):
     with pytest.raises(TypeError, match=r"StructType of Spark's, .* not pyarrow\.lib\.Schema"):
         ias.read(spark, grown, schema=pa.schema([("id", pa.int64())]))
+
+
+def test_functions_of_columns_that_some_files_lack_are_evaluated(spark, tmp_path):
+    pq.write_table(pa.table({"id": [1, 2], "n": [1, 5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [3, 4]}), tmp_path / "b.parquet")
+    for where, ids in (("coalesce(n, 5) = 5", [2, 3, 4]), ("coalesce(n, id) = 3", [3])):
+        found = ias.read(spark, str(tmp_path), where=where, merge_schema=True)
+        assert sorted(row.id for row in found.collect()) == ids
