@@ -109,11 +109,25 @@ PUSHED = {
     "and": (c("i") > 1) & (c("s") == "axb"),
     "or": (c("i") > 1) | c("s").is_null(),
     "half": (c("i") > 1) & (c("i8") + 1 > 2),
+    "fraction": c("i") > 1.5,
+    "rounded": c("i").cast(pl.Float64) == 2.0,
+    "rounded_twice": c("i").cast(pl.Float64).cast(pl.Float32) > 5.0,
+    "decimal_of": c("i").cast(pl.Decimal(38, 2)) == Decimal("2.00"),
+    "decimal_finer": c("dec") > Decimal("2.505"),
+    "decimal_float": c("dec") == 2.5,
+    "decimal_between": c("dec").is_between(Decimal("1.105"), Decimal(3)),
+    "date_before_moment": c("date") < MOMENT,
+    "field_as_float": c("st").struct.field("a") == 2.0,
+    "not_equal_or_missing": ~c("s").ne_missing("axb"),
+    "not_in": ~c("i").is_in([1, 2]),
+    "out_of_range": c("i8") > 300,
+    "never": pl.lit(False),
+    "chosen": pl.when(c("i") > 2).then(c("s") == "A\nB").otherwise(c("i8") == 2),
+    "half_odd": (c("i") > 1) & c("l").is_in([[1, None]]),
 }
 KEPT = {
     "nan": c("d") == NAN,
     "in_with_nan": c("d").is_in([NAN]),
-    "cast": c("i") > 1.5,
     "cast_date": c("ts").cast(pl.Date) == DAY,
     "zoned_date": c("tz").dt.date() == DAY,
     "week": c("ts").dt.week() == 1,
@@ -130,7 +144,6 @@ KEPT = {
     "list_null": c("l").list.contains(None),
     "list_column": c("l").list.contains(c("i")),
     "narrower": c("i").cast(pl.Int8, strict=False) == 1,
-    "rounded": c("i").cast(pl.Float64) == 2.0,
     "as_text": c("i").cast(pl.String) == "2",
     "columns": c("i") == c("i8"),
     "sum": c("i8") + 1 > 2,
@@ -138,7 +151,6 @@ KEPT = {
     "xor": (c("i") > 1) ^ c("b"),
     "half_or": (c("i") > 1) | (c("i8") + 1 > 2),
     "not_half": ~((c("i") > 1) & (c("i8") + 1 > 2)),
-    "not_in": ~c("i").is_in([1, 2]),
 }
 
 

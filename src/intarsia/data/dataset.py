@@ -8,7 +8,6 @@ here.
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +35,7 @@ from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
 from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
+from intarsia.data.scan_options import check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
@@ -61,15 +61,6 @@ from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
 from intarsia.storage import gap_bytes
 
-_SCAN_OPTIONS = {
-    "batch_size",
-    "batch_readahead",
-    "fragment_readahead",
-    "fragment_scan_options",
-    "use_threads",
-    "cache_metadata",
-    "memory_pool",
-}
 _BATCH_ROWS = 131_072
 _NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
@@ -394,15 +385,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pc.Expression | None:
         """A scan's filter and the data set's own.
 
-        Raises ``TypeError`` for wrong options, ``ValueError`` for batches of no rows, and errors as
-        ``expression_of`` does.
+        Raises as ``check_scan_options`` and ``expression_of`` do.
         """
-        unknown = set(options) - _SCAN_OPTIONS
-        if unknown:
-            hint = "; conditions are given as filter" if unknown & {"where", "filters"} else ""
-            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}{hint}")
-        if operator.index(options.get("batch_size", _BATCH_ROWS)) < 1:
-            raise ValueError(f"batch_size is 1 at least, not {options['batch_size']}")
+        check_scan_options(options)
         scan_options = {"filter": expression_of(filter_, self.schema)}
         wanted: pc.Expression | None = self._scanner_options(scan_options)["filter"]
         return wanted

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
@@ -34,6 +35,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         import polars.io.plugins
 
         from intarsia.engines.polars_predicate import arrow_predicate
+        from intarsia.engines.polars_values import is_by_row
     except ModuleNotFoundError as error:
         message = "Polars is not installed: install the extra, intarsia[polars]"
         raise MissingDependencyError(message) from error
@@ -49,31 +51,52 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         wanted = data.schema.names if columns is None else columns
         needed = set(wanted) if predicate is None else {*wanted, *predicate.meta.root_names()}
         names = [name for name in data.schema.names if name in needed]
+        in_batches = predicate is None or is_by_row(predicate)
         # A limit counts the rows before the predicate, so then none may be left out.
-        pushed = None if predicate is None or limit is not None else predicate
+        pushed = predicate if limit is None and in_batches else None
         found = None if pushed is None else arrow_predicate(pushed, data.schema)
-        left, asked = limit, names or data.schema.names[:1]
-        size = batch_rows or _BATCH_ROWS
-        coded: list[str] = []
-        if left is not None and left <= size:  # a scan would read ahead
-            batches = iter(data.head(left, asked).to_batches())
-        else:
-            source = data.coded([(name,) for name in asked], found)
-            coded = [name for name in asked if source.schema.field(name) != data.schema.field(name)]
-            batches = source.to_batches(asked, found, batch_size=size)
-        for batch in batches:
-            rows = batch if left is None else batch.slice(0, left)
-            left = None if left is None else left - rows.num_rows
-            frame = _framed(rows, coded)
-            if predicate is not None:
-                frame = frame.filter(predicate)
+        asked = names or data.schema.names[:1]
+        frames = _frames(data, asked, found, limit, batch_rows or _BATCH_ROWS)
+        for frame in frames if in_batches else _as_one(frames):
+            rows = frame if predicate is None else frame.filter(predicate)
             # Names may look like patterns; without columns, a selection has no rows.
-            yield frame[wanted] if wanted else frame.drop(frame.columns)
-            if left == 0:
-                return
+            yield rows[wanted] if wanted else rows.drop(rows.columns)
 
     schema = _framed(empty_batch(data.schema)).schema
     return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True)
+
+
+def _frames(
+    data: CodedDataset,
+    columns: Sequence[str],
+    filter_: pc.Expression | None,
+    limit: int | None,
+    batch_rows: int,
+) -> Iterator[polars.DataFrame]:
+    """The rows for which a filter holds, ``limit`` of them at most; one frame at least."""
+    left = limit
+    coded: list[str] = []
+    if left is not None and left <= batch_rows:  # a scan would read ahead
+        batches = iter(data.head(left, columns).to_batches())
+    else:
+        source = data.coded([(name,) for name in columns], filter_)
+        coded = [name for name in columns if source.schema.field(name) != data.schema.field(name)]
+        batches = source.to_batches(columns, filter_, batch_size=batch_rows)
+    for batch in batches:
+        rows = batch if left is None else batch.slice(0, left)
+        left = None if left is None else left - rows.num_rows
+        yield _framed(rows, coded)
+        if left == 0:
+            return
+
+
+def _as_one(frames: Iterator[polars.DataFrame]) -> Iterator[polars.DataFrame]:
+    """All of ``frames`` as one, if there are any."""
+    import polars
+
+    found = list(frames)
+    if found:
+        yield polars.concat(found)
 
 
 def _framed(batch: pa.RecordBatch, coded: Collection[str] = ()) -> polars.DataFrame:

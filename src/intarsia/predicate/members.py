@@ -21,6 +21,8 @@ def is_member(
     if kind is not None:
         kind = without_dictionary(kind)
         kind = VIEWED.get(kind, kind)
+        if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):  # pyarrow has no ``is_in``
+            return _any_of([subject == pc.scalar(member) for member in members])
     try:
         values = [member if kind is None else exactly(member, kind) for member in members]
         if kind is None and any(map(_is_zero, values)):

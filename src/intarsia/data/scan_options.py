@@ -1,0 +1,36 @@
+"""The options of pyarrow's scans: which there are, and which values of them are refused."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+_NAMES = {
+    "batch_size",
+    "batch_readahead",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "use_threads",
+    "cache_metadata",
+    "memory_pool",
+}
+_LEAST = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
+"""The smallest value that each takes. With ``fragment_readahead=0``, pyarrow waits forever."""
+
+
+def check_scan_options(options: Mapping[str, Any]) -> None:
+    """Check the options of a scan, whether pyarrow scans or Intarsia does.
+
+    Raises ``TypeError`` for an unknown option and for a count that is no integer, ``ValueError``
+    for a count that is too small.
+    """
+    unknown = set(options) - _NAMES
+    if unknown:
+        hint = "; conditions are given as filter" if unknown & {"where", "filters"} else ""
+        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}{hint}")
+    for name, least in _LEAST.items():
+        if name in options and operator.index(options[name]) < least:
+            never_ends = name == "fragment_readahead" and options[name] == 0
+            why = ": pyarrow's scan of no fragments ahead never ends" if never_ends else ""
+            raise ValueError(f"{name} is {least} at least, not {options[name]}{why}")
