@@ -64,7 +64,7 @@ def test_help_names_every_command(say):
 
 def test_the_readme_names_every_command():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert all(f"\nintarsia {name} " in readme for name in cli.commands)
+    assert all(f"\nintarsia {name} " in readme for name in cli.list_commands(None))
 
 
 @pytest.mark.parametrize(
@@ -719,7 +719,30 @@ def test_an_index_that_some_files_lack_is_told_of(say, lake):
     first = sorted(lake.rglob("*.parquet"))[0]
     assert say("index", "add", first, "k:lookup").code == 0
     assert "k:lookup is missing in 1 of 2 files" in say("index", "list", lake).out
-    assert say("verify", lake).code == 3
+
+
+def test_an_index_that_only_some_files_have_is_a_note(say, lake):
+    first, second = sorted(lake.rglob("*.parquet"))
+    assert say("verify", lake, "--strict").code == 0
+    say("index", "add", first, "k:lookup")
+    note = f"{second}: it has no index k:lookup, which 1 of the 2 files have"
+    said = say("verify", lake)
+    assert (said.lines, said.code) == ([f"note: {note}"], 0)
+    assert said.err == "2 files: 0 errors, 0 warnings, 1 note\n"
+    assert say("verify", lake, "--strict").code == 3
+    said = say("verify", lake, "--json")
+    assert (json.loads(said.out)["severity"], said.code) == ("note", 0)
+    (found,) = ia.verify(lake)
+    assert found.severity is ia.Severity.NOTE
+    assert ia.Severity.NOTE < ia.Severity.WARNING < ia.Severity.ERROR
+    pq.write_table(pq.read_table(first).slice(1), first)  # its sidecar is of what it was
+    ia.add_indexes(second, ["k:lookup"], sidecar=True)
+    pq.write_table(pq.read_table(second).slice(1), second)
+    said = say("verify", lake)
+    assert "warning: " in said.out
+    assert say("verify", lake).code == say("verify", lake, "--strict").code == 3
+    first.write_bytes(b"torn")
+    assert say("verify", lake).code == say("verify", lake, "--strict").code == 4
 
 
 def test_advice_is_a_table_or_json(say, lake):
