@@ -30,8 +30,8 @@ def verify(path: str, as_json: bool, strict: bool, sidecar_folder: str | None) -
     the values. Prints one finding a line.
 
     The exit code is 0 where all is well, or there are only notes: a file lacks an index that others
-    have; 3 where there are warnings: answers stay right; 4 where there are errors: damaged bytes, or
-    claims that make readers fail or answer wrongly.
+    have. It is 3 where there are warnings: answers stay right; 4 where there are errors: damaged
+    bytes, or claims that make readers fail or answer wrongly.
     """
     files: set[str] = set()
     with terminal.progress("verifying") as update:
