@@ -4,7 +4,8 @@ Adds page indexes and user-defined indexes to Parquet files that every ordinary 
 and answers selective questions by reading only the pages that can match.
 
 Public names are imported when they are first used: ``import intarsia`` itself imports next to
-nothing, and a program pays only for the parts that it uses.
+nothing, and a program pays only for the parts that it uses. ``from intarsia import *`` imports all
+of them at once, as a program needs that is about to lose access to its own installation.
 """
 
 import importlib
