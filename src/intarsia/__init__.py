@@ -2,56 +2,68 @@
 
 Adds page indexes and user-defined indexes to Parquet files that every ordinary reader still reads,
 and answers selective questions by reading only the pages that can match.
+
+Public names are imported when they are first used: ``import intarsia`` itself imports next to
+nothing, and a program pays only for the parts that it uses. ``from intarsia import *`` imports all
+of them at once, as a program needs that is about to lose access to its own installation.
 """
 
-from intarsia.data.dataset import Dataset
-from intarsia.data.discover import dataset
-from intarsia.engines import polars
-from intarsia.engines.sql import sql
-from intarsia.errors import (
-    CorruptDataWarning,
-    FormatError,
-    IndexSpecError,
-    IntarsiaError,
-    IntarsiaWarning,
-    MissingDependencyError,
-    OutOfMemoryError,
-    PathError,
-    PredicateError,
-    UnsupportedError,
-)
-from intarsia.index.distinct import Distinct
-from intarsia.index.elements import Elements
-from intarsia.index.entries import Entries
-from intarsia.index.idx1 import DistinctIDX1
-from intarsia.index.lookup import Lookup
-from intarsia.index.minmax import MinMax
-from intarsia.index.ngram import NGram
-from intarsia.index.registry import register_index_kind
-from intarsia.index.standard import Bloom, PageIndex
-from intarsia.index.words import Words
-from intarsia.plan.advice import Advice
-from intarsia.predicate.functions import (
-    contains_words,
-    list_contains,
-    list_contains_all,
-    list_contains_any,
-    map_contains,
-)
-from intarsia.ranges import RowRanges
-from intarsia.read.damage import CorruptData
-from intarsia.read.file import ParquetFile
-from intarsia.verify.file import verify
-from intarsia.verify.findings import Finding, Severity
+import importlib
+import importlib.util
+import os
+import threading
+from typing import TYPE_CHECKING
+
 from intarsia.version import __version__
-from intarsia.write.advise import advise
-from intarsia.write.catalog import build_catalog, drop_catalog
-from intarsia.write.catalog_show import show_catalog
-from intarsia.write.drop import drop_indexes
-from intarsia.write.embed import add_indexes, list_indexes
-from intarsia.write.export import export_index
-from intarsia.write.recover import Recovery, recover
-from intarsia.write.writer import ParquetWriter, write_table
+
+if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
+    from intarsia.data.dataset import Dataset
+    from intarsia.data.discover import dataset
+    from intarsia.engines import polars
+    from intarsia.engines.sql import sql
+    from intarsia.errors import (
+        CorruptDataWarning,
+        FormatError,
+        IndexSpecError,
+        IntarsiaError,
+        IntarsiaWarning,
+        MissingDependencyError,
+        OutOfMemoryError,
+        PathError,
+        PredicateError,
+        UnsupportedError,
+    )
+    from intarsia.index.distinct import Distinct
+    from intarsia.index.elements import Elements
+    from intarsia.index.entries import Entries
+    from intarsia.index.idx1 import DistinctIDX1
+    from intarsia.index.lookup import Lookup
+    from intarsia.index.minmax import MinMax
+    from intarsia.index.ngram import NGram
+    from intarsia.index.registry import register_index_kind
+    from intarsia.index.standard import Bloom, PageIndex
+    from intarsia.index.words import Words
+    from intarsia.plan.advice import Advice
+    from intarsia.predicate.functions import (
+        contains_words,
+        list_contains,
+        list_contains_all,
+        list_contains_any,
+        map_contains,
+    )
+    from intarsia.ranges import RowRanges
+    from intarsia.read.damage import CorruptData
+    from intarsia.read.file import ParquetFile
+    from intarsia.verify.file import verify
+    from intarsia.verify.findings import Finding, Severity
+    from intarsia.write.advise import advise
+    from intarsia.write.catalog import build_catalog, drop_catalog
+    from intarsia.write.catalog_show import show_catalog
+    from intarsia.write.drop import drop_indexes
+    from intarsia.write.embed import add_indexes, list_indexes
+    from intarsia.write.export import export_index
+    from intarsia.write.recover import Recovery, recover
+    from intarsia.write.writer import ParquetWriter, write_table
 
 __all__ = [
     "Advice",
@@ -106,7 +118,114 @@ __all__ = [
     "write_table",
 ]
 
+_NAMES = {
+    "intarsia.data.dataset": ("Dataset",),
+    "intarsia.data.discover": ("dataset",),
+    "intarsia.engines": ("polars",),
+    "intarsia.engines.sql": ("sql",),
+    "intarsia.errors": (
+        "CorruptDataWarning",
+        "FormatError",
+        "IndexSpecError",
+        "IntarsiaError",
+        "IntarsiaWarning",
+        "MissingDependencyError",
+        "OutOfMemoryError",
+        "PathError",
+        "PredicateError",
+        "UnsupportedError",
+    ),
+    "intarsia.index.distinct": ("Distinct",),
+    "intarsia.index.elements": ("Elements",),
+    "intarsia.index.entries": ("Entries",),
+    "intarsia.index.idx1": ("DistinctIDX1",),
+    "intarsia.index.lookup": ("Lookup",),
+    "intarsia.index.minmax": ("MinMax",),
+    "intarsia.index.ngram": ("NGram",),
+    "intarsia.index.registry": ("register_index_kind",),
+    "intarsia.index.standard": (
+        "Bloom",
+        "PageIndex",
+    ),
+    "intarsia.index.words": ("Words",),
+    "intarsia.plan.advice": ("Advice",),
+    "intarsia.predicate.functions": (
+        "contains_words",
+        "list_contains",
+        "list_contains_all",
+        "list_contains_any",
+        "map_contains",
+    ),
+    "intarsia.ranges": ("RowRanges",),
+    "intarsia.read.damage": ("CorruptData",),
+    "intarsia.read.file": ("ParquetFile",),
+    "intarsia.verify.file": ("verify",),
+    "intarsia.verify.findings": (
+        "Finding",
+        "Severity",
+    ),
+    "intarsia.write.advise": ("advise",),
+    "intarsia.write.catalog": (
+        "build_catalog",
+        "drop_catalog",
+    ),
+    "intarsia.write.catalog_show": ("show_catalog",),
+    "intarsia.write.drop": ("drop_indexes",),
+    "intarsia.write.embed": (
+        "add_indexes",
+        "list_indexes",
+    ),
+    "intarsia.write.export": ("export_index",),
+    "intarsia.write.recover": (
+        "Recovery",
+        "recover",
+    ),
+    "intarsia.write.writer": (
+        "ParquetWriter",
+        "write_table",
+    ),
+}
+"""Which module each public name is imported from, by module."""
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+_loading = threading.RLock()
+"""Held while a name is imported, so that no fork leaves a half-done import to the child."""
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
+
+# The first import of a package inside this one binds its name here. The function ``verify`` has
+# the name of such a package: that import is done now, and the name is free for ``__getattr__``.
+importlib.import_module("intarsia.verify")
+globals().pop("verify")
+
+
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a package or module of this one, when it is first used."""
+        with _loading:
+            found = _public(name) if name in _MODULE_OF else _submodule(name)
+            globals()[name] = found
+        return found
+
+
+def _public(name: str) -> object:
+    """Imports a public name as ``from module import name`` does, submodules included."""
+    return getattr(__import__(_MODULE_OF[name], fromlist=[name]), name)
+
+
+def _submodule(name: str) -> object:
+    """The package or module ``intarsia.name``. Raises ``AttributeError`` if there is none."""
+    path = f"{__name__}.{name}"
+    if name.startswith("_") or importlib.util.find_spec(path) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = importlib.import_module(path)
+    if hasattr(found, "__path__"):  # the modules in it are attributes once they are imported
+        for public in _MODULE_OF:
+            _public(public)
+    return found
+
 
 def __dir__() -> list[str]:
-    """What is there for users; the rooms are, too, and are not for them."""
+    """Returns the public names. Packages and modules can be accessed too; they are not public."""
     return __all__

@@ -54,6 +54,8 @@ def attempt(action) -> None:
 
 
 def main() -> None:
+    for name in ia.__all__:
+        getattr(ia, name)  # imported before memory is limited
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

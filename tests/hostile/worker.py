@@ -144,6 +144,8 @@ def held_bytes():
 
 
 def main():
+    for name in ia.__all__:
+        getattr(ia, name)  # imported before memory is limited and measured
     limit = int(sys.argv[1]) if sys.argv[1:] else MEMORY_BYTES
     if limit:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

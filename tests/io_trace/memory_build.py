@@ -10,6 +10,8 @@ import intarsia as ia
 
 
 def main(path, allowed):
+    for name in ia.__all__:
+        getattr(ia, name)  # imported before memory is limited
     limit = data_bytes() + allowed
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     told = []

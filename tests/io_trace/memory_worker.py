@@ -22,6 +22,8 @@ def data_bytes():
 
 def scan(path, allowed):
     """All that matches, batch by batch."""
+    for name in ia.__all__:
+        getattr(ia, name)  # imported before memory is limited
     limit = data_bytes() + allowed
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     print(sum(batch.num_rows for batch in ia.dataset(path).to_batches(filter=MOST)))

@@ -586,6 +586,24 @@ def test_indexes_are_dropped_again(spark, lake):
     assert found == {"0.parquet": "failed", "3.parquet": "skipped"}
 
 
+def test_what_was_there_before_is_kept_and_all_that_was_added_goes(spark, tmp_path):
+    table = pa.table({"k": range(9)})
+    pq.write_table(table, tmp_path / "own.parquet", write_page_index=True)
+    pq.write_table(table, tmp_path / "plain.parquet")
+    before = contents(tmp_path)
+    ias.add_indexes(spark, tmp_path, ["page_index", "k:lookup"])
+    found = report(ias.drop_indexes(spark, tmp_path, ["page_index", "k:lookup"]))
+    assert found["own.parquet"]["why"] == "it was written with page_index"
+    assert found["own.parquet"]["indexes"] == ["k:lookup"]
+    assert contents(tmp_path) == before
+    ias.add_indexes(spark, tmp_path, ["page_index", "k:lookup", "bloom(k)"])
+    assert set(statuses(ias.drop_indexes(spark, tmp_path, all=True)).values()) == {"done"}
+    assert contents(tmp_path) == before
+    assert set(statuses(ias.drop_indexes(spark, tmp_path, all=True)).values()) == {"skipped"}
+    with pytest.raises(ia.IndexSpecError, match="all=True"):
+        ias.drop_indexes(spark, tmp_path)
+
+
 # --- what is asked ------------------------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ import intarsia as ia
 
 
 def main():
+    for name in ia.__all__:
+        getattr(ia, name)  # imported before files are limited
     path, spec, most_bytes, sidecar = sys.argv[1:]
     if int(most_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(most_bytes), int(most_bytes)))

@@ -178,6 +178,7 @@ SCRIPT = """
 import os, resource, sys
 import pyarrow.parquet as pq
 import intarsia as ia
+from intarsia import *  # another user may not be able to import
 path, room, user = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if room:
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))

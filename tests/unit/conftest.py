@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from intarsia.cli import terminal as terminal  # its console takes COLUMNS when it is imported
 from intarsia.cli.main import run
 
 # Modules beside the tests are loaded by path: the tests are no package.

@@ -64,7 +64,7 @@ def test_help_names_every_command(say):
 
 def test_the_readme_names_every_command():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert all(f"\nintarsia {name} " in readme for name in cli.commands)
+    assert all(f"\nintarsia {name} " in readme for name in cli.list_commands(None))
 
 
 @pytest.mark.parametrize(
@@ -332,11 +332,14 @@ def test_index_add_and_list(say, lake):
     assert added.code == 0
     for name, old in before.items():
         assert (lake / name).read_bytes().startswith(old)
+    assert [line.split(",")[0] for line in added.lines] == [
+        "word:lookup: added to 2 of 2 files",
+        "k:lookup: added to 2 of 2 files",
+    ]
     listed = say("index", "list", lake)
     assert (listed.code, listed.err) == (0, "")
-    for said in (added, listed):
-        assert sum("word:lookup" in line for line in said.lines) == 2
-        assert sum("k:lookup" in line for line in said.lines) == 2
+    assert sum("word:lookup" in line for line in listed.lines) == 2
+    assert sum("k:lookup" in line for line in listed.lines) == 2
 
 
 def test_index_add_leaves_files_alone_that_have_it_already(say, lake):
@@ -354,8 +357,14 @@ def test_index_drop_gives_back_the_files_as_they_were(say, lake):
     assert_refused(say("index", "drop", lake, "word:lookup"), "word:lookup", "lower(word):lookup")
     dropped = say("index", "drop", lake, "k:bloom", "lookup(LOWER(word))")
     assert dropped.code == 0
-    assert sum("k:distinct" in line for line in dropped.lines) == len(before)
-    assert not any("lookup" in line or "bloom" in line for line in dropped.lines)
+    assert dropped.lines == [
+        "k:bloom: dropped from 2 of 2 files",
+        "lower(word):lookup: dropped from 2 of 2 files",
+    ]
+    assert dropped.err == "2 of 2 files changed\n"
+    left = say("index", "list", lake).lines
+    assert sum("k:distinct" in line for line in left) == len(before)
+    assert not any("lookup" in line or "bloom" in line for line in left)
     assert say("index", "drop", lake, "k:distinct").code == 0
     assert state(lake) == before
 
@@ -369,17 +378,19 @@ def test_index_list_says_where_there_is_none(say, tmp_path):
 def test_index_add_and_list_show_the_formats_own_indexes(say, tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": range(100), "word": ["a"] * 100}), path, row_group_size=50)
-    added = say("index", "add", path, "page_index", "bloom(word, fpp=0.1)", "k:lookup")
+    added = say("index", "add", path, "page_index", "bloom(word, fpp=0.1)", "k:lookup", "--all")
     (report,) = ia.list_indexes(path)
     sizes = {own.name: own.bytes for own in report.standard}
     assert added.code == 0
     assert added.lines[0] == str(path)
     assert added.lines[1].startswith("  k:lookup: ")
-    assert added.lines[2:] == [
+    assert added.lines[2:4] == [
         f"  page_index: on 4 chunks, {sizes['page_index']:,} bytes",
         f"  word:bloom: on 2 chunks, {sizes['word:bloom']:,} bytes",
     ]
-    assert say("index", "list", path).lines == added.lines
+    assert say("index", "list", path).lines == added.lines[:4]
+    assert len(added.lines) == 4 + 3
+    assert f"page_index: added to 1 of 1 file, {sizes['page_index']:,} bytes" in added.lines
 
 
 def test_index_add_documents_the_formats_own_indexes(say):
@@ -531,9 +542,9 @@ def test_a_file_without_the_column_goes_without_and_is_told_of(say, lake):
     assert "1 of 3 files cannot have it" in warning
     assert "zzz.parquet: no index word:lookup: column 'word' is not there" in warning
     assert summary == "1 of 3 files indexed, 1 had it all, 1 cannot have it"
-    assert [line for line in said.lines if not line.startswith(" ")] == [
-        str(lake / sorted(state(lake))[1])
-    ]
+    (line,) = said.lines
+    assert line.startswith("word:lookup: added to 1 of 3 files, ")
+    assert line.endswith("; 1 of 3 files had it already; 1 has no column `word`")
 
 
 def test_twenty_files_are_shown_unless_all_are_asked_for(say, tmp_path):
@@ -541,9 +552,10 @@ def test_twenty_files_are_shown_unless_all_are_asked_for(say, tmp_path):
         pq.write_table(pa.table({"k": [number]}), tmp_path / f"{number:02}.parquet")
     added = say("index", "add", tmp_path, "k:lookup")
     assert added.err == "23 of 23 files indexed\n"
-    for said in (added, say("index", "list", tmp_path)):
-        assert sum(line.endswith(".parquet") for line in said.lines) == 20
-        assert said.lines[-1] == "… and 3 files more: --all shows them"
+    assert len(added.lines) == 1
+    said = say("index", "list", tmp_path)
+    assert sum(line.endswith(".parquet") for line in said.lines) == 20
+    assert said.lines[-1] == "… and 3 files more: --all shows them"
     shown = say("index", "list", tmp_path, "--all").lines
     assert sum(line.endswith(".parquet") for line in shown) == 23
 
@@ -558,7 +570,8 @@ def test_reports_are_to_be_had_as_json(say, lake):
     (entry,) = file["indexes"]
     assert (entry["name"], entry["kind"], entry["on"]) == ("k:lookup", "lookup", "k")
     assert (file["added"], file["rows"]) == (["k:lookup"], ROWS // 2)  # it has a page index
-    assert documents[1][0] == file | {"added": []}
+    assert documents[1][0] == file | {"added": [], "kept": []}
+    assert (file["kept"], documents[2][0]["dropped"]) == (["page_index"], ["k:lookup"])
     assert [file["indexes"] for file in documents[2]] == [[], []]
 
 
@@ -699,8 +712,8 @@ def test_indexes_go_beside_files_that_stay_as_they_are(say, lake, tmp_path):
     before = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
     added = say("index", "add", lake, "k:lookup", "--sidecar")
     assert added.code == 0
-    assert sum(line.endswith(", beside it") for line in added.lines) == 2
-    assert say("index", "list", lake).lines == added.lines
+    listed = say("index", "list", lake).lines
+    assert sum(line.endswith(", beside it") for line in listed) == 2
     assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == before
     assert "index k:lookup" in say("explain", lake, "--where", "k = 7").out
     assert say("verify", lake).code == 0
@@ -719,7 +732,106 @@ def test_an_index_that_some_files_lack_is_told_of(say, lake):
     first = sorted(lake.rglob("*.parquet"))[0]
     assert say("index", "add", first, "k:lookup").code == 0
     assert "k:lookup is missing in 1 of 2 files" in say("index", "list", lake).out
-    assert say("verify", lake).code == 3
+
+
+def test_the_list_that_was_added_is_dropped_again(say, tmp_path):
+    table = pa.table({"k": range(90), "m": [float("nan")] * 90, "word": ["a"] * 90})
+    pq.write_table(table, tmp_path / "own.parquet", write_page_index=True)
+    pq.write_table(table, tmp_path / "plain.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(2):
+            pq.write_table(table.drop(["word"]), tmp_path / f"without{number}.parquet")
+        before = state(tmp_path)
+        for indexes in (
+            ["page_index"],
+            ["page_index(k)"],  # of columns beside it there are offset indexes
+            ["page_index(m)", "bloom(k)", "k:lookup"],
+            ["word:lookup", "lookup(lower(word))", "bloom(word)", "page_index(k, word)"],
+        ):
+            added = say("index", "add", tmp_path, *indexes)
+            assert (added.code, state(tmp_path) == before) == (0, False)
+            dropped = say("index", "drop", tmp_path, *indexes)
+            assert (dropped.code, len(dropped.lines)) == (0, len(indexes))
+            assert any("kept in 1 of 4 files: it was there before" in x for x in dropped.lines)
+            assert state(tmp_path) == before
+        only = tmp_path / "own.parquet"
+        assert say("index", "drop", only, "page_index(k)").lines == [
+            "page_index: kept in 1 of 1 file: it was there before"
+        ]
+        assert_refused(say("index", "drop", only, "bloom(k)"), "k:bloom")
+        (report,) = ia.drop_indexes(only, ["page_index"])
+        assert (report.dropped, report.kept) == ((), ("page_index",))
+
+
+@pytest.mark.parametrize("beside", [(), ("--sidecar",)])
+def test_all_that_was_added_is_dropped_at_once(say, lake, beside):
+    before = state(lake)
+    say("index", "add", lake, "word:lookup", "lookup(lower(word))", "k:distinct", *beside)
+    if not beside:
+        say("index", "add", lake, "bloom(k)", "page_index")
+    dropped = say("index", "drop", lake, "--all", *beside)
+    assert (dropped.code, dropped.err) == (0, "2 of 2 files changed\n")
+    assert state(lake) == before
+    again = say("index", "drop", lake, "--all", *beside)
+    assert (again.code, again.out, again.err) == (0, "", "0 of 2 files changed\n")
+    assert say("index", "drop", lake, "word:lookup", "--all").code == 2
+    assert say("index", "drop", lake).code == 2
+    for wrong in ({}, {"indexes": ["word:lookup"], "all": True}):
+        with pytest.raises(ia.IndexSpecError, match="all=True"):
+            ia.drop_indexes(lake, **wrong)
+
+
+def test_a_file_without_rows_loses_the_list_that_it_was_given(say, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": pa.array([], pa.int64())}), path)
+    before = path.read_bytes()
+    for command in ("add", "drop"):
+        assert say("index", command, path, "bloom(k)", "page_index").code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")
+def test_only_files_that_can_have_an_index_are_told_to_miss_it(say, tmp_path):
+    tables = {"a": {"w": ["a"]}, "b": {"w": ["b"]}, "int": {"w": [1]}, "no": {"k": [1]}}
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    added = say("index", "add", tmp_path, "ngram(w)", "lookup(lower(w))").lines
+    assert added[0].startswith("w:ngram: added to 2 of 4 files, ")
+    assert "; 1 cannot have it: " in added[0]
+    assert all(line.endswith("; 1 has no column `w`") for line in added)
+    listed = say("index", "list", tmp_path).out
+    assert "w:ngram: 2 of 4 files; 1 cannot have it: " in listed
+    assert "--missing" not in listed
+    say("index", "drop", tmp_path / "b.parquet", "--all")
+    lines = say("index", "list", tmp_path).lines
+    (line,) = (line for line in lines if line.startswith("w:ngram is missing"))
+    assert line.startswith("w:ngram is missing in 1 of 4 files: index add --missing adds it; 1 ")
+    assert say("index", "add", tmp_path, "ngram(w)", "--missing").code == 0
+
+
+def test_an_index_that_only_some_files_have_is_a_note(say, lake):
+    first, second = sorted(lake.rglob("*.parquet"))
+    assert say("verify", lake, "--strict").code == 0
+    say("index", "add", first, "k:lookup")
+    note = f"{second}: it has no index k:lookup, which 1 of the 2 files have"
+    said = say("verify", lake)
+    assert (said.lines, said.code) == ([f"note: {note}"], 0)
+    assert said.err == "2 files: 0 errors, 0 warnings, 1 note\n"
+    assert say("verify", lake, "--strict").code == 3
+    said = say("verify", lake, "--json")
+    assert (json.loads(said.out)["severity"], said.code) == ("note", 0)
+    (found,) = ia.verify(lake)
+    assert found.severity is ia.Severity.NOTE
+    assert ia.Severity.NOTE < ia.Severity.WARNING < ia.Severity.ERROR
+    pq.write_table(pq.read_table(first).slice(1), first)  # its sidecar is of what it was
+    ia.add_indexes(second, ["k:lookup"], sidecar=True)
+    pq.write_table(pq.read_table(second).slice(1), second)
+    said = say("verify", lake)
+    assert "warning: " in said.out
+    assert say("verify", lake).code == say("verify", lake, "--strict").code == 3
+    first.write_bytes(b"torn")
+    assert say("verify", lake).code == say("verify", lake, "--strict").code == 4
 
 
 def test_advice_is_a_table_or_json(say, lake):

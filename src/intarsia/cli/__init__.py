@@ -19,8 +19,9 @@ def main() -> None:
 def _run() -> None:
     try:
         from intarsia.cli.main import run
+
+        run()
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
         sys.exit(f"intarsia: the command line needs {error.name}: install the extra, intarsia[cli]")
-    run()

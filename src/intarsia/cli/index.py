@@ -35,7 +35,7 @@ def index() -> None:
     is_flag=True,
     help="Only to files that do not have it, with the same settings; bloom filters, with any.",
 )
-@all_option
+@click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @_json
 def index_add(
     path: str,
@@ -62,7 +62,7 @@ def index_add(
     other reader still reads it. One that cannot have an INDEX, as it lacks the column, goes
     without; where no file can have it, none is changed.
 
-    Shows the files that were given any, and says how many there are of the others.
+    Shows a line for each INDEX, over all files; with --all, what each file has as well.
     """
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
@@ -71,25 +71,27 @@ def index_add(
     if as_json:
         show.as_json(reports)
     else:
-        show.indexes([report for report in reports if report.added], everything)
+        if everything:
+            show.indexes(reports, everything)
+        show.summary(reports, "added")
         show.added(reports)
 
 
 @index.command("drop")
 @click.argument("path")
-@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
+@click.argument("indexes", nargs=-1, metavar="INDEX…")
+@click.option("--all", "everything", is_flag=True, help="Every index that was added.")
 @click.option(
     "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
 )
 @sidecar_folder_option
-@all_option
 @_json
 def index_drop(
     path: str,
     indexes: Sequence[str],
+    everything: bool,
     sidecar: bool,
     sidecar_folder: str | None,
-    everything: bool,
     as_json: bool,
 ) -> None:
     """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
@@ -99,13 +101,24 @@ def index_drop(
     user_id:bloom                            the bloom filters that were added to a column
     page_index                               the page indexes that were added
 
-    What a file was written with stays. A file that loses all that was added is, byte for byte, what
-    it was before.
+    What a file was written with stays, and is reported as kept. A file that loses all that was
+    added is, byte for byte, what it was before.
+
+    Shows a line for each index, over all files.
     """
+    if everything == bool(indexes):
+        raise click.UsageError("name each INDEX, or drop every one that was added by --all")
     with terminal.progress("dropping") as progress:
         where = _beside(sidecar, sidecar_folder)
-        reports = drop_indexes(path, indexes, sidecar=where, progress=progress)
-    _show(reports, everything, as_json)
+        reports = drop_indexes(
+            path, indexes or None, all=everything, sidecar=where, progress=progress
+        )
+    if as_json:
+        show.as_json(reports)
+        return
+    show.summary(reports, "dropped")
+    changed = sum(bool(report.dropped) for report in reports)
+    click.echo(f"{changed:,} of {terminal.plural(len(reports), 'file')} changed", err=True)
 
 
 @index.command("list")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 import click
 import pyarrow as pa
@@ -40,9 +42,62 @@ def indexes(reports: Sequence[IndexReport], everything: bool) -> None:
 def missing(reports: Sequence[IndexReport]) -> None:
     """Which indexes some files lack that others have."""
     names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
+    unfit = {report.path: report.unfit for report in reports}
     for name, lacking in missing_in(names).items():
-        share = f"{len(lacking):,} of {plural(len(reports), 'file')}"
-        say(f"{clean(name)} is missing in {share}: index add --missing adds it where it can be")
+        able = [path for path in lacking if name not in unfit[path]]
+        why = _reasons(name, reports)
+        of = plural(len(reports), "file")
+        if able:
+            what = f"{clean(name)} is missing in {len(able):,} of {of}"
+            say("; ".join([f"{what}: index add --missing adds it", *why]))
+        else:
+            say("; ".join([f"{clean(name)}: {len(reports) - len(lacking):,} of {of}", *why]))
+
+
+def _reasons(name: str, reports: Sequence[IndexReport]) -> list[str]:
+    """Why files cannot have an index: how many of them, by reason."""
+    counts = Counter(
+        reason
+        for report in reports
+        for other, reason in zip(report.unfit, report.reasons, strict=True)
+        if other == name
+    )
+    return [
+        f"{count:,} {'has' if count == 1 else 'have'} {clean(reason)}"
+        if reason.startswith("no column")
+        else f"{count:,} cannot have it: {clean(reason)}"
+        for reason, count in counts.items()
+    ]
+
+
+def summary(reports: Sequence[IndexReport], done: Literal["added", "dropped"]) -> None:
+    """A line for each index: of how many files it was ``done``, and what of the others."""
+    of = plural(len(reports), "file")
+    named = (name for r in reports for name in (*getattr(r, done), *r.kept, *r.unfit))
+    for name in dict.fromkeys(named):
+        acted = [report for report in reports if name in getattr(report, done)]
+        kept = sum(name in report.kept for report in reports)
+        size = f", {_size(name, acted)}" if done == "added" and acted else ""
+        verb = "added to" if done == "added" else "dropped from"
+        parts = [f"{verb} {len(acted):,} of {of}{size}"] if acted or not kept else []
+        if kept and done == "added":
+            parts.append(f"{kept:,} of {of} had it already")
+        elif kept:
+            parts.append(f"kept in {kept:,} of {of}: it was there before")
+        others = len(reports) - len(acted) - kept
+        if others and done == "dropped":
+            parts.append(f"{others:,} had no such index")
+        say(f"{clean(name)}: {'; '.join([*parts, *_reasons(name, reports)])}")
+
+
+def _size(name: str, reports: Sequence[IndexReport]) -> str:
+    """What an index takes in the files that have just been given it."""
+    entries = [entry for report in reports for entry in report.entries if entry.name == name]
+    length = sum(entry.length for entry in entries)
+    length += sum(own.bytes for report in reports for own in report.standard if own.name == name)
+    rows = sum(report.rows for report in reports)
+    bits = f", {length * 8 / max(rows, 1):.1f} bits a row" if entries else ""
+    return f"{length:,} bytes{bits}"
 
 
 def added(reports: Sequence[IndexReport]) -> None:

@@ -108,6 +108,16 @@ def may_have(entry: IndexEntry, schema: Schema) -> bool:
     return any(leaf.name == entry.on or leaf.name.startswith(within) for leaf in schema.leaves)
 
 
+def absent_columns(on: str, schema: Schema) -> list[str]:
+    """Returns the columns that an index on ``on``, a path or a function, needs and a file lacks."""
+    within = f"{on}."
+    if any(leaf.name == on or leaf.name.startswith(within) for leaf in schema.leaves):
+        return []
+    if not any(character in on for character in "()[]+-*"):
+        return [on]
+    return sorted(name for name in columns_named(on) if schema.root(name) is None)
+
+
 def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:
     """What adds these indexes again, where they were."""
     by_home: dict[Home, set[str]] = {}

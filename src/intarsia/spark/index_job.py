@@ -170,8 +170,9 @@ def add_indexes(
 def drop_indexes(
     spark: SparkSession,
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
     *,
+    all: bool = False,  # noqa: A002 # as the library's own says it
     sidecar: bool | PathLike = False,
     parallelism: int | None = None,
     filesystem: Any = None,
@@ -179,10 +180,11 @@ def drop_indexes(
     """Take ``indexes`` off every Parquet file under ``path``, as ``intarsia.drop_indexes`` does.
 
     The job, its report, ``sidecar`` and ``parallelism`` are as of ``add_indexes``; a file that has
-    none of them is skipped. An index that no file has is warned of. Raises ``PathError`` where
-    there is no file.
+    none of them is skipped. With ``all=True``, instead of ``indexes``, every index that was added
+    is taken off. An index that no file has is warned of. Raises ``PathError`` where there is no
+    file.
     """
-    files, wanted = _wanted(path, filesystem, asked_of(indexes), sidecar)
+    files, wanted = _wanted(path, filesystem, asked_of(indexes, all=all), sidecar)
     sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)
     tasks = spread(sizes, _parallelism(spark, parallelism))
     reports = _run(

@@ -27,7 +27,7 @@ from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
 from intarsia.write.build import Builder, new_file_id
-from intarsia.write.drop import drop_from, held_names, name_of
+from intarsia.write.drop import drop_from, held_names, name_of, own_names
 from intarsia.write.embed import add_to
 from intarsia.write.in_place import check_changeable
 from intarsia.write.parts import FromParts, FromSections, gather_part
@@ -238,16 +238,20 @@ def gather_from(
 
 
 def drop_from_file(path: str, wanted: Wanted) -> FileReport:
-    """Take off a file those of the indexes that were added to it."""
+    """Take off a file those of the indexes that were added to it; all of them if none is named."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         held = held_names(file, places)
-        names = [_named(index, held, file) for index in wanted.indexes]
+        names = [_named(index, held, file) for index in wanted.indexes] or sorted(held)
         gone = [name for name in names if name in held]
-        unfit = [name for name in names if name not in held]
+        own = set() if places is not None else own_names(file)
+        kept = [name for name in names if name in own - held]
+        unfit = [name for name in names if name not in held | own]
         if gone:
             drop_from(file, gone, wanted.filesystem, version, places)
-        return _Outcome(gone, f"it has no {', '.join(unfit)}" if unfit else None, unfit)
+        why = [f"it was written with {', '.join(kept)}"] if kept else []
+        why += [f"it has no {', '.join(unfit)}"] if unfit else []
+        return _Outcome(gone, "; ".join(why) or None, unfit)
 
     return _reported(path, wanted, act)
 

@@ -21,7 +21,7 @@ from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.storage import PathLike, list_files
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
-from intarsia.verify.findings import Finding, error, of_exception, warning
+from intarsia.verify.findings import Finding, error, note, of_exception, warning
 from intarsia.verify.pages import PageChecks
 from intarsia.verify.places import overlapping
 from intarsia.verify.sections import check_sections
@@ -48,8 +48,9 @@ def verify(
     with the pages, column indexes, statistics, bloom filters and the stated order of rows with the
     decoded values, embedded indexes with the values they index, those in sidecars too, beside the
     files or in the folder ``sidecar``, and the catalog of a folder with all of these. Gives the
-    findings in the order of the file; none where all is well; then which files lack an index that
-    others have, of a column that is theirs too, and what the catalog has wrong. A file that is not
+    findings in the order of the file; none where all is well; then, as ``Severity.NOTE``, which
+    files lack an index that others have, of a column that is theirs too, and what the catalog has
+    wrong. A file that is not
     Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is no file.
     ``progress`` is called with a path, and how many files are done, of how many.
     """
@@ -86,7 +87,7 @@ def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
         lacking = [path for path in paths if may_have(known[name], opened[path].schema)]
         has = len(opened) - len(paths)
         message = f"it has no index {name}, which {has:,} of the {has + len(lacking):,} files have"
-        yield from (warning(Where(path), message) for path in lacking)
+        yield from (note(Where(path), message) for path in lacking)
 
 
 def _of_file(

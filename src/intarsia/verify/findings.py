@@ -12,6 +12,8 @@ from intarsia.errors import FormatError, UnsupportedError, Where
 class Severity(IntEnum):
     """How bad a finding is; higher is worse."""
 
+    NOTE = 0
+    """Nothing is wrong: something that could be better, as an index that other files have."""
     WARNING = 1
     """Answers stay right: something is wasteful, unusual, or could not be checked."""
     ERROR = 2
@@ -20,7 +22,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, and where."""
+    """One thing that is wrong, or could be better, and where."""
 
     severity: Severity
     where: Where
@@ -38,6 +40,11 @@ def error(where: Where, message: str) -> Finding:
 def warning(where: Where, message: str) -> Finding:
     """A finding that leaves answers right."""
     return Finding(Severity.WARNING, where, message)
+
+
+def note(where: Where, message: str) -> Finding:
+    """A finding that says what could be better, where nothing is wrong."""
+    return Finding(Severity.NOTE, where, message)
 
 
 def of_exception(problem: FormatError, where: Where) -> Finding:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from intarsia.errors import IndexSpecError, quiet
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
-from intarsia.index.standard import PageIndex
+from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
@@ -17,16 +18,20 @@ from intarsia.storage import PathLike, list_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import IndexReport, Progress, report_of
+from intarsia.write.embed import IndexReport, Progress, report_of, standard_of
 from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
+ALL: Sequence[IndexSpec | str] = []
+"""In place of a list of indexes: all that were added."""
+
 
 def drop_indexes(
     path: PathLike | Sequence[PathLike],
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,
     *,
+    all: bool = False,  # noqa: A002 # as the command line says it
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
     progress: Progress | None = None,
@@ -35,8 +40,10 @@ def drop_indexes(
 
     An index is named as it is listed, ``"trace_id:lookup"``, or given as for ``add_indexes``. Those
     of kinds unknown here can be dropped as well, and so can page indexes and bloom filters that
-    were added; those that a file was written with are part of it. A file that loses all that was
-    added is, byte for byte, what it was before. Files that have none of them stay as they are.
+    were added; those that a file was written with are part of it and stay, as the report's ``kept``
+    says. A file that loses all that was added is, byte for byte, what it was before. Files that
+    have none of them stay as they are. With ``all=True``, instead of ``indexes``, every index that
+    was added is taken off.
     With ``sidecar=True``, or the folder of sidecars, they are taken off these, which are removed
     where nothing is left. ``progress`` is called with a path, and how many files are done, of how
     many.
@@ -44,7 +51,7 @@ def drop_indexes(
     Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
     otherwise errors as of ``add_indexes``.
     """
-    asked = asked_of(indexes)
+    asked = asked_of(indexes, all=all)
     found, files = list_files(path, filesystem)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     with quiet():  # what is stale can be dropped as well
@@ -54,8 +61,10 @@ def drop_indexes(
     with_pages = next((file for file in files if PageIndex.kind in held[file]), files[0])
     paged = first if with_pages == files[0] else open_file(with_pages, found)
     names = [name_of(index, everywhere, first, paged) for index in asked]
+    if asked is ALL:
+        names = sorted(everywhere)
     for name in names:
-        if name not in everywhere:
+        if name not in everywhere and not _is_own(name, files, found, places):
             known = ", ".join(sorted(everywhere)) or "none"
             raise IndexSpecError(
                 f"no {'file' if places is None else 'sidecar'} has an index {name} that was added "
@@ -65,22 +74,34 @@ def drop_indexes(
     for done, file in enumerate(files):
         if progress:
             progress(file, done, len(files))
-        if held[file] & set(names):
+        gone = tuple(name for name in names if name in held[file])
+        if gone:
             version = version_of(file, found)
             if places is None:
                 warn_of_names(file, found)
             with quiet():
                 drop_from(open_file(file, found, sidecar=places), names, found, version, places)
-        reports.append(report_of(open_file(file, found, sidecar=places)))
+        now = report_of(open_file(file, found, sidecar=places))
+        own = {one.name for one in now.standard if places is None and is_standard(one.name)}
+        kept = tuple(name for name in names if name in own - {*gone})
+        reports.append(replace(now, dropped=gone, kept=kept))
     if progress:
         progress(files[-1], len(files), len(files))
     return reports
 
 
 def asked_of(
-    indexes: Sequence[IndexSpec | str] | IndexSpec | str,
-) -> list[IndexSpec | str]:
-    """One index or several, as several. Raises ``IndexSpecError`` for what is none."""
+    indexes: Sequence[IndexSpec | str] | IndexSpec | str | None,
+    *,
+    all: bool = False,  # noqa: A002
+) -> Sequence[IndexSpec | str]:
+    """One index or several, as several, or ``ALL``. Raises ``IndexSpecError`` for what is none."""
+    if all == (indexes is not None):
+        raise IndexSpecError(
+            "indexes are named, or all=True drops every one that was added: one of the two"
+        )
+    if indexes is None:
+        return ALL
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
     asked: Any = [indexes] if single else indexes
     found = list(asked)
@@ -113,6 +134,29 @@ def _held(file: OpenedFile, places: Sidecars | None) -> set[str]:
     return held_names(file, places)
 
 
+def is_standard(name: str) -> bool:
+    """Is it the name of one of the format's own indexes, as a page index or a bloom filter?"""
+    return name.rpartition(":")[2] in (PageIndex.kind, Bloom.kind)
+
+
+def own_names(file: OpenedFile) -> set[str]:
+    """The names of the format's own indexes of a file, whoever wrote them."""
+    return {one.name for one in standard_of(file) if is_standard(one.name)}
+
+
+def _is_own(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> bool:
+    """True if a file was written with the index, or if no file has rows that it could be of.
+
+    ``add_indexes`` adds nothing there, so there is nothing to drop.
+    """
+    if places is not None or not is_standard(name):
+        return False
+    opened = [open_file(file, filesystem) for file in files]
+    return any(name in own_names(file) for file in opened) or not any(
+        file.num_rows for file in opened
+    )
+
+
 def _elsewhere(name: str, files: Sequence[str], filesystem: Any, places: Sidecars | None) -> str:
     """Where a name is, if it is in sidecars instead."""
     beside = Sidecars(filesystem)
@@ -137,11 +181,11 @@ def held_names(file: OpenedFile, places: Sidecars | None) -> set[str]:
 
 
 def _with_page_indexes(file: OpenedFile) -> set[str]:
-    """The columns that page indexes were added to."""
+    """The columns that bounds by page were added for."""
     if file.directory is None:
         return set()
     added = added_parts(file, base_of(file))
-    leaves = {part.chunk[1] for index, part in added if index == PageIndex.kind}
+    leaves = {part.chunk[1] for _, part in added if part.name == "column_index"}
     return {file.schema.leaves[leaf].name for leaf in leaves}
 
 
@@ -156,7 +200,7 @@ def name_of(
     wanted = parse(index) if isinstance(index, str) else index
     if isinstance(wanted, PageIndex) and wanted.columns:
         of = _with_page_indexes(paged or file)
-        if PageIndex.kind in known and of != {*wanted.columns}:
+        if PageIndex.kind in known and of - {*wanted.columns}:
             told = f"those that were added are of {', '.join(sorted(of))}"
             raise IndexSpecError(f"{index}: page indexes are dropped together: page_index; {told}")
         return PageIndex.kind

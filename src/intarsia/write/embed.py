@@ -21,9 +21,10 @@ from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
-from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.index.registry import IndexSpec, kinds_of, make
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
+from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
@@ -32,7 +33,7 @@ from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose
 from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
-from intarsia.write.present import choose
+from intarsia.write.present import Choice, choose
 from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
@@ -62,8 +63,10 @@ class IndexReport:
 
     ``sidecar`` are those beside the file. ``problems`` say which are ignored as a whole, and why:
     those in the file, or in its sidecar, where they are damaged or belong to what the file was
-    before it was rewritten. ``added`` are the names of those that it has just been given, ``unfit``
-    of those that were asked for and it cannot have.
+    before it was rewritten. ``added`` are the names of those that it has just been given,
+    ``dropped`` of those just taken off, ``kept`` of those that were asked for and left as they
+    were: they were there before. ``unfit`` are those that were asked for, or that other files of a
+    list have, and that it cannot have; ``reasons`` say why, one for each of them.
     """
 
     path: str
@@ -75,12 +78,20 @@ class IndexReport:
     problems: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         held = [entry.name for entry in self.indexes] + [kind.name for kind in self.standard]
         beside = [f"{entry.name} beside it" for entry in self.sidecar]
         names = ", ".join([*held, *beside]) or "no index"
         return f"<IndexReport of {self.path}: {self.rows:,} rows; {names}>"
+
+    @property
+    def entries(self) -> tuple[IndexEntry, ...]:
+        """The indexes of our own, in the file and beside it."""
+        return (*self.indexes, *self.sidecar)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON takes it."""
@@ -162,9 +173,17 @@ def add_indexes(
                 add_to(opened, choice.due, found, version, places, told)
         now = report_of(open_file(file, found, sidecar=places))
         added = _added(names, before, now.standard)
-        reports.append(dataclasses.replace(now, added=added, unfit=tuple(choice.unfit)))
+        there = {one.name for one in now.standard} - {*added}
+        kept = (*choice.there, *(name for name in names if name in there))
+        reports.append(_with_unfit(dataclasses.replace(now, added=added, kept=kept), choice))
     told.end()
     return reports
+
+
+def _with_unfit(report: IndexReport, choice: Choice) -> IndexReport:
+    """The report of a file that cannot have some of the indexes, and why."""
+    reasons = tuple(map(choice.reason, choice.unfit))
+    return dataclasses.replace(report, unfit=tuple(choice.unfit), reasons=reasons)
 
 
 def _added(
@@ -223,11 +242,32 @@ def list_indexes(
 ) -> list[IndexReport]:
     """The indexes of every Parquet file under ``path``, in it and beside it, or in ``sidecar``.
 
-    Raises as ``add_indexes`` does.
+    A report's ``unfit`` are the indexes that other files have and this one cannot have. Raises as
+    ``add_indexes`` does.
     """
     found, files = list_files(path, filesystem)
     places = places_of(found, sidecar)
-    return [report_of(open_file(file, found, sidecar=places)) for file in files]
+    reports = [report_of(open_file(file, found, sidecar=places)) for file in files]
+    known = {entry.name: entry for report in reports for entry in report.entries}
+    names = {report.path: frozenset(entry.name for entry in report.entries) for report in reports}
+    lacking = {path for paths in missing_in(names).values() for path in paths}
+    specs = {name: spec for name, entry in known.items() if (spec := _spec(entry)) is not None}
+    for at, report in enumerate(reports):
+        if report.path in lacking:
+            others = [spec for name, spec in specs.items() if name not in names[report.path]]
+            with quiet():
+                file = open_file(report.path, found, sidecar=places)
+                choice = choose(file, others, anew=True, beside=False)
+            reports[at] = _with_unfit(report, choice)
+    return reports
+
+
+def _spec(entry: IndexEntry) -> IndexSpec | None:
+    """The index that a directory describes; None if its kind is not known here."""
+    try:
+        return make(entry.kind, entry.on, entry.params)
+    except IndexSpecError:
+        return None
 
 
 class _Steps:

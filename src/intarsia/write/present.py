@@ -11,6 +11,7 @@ from intarsia.errors import FormatError, IndexSpecError, PathError
 from intarsia.index.probe import open_section
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.read.health import absent_columns
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.write.build import check_index, check_indexes, on_of
@@ -26,6 +27,15 @@ class Choice:
     due: tuple[IndexSpec, ...]
     there: tuple[str, ...]
     unfit: Mapping[str, str]
+    absent: Mapping[str, Sequence[str]]
+    """Of those, the columns that it lacks, by the indexes' names."""
+
+    def reason(self, name: str) -> str:
+        """Why the file cannot have the index of a name, in few words."""
+        absent = self.absent[name]
+        if absent:
+            return f"no column {', '.join(f'`{column}`' for column in absent)}"
+        return self.unfit[name].removeprefix(f"no index {name}: ")
 
     @property
     def why(self) -> str | None:
@@ -42,17 +52,25 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
     due: list[IndexSpec] = []
     there: list[str] = []
     unfit: dict[str, str] = {}
+    absent: dict[str, Sequence[str]] = {}
     for index in indexes:
         try:
             check_indexes(file, [index])
         except IndexSpecError as error:
             unfit[spec_name(index)] = str(error).removeprefix(f"{file.name}: ")
+            absent[spec_name(index)] = _absent(file, index)
             continue
         if not anew and is_present(file, index, beside=beside):
             there.append(spec_name(index))
         else:
             due.append(index)
-    return Choice(tuple(due), tuple(there), unfit)
+    return Choice(tuple(due), tuple(there), unfit, absent)
+
+
+def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:
+    """Returns the columns that ``index`` needs and ``file`` lacks."""
+    needed = (index.columns or ()) if isinstance(index, PageIndex) else [index.on]
+    return [name for on in needed for name in absent_columns(on, file.schema)]
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:

@@ -1,0 +1,132 @@
+"""The commands ``scan`` and ``explain``: the rows that match, and what finding them reads."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from intarsia.cli import page, show, stream
+from intarsia.cli.options import (
+    column_names,
+    columns_option,
+    html_option,
+    limit_option,
+    on_corrupt_option,
+    page_size_limit_option,
+    sidecar_folder_option,
+    union_by_name_option,
+    where_option,
+)
+from intarsia.data.asked import check_columns
+from intarsia.data.discover import dataset
+from intarsia.predicate.sql import parse_where
+from intarsia.read.damage import OnCorrupt
+from intarsia.report.query import SHOWN_FILES
+from intarsia.report.render import query_html
+
+_TABLE_ROWS = 50
+
+
+@click.command()
+@click.argument("path")
+@where_option
+@columns_option
+@limit_option
+@click.option("--count", is_flag=True, help="Print how many rows there are instead.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object a line, bytes in base 64; table shows 50 rows unless --limit says "
+    "otherwise.",
+)
+@on_corrupt_option
+@page_size_limit_option
+@union_by_name_option
+@sidecar_folder_option
+def scan(
+    path: str,
+    where: str | None,
+    columns: str | None,
+    limit: int | None,
+    count: bool,
+    form: str,
+    on_corrupt: OnCorrupt | None,
+    page_size_limit: int | None,
+    union_by_name: bool,
+    sidecar_folder: str | None,
+) -> None:
+    """Print the rows of PATH, a file, folder, glob or URI, that match.
+
+    Rows with lists, structs or bytes are none of CSV's; JSON has them all.
+    """
+    source = dataset(
+        path,
+        union_by_name=union_by_name,
+        sidecar=sidecar_folder,
+        on_corrupt=on_corrupt,
+        page_size_limit=page_size_limit,
+    )
+    names = column_names(source.schema, columns)
+    expression = None if where is None else parse_where(where, source.schema)
+    if count:
+        check_columns(source.schema, names)
+        found = source.count_rows(expression)
+        click.echo(found if limit is None else min(found, limit))
+        return
+    if form == "table":
+        shown = _TABLE_ROWS if limit is None else limit
+        table = source.head(shown + 1, names, expression)
+        is_cut = table.num_rows > shown
+        show.rows(table.slice(0, shown) if is_cut else table, more=limit is None and is_cut)
+        return
+    schema = source.head(0, names).schema
+    print_rows = stream.csv(schema) if form == "csv" else stream.json_lines(schema, names)
+    if limit is not None:
+        print_rows(source.head(limit, names, expression).to_batches())
+    else:
+        print_rows(source.to_batches(names, expression))
+
+
+@click.command()
+@click.argument("path")
+@where_option
+@columns_option
+@click.option(
+    "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
+)
+@click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+@html_option
+@union_by_name_option
+@sidecar_folder_option
+def explain(
+    path: str,
+    where: str | None,
+    columns: str | None,
+    analyze: bool,
+    as_json: bool,
+    html: str | None,
+    union_by_name: bool,
+    sidecar_folder: str | None,
+) -> None:
+    """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
+
+    20 files are shown, and the 20 columns of each that take most.
+
+    --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
+    """
+    page.check_option(html, as_json)
+    source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
+    maps = 0 if html is None else SHOWN_FILES
+    explanation = source.explain(
+        column_names(source.schema, columns), where, analyze=analyze, maps=maps
+    )
+    if html is not None:
+        page.save(html, query_html(explanation))
+    elif as_json:
+        click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(explanation)

@@ -1,0 +1,204 @@
+"""What is imported, and when: names are loaded when they are first used."""
+
+import ast
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import intarsia as ia
+from intarsia.cli.main import COMMANDS, cli, short_help
+
+HEAVY = {"numpy", "pyarrow", "pandas", "sqlglot", "duckdb", "polars", "pyspark", "thrift", "jinja2"}
+MOST_MODULES = 60  # those of the standard library included; there were 983
+MOST_COMMAND_MODULES = 150  # of which click and the standard library are most; there were 983
+INIT = Path(ia.__file__)
+
+
+def printed(program, *arguments):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def modules_after(program):
+    """The modules that a program imports beyond those that Python starts with."""
+    code = f"import sys; before = set(sys.modules)\n{program}\n"
+    code += "import json; print('\\n' + json.dumps(sorted({*sys.modules} - before)))"
+    return set(json.loads(printed(code).splitlines()[-1]))
+
+
+def command(*arguments):
+    return (
+        f"import sys; sys.argv = ['intarsia', *{arguments!r}]\n"
+        "from intarsia.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code"
+    )
+
+
+def roots(modules):
+    return {module.split(".")[0] for module in modules}
+
+
+def test_importing_the_package_imports_next_to_nothing():
+    found = modules_after("import intarsia")
+    assert not roots(found) & HEAVY
+    assert {name for name in found if name.startswith("intarsia.")} == {
+        "intarsia.verify",
+        "intarsia.version",
+    }
+    assert len(found) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("-h",), ()])
+def test_version_and_help_import_no_command(arguments):
+    found = modules_after(command(*arguments) if arguments else command("--help"))
+    assert not roots(found) & HEAVY
+    assert len(found) <= MOST_COMMAND_MODULES
+
+
+def test_a_command_imports_no_other():
+    found = modules_after(command("catalog", "--help"))
+    assert "intarsia.cli.catalog" in found
+    assert not {"intarsia.cli.write", "intarsia.cli.demo", "duckdb", "polars"} & found
+
+
+def test_the_table_the_imports_for_checkers_and_all_agree():
+    tree = ast.parse(INIT.read_text())
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "not" not in ast.unparse(node.test)
+    )
+    for_checkers = {(node.module, name.name) for node in block.body for name in node.names}
+    assert for_checkers == {(module, name) for name, module in ia._MODULE_OF.items()}
+    assert sorted([*ia._MODULE_OF, "__version__"]) == ia.__all__
+
+
+@pytest.mark.parametrize("name", [name for name in ia.__all__ if name != "__version__"])
+def test_each_name_is_that_of_its_module(name):
+    module = importlib.import_module(ia._MODULE_OF[name])
+    found = getattr(ia, name)
+    assert found is getattr(module, name)
+    assert found is getattr(ia, name)  # from the namespace, the second time
+
+
+def test_names_stay_what_they_are_however_modules_are_imported():
+    """The import system binds packages to their parent, as ``intarsia.verify``."""
+    program = """
+import importlib, pkgutil, sys, types
+import intarsia.verify.findings, intarsia.verify.file, intarsia.index.registry
+import intarsia
+from intarsia import verify, polars
+assert isinstance(verify, types.FunctionType) and intarsia.verify is verify
+for found in pkgutil.walk_packages(intarsia.__path__, "intarsia."):
+    if found.name.split(".")[1] not in ("spark", "testing", "__main__"):
+        importlib.import_module(found.name)
+for name, module in intarsia._MODULE_OF.items():
+    assert getattr(intarsia, name) is getattr(sys.modules[module], name), name
+importlib.reload(intarsia)
+assert intarsia.verify is verify
+"""
+    printed(program)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "ia.polars.scan",
+        "ia.index.Inverted",
+        "ia.errors.FormatError",
+        "ia.storage.FileSource",
+        "ia.read.file.open_file",
+        "ia.engines.polars.scan",
+        "ia.data.dataset.Dataset",
+        "ia.spark.write",
+        "ia.report.query_html",
+        "ia.testing.CountingSource",
+        "ia.verify.__code__",
+        "ia.__version__",
+    ],
+)
+def test_parts_are_attributes_without_further_imports(use):
+    assert printed(f"import intarsia as ia; print({use})").strip()
+
+
+def test_what_is_not_there_is_an_attribute_error():
+    for name in ("datset", "_nothing", "__wrapped__"):
+        with pytest.raises(AttributeError, match=f"'intarsia' has no attribute '{name}'"):
+            getattr(ia, name)
+    with pytest.raises(ImportError, match="datset"):
+        exec("from intarsia import datset")
+
+
+def test_a_star_import_gives_all_public_names():
+    namespace = {}
+    exec("from intarsia import *", namespace)
+    assert {*ia.__all__} == namespace.keys() - {"__builtins__"}
+
+
+def test_pickles_are_read_where_nothing_was_imported():
+    index = ia.Lookup("trace_id")
+    program = "import pickle, sys; print(repr(pickle.loads(bytes.fromhex(sys.argv[1]))))"
+    assert printed(program, pickle.dumps(index).hex()).strip() == repr(index)
+    function = pickle.dumps(ia.add_indexes).hex()
+    assert "add_indexes" in printed(program, function)
+
+
+def test_threads_that_ask_first_at_once_get_the_same():
+    program = """
+import random, sys, threading
+import intarsia
+sys.setswitchinterval(1e-5)
+start, found = threading.Barrier(8), []
+def ask(seed):
+    names = [name for name in intarsia.__all__]
+    random.Random(seed).shuffle(names)
+    start.wait()
+    found.append({name: id(getattr(intarsia, name)) for name in names})
+threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join(60)
+assert len(found) == 8 and all(one == found[0] for one in found)
+"""
+    printed(program)
+
+
+def test_a_fork_amid_a_first_use_leaves_the_child_able_to_use_it():
+    program = """
+import os, signal, sys, threading, time
+import intarsia
+thread = threading.Thread(target=lambda: intarsia.dataset)
+thread.start()
+while "intarsia.data" not in sys.modules: time.sleep(0)
+assert "intarsia.engines" not in sys.modules
+child = os.fork()
+if not child:
+    signal.alarm(30)  # what waits for ever is killed
+    os._exit(0 if callable(intarsia.dataset) and callable(intarsia.sql) else 1)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+"""
+    printed(program)
+
+
+def test_short_helps_are_those_of_the_commands():
+    assert cli.list_commands(None) == sorted(COMMANDS)
+    for name, (_, help_text) in COMMANDS.items():
+        known = cli.get_command(None, name)
+        assert known.name == name
+        for limit in (10, 30, 45, 60, 100):
+            assert short_help(help_text, limit) == known.get_short_help_str(limit)
