@@ -126,7 +126,7 @@ def read(path: str, form: str, text: Text) -> Incoming:
     files = [file for file in files if format_of_name(file) == form] or files
     at = resolve(path)[1].rstrip("/")
     base = folder_of(path) or (None if files == [at] else at)
-    keys = pads.HivePartitioning(hive_types(files, base))
+    keys = pads.HivePartitioning(hive_types(files, base, "hive"))
     with _telling(files[0]):
         first = _opened(on, files[0], form, text, None)
         _check_names(first.schema)

@@ -23,6 +23,15 @@ union_by_name_option = click.option(
     is_flag=True,
     help="All columns of all files, NULL where one lacks them, instead of the first file's.",
 )
+partitioning_option = click.option(
+    "--partitioning",
+    type=click.Choice(["hive", "pyarrow", "none"]),
+    default="hive",
+    show_default=True,
+    callback=lambda context, parameter, value: None if value == "none" else value,
+    help="How key=value folders give columns: hive infers integers, dates and timestamps, pyarrow "
+    "integers of 32 bits, none reads no folders.",
+)
 limit_option = click.option(
     "--limit", type=click.IntRange(0, _MOST_ROWS), help="At most this many rows."
 )

@@ -39,6 +39,7 @@ class Asked:
     where: str | None = None
     limit: int | None = None
     union_by_name: bool = False
+    partitioning: str | None = "hive"
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
     sidecar_folder: str | None = None
@@ -70,6 +71,7 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
     data = dataset(
         source,
         union_by_name=asked.union_by_name,
+        partitioning=asked.partitioning,
         sidecar=asked.sidecar_folder,
         on_corrupt=asked.on_corrupt,
         page_size_limit=asked.page_size_limit,

@@ -14,6 +14,7 @@ from intarsia.cli.options import (
     limit_option,
     on_corrupt_option,
     page_size_limit_option,
+    partitioning_option,
     sidecar_folder_option,
     union_by_name_option,
     where_option,
@@ -46,6 +47,7 @@ _TABLE_ROWS = 50
 @on_corrupt_option
 @page_size_limit_option
 @union_by_name_option
+@partitioning_option
 @sidecar_folder_option
 def scan(
     path: str,
@@ -57,6 +59,7 @@ def scan(
     on_corrupt: OnCorrupt | None,
     page_size_limit: int | None,
     union_by_name: bool,
+    partitioning: str | None,
     sidecar_folder: str | None,
 ) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
@@ -66,6 +69,7 @@ def scan(
     source = dataset(
         path,
         union_by_name=union_by_name,
+        partitioning=partitioning,
         sidecar=sidecar_folder,
         on_corrupt=on_corrupt,
         page_size_limit=page_size_limit,
@@ -101,6 +105,7 @@ def scan(
 @click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
 @html_option
 @union_by_name_option
+@partitioning_option
 @sidecar_folder_option
 def explain(
     path: str,
@@ -110,6 +115,7 @@ def explain(
     as_json: bool,
     html: str | None,
     union_by_name: bool,
+    partitioning: str | None,
     sidecar_folder: str | None,
 ) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
@@ -119,7 +125,9 @@ def explain(
     --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
     """
     page.check_option(html, as_json)
-    source = dataset(path, union_by_name=union_by_name, sidecar=sidecar_folder)
+    source = dataset(
+        path, union_by_name=union_by_name, partitioning=partitioning, sidecar=sidecar_folder
+    )
     maps = 0 if html is None else SHOWN_FILES
     explanation = source.explain(
         column_names(source.schema, columns), where, analyze=analyze, maps=maps

@@ -20,6 +20,7 @@ from intarsia.cli.options import (
     limit_option,
     on_corrupt_option,
     page_size_limit_option,
+    partitioning_option,
     sidecar_folder_option,
     union_by_name_option,
     where_option,
@@ -133,6 +134,7 @@ def _type(text: str) -> pa.DataType:
     "timestamp[us, tz=UTC]; SQL's names do as well. May be given again.",
 )
 @union_by_name_option
+@partitioning_option
 @on_corrupt_option
 @page_size_limit_option
 @sidecar_folder_option
@@ -157,6 +159,7 @@ def write(
     null: str | None,
     types: Mapping[str, pa.DataType],
     union_by_name: bool,
+    partitioning: str | None,
     on_corrupt: OnCorrupt | None,
     page_size_limit: int | None,
     sidecar_folder: str | None,
@@ -181,7 +184,16 @@ def write(
     if out == foreign.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
     form = foreign.format_of(source, form)
-    asked = Asked(columns, where, limit, union_by_name, on_corrupt, page_size_limit, sidecar_folder)
+    asked = Asked(
+        columns,
+        where,
+        limit,
+        union_by_name,
+        partitioning,
+        on_corrupt,
+        page_size_limit,
+        sidecar_folder,
+    )
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = foreign.Text(delimiter, not no_header, null, types)
     _check_options(source, form, text, asked)

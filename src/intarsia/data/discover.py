@@ -15,7 +15,13 @@ import pyarrow.fs as pafs
 from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
-from intarsia.data.folders import folder_of, hive_partitioning, stated_folders
+from intarsia.data.folders import (
+    folder_of,
+    hive_partitioning,
+    hive_types,
+    stated_folders,
+    with_types_of,
+)
 from intarsia.data.journal import visible, visible_under
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
@@ -50,7 +56,10 @@ def dataset(
     timestamps as fine and decimals as long as in any, within lists and structs as well, and NULL
     where a file lacks one. A value that does not fit is an error of the scan that reads it.
     ``filesystem`` is a ``pyarrow.fs`` or fsspec file system. ``partitioning`` says how folders give
-    columns: ``"hive"``, None for not at all, or what ``pyarrow.dataset.dataset`` takes. Sidecars
+    columns: ``"hive"`` reads ``key=value`` and infers integers, dates, timestamps, else text, as
+    DuckDB does; ``"pyarrow"`` infers as pyarrow does, 32-bit integers, else text; None for not at
+    all; or what ``pyarrow.dataset.dataset`` takes. A key that is a column of the files has the
+    type it has there. Sidecars
     are looked for beside the files, or in the folder ``sidecar`` that ``add_indexes`` put them
     into. ``page_checksum_verification`` compares pages that are read with their checksums, where
     they have some. ``read_dictionary`` names columns of text that are to come as Arrow
@@ -108,8 +117,11 @@ def dataset(
         if folders is not None:
             made = _open_remote(found, files, base, form, cache, schema, folders)
             return made.with_options(**options)
-    if partitioning == "hive":
-        partitioning = hive_partitioning(files, base)
+    if partitioning in ("hive", "pyarrow"):
+        stated = schema
+        if schema is None and hive_types(files, base, partitioning).names:
+            stated = cache.as_opened(files[0]).schema_in_data_sets
+        partitioning = hive_partitioning(files, base, partitioning, stated=stated)
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
     return made.with_options(**options)
@@ -119,10 +131,10 @@ def _check_kinds(schema: object, partitioning: object) -> None:
     """Raise ``TypeError`` or ``ValueError`` for what pyarrow would lay to the files."""
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
-    if isinstance(partitioning, str) and partitioning != "hive":
+    if isinstance(partitioning, str) and partitioning not in ("hive", "pyarrow"):
         raise ValueError(
-            f"partitioning is 'hive', None, a list of names or a pyarrow.dataset.Partitioning, "
-            f"not {partitioning!r}"
+            "partitioning is 'hive', 'pyarrow', None, a list of names or a "
+            f"pyarrow.dataset.Partitioning, not {partitioning!r}"
         )
 
 
@@ -195,6 +207,7 @@ def _open_remote(
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
         schema = first.schema_in_data_sets.with_metadata(first.templates.stored_metadata)
+        folders = with_types_of(folders, schema, files, base)
         for field in folders.schema:
             if field.name not in schema.names:
                 schema = schema.append(field)

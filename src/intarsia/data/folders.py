@@ -1,23 +1,36 @@
-"""What the folders of a data set say: Hive's ``key=value``."""
+"""What the folders of a data set say: Hive's ``key=value``.
+
+The types of the keys are inferred from all values of a key, by one of three rules: ``"hive"`` is
+this library's own and follows DuckDB, ``"pyarrow"`` and ``"spark"`` are those of pyarrow and Spark.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from intarsia.errors import FormatError
 from intarsia.storage import is_uri, resolve
 
+Rule = Literal["hive", "pyarrow", "spark"]
+_TYPES: Mapping[Rule, tuple[pa.DataType, ...]] = {
+    "hive": (pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us")),
+    "pyarrow": (pa.int32(),),
+    "spark": (pa.int32(), pa.int64(), pa.float64(), pa.date32()),
+}
+"""The types tried for a key, in order. A key whose values fit none of them is text."""
 _NUMBER = re.compile(r"[+-]?(\d+|\d*\.\d+|\d+\.)([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _INTEGER = re.compile(r"-?\d+", re.ASCII)
 """pyarrow takes hexadecimal digits as well, which Spark does not."""
 _DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
 """pyarrow takes the year 0 as well, which Python does not."""
+_TIMESTAMP = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""
 
@@ -35,35 +48,71 @@ def folder_of(source: Any) -> str | None:
 def hive_partitioning(
     files: Sequence[str],
     base: str | None,
+    rule: Rule,
     *,
-    as_spark: bool = False,
     stated: pa.Schema | None = None,
 ) -> Any:
-    """Hive partitioning whose types pyarrow infers, text for keys that are NULL in every folder.
+    """Hive partitioning of the folders of ``files``, with types inferred by ``rule``.
 
-    pyarrow alone gives up on such a key. ``base`` is the folder that ``files`` lie below. With
-    ``as_spark``, longer integers, other numbers and ISO dates are what they are to Spark. Keys have
-    the types of ``stated`` where they are in it.
+    ``base`` is the folder that ``files`` lie below. Keys have the types of ``stated`` if they are
+    in it. Keys that are NULL in every folder are text; pyarrow alone gives up on them. Raises
+    ``FormatError`` if a folder's value does not fit the type of ``stated``.
     """
     values = _values(files, base)
-    types = _types(values, as_spark)
+    types = _types(values, rule)
     if stated is not None:
-        types = pa.schema([stated.field(f.name) if f.name in stated.names else f for f in types])
-        return pads.partitioning(types, flavor="hive")
-    is_inferred = not as_spark or types == _types(values, as_spark=False)
+        return with_types_of(pads.HivePartitioning(types), stated, files, base)
+    is_inferred = types == _types(values, "pyarrow")
     if is_inferred and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
     return pads.partitioning(types, flavor="hive")
 
 
-def hive_types(files: Sequence[str], base: str | None, *, as_spark: bool = False) -> pa.Schema:
+def with_types_of(
+    folders: pads.Partitioning, schema: pa.Schema, files: Sequence[str], base: str | None
+) -> pads.Partitioning:
+    """``folders`` whose keys have the types of ``schema`` if they are in it.
+
+    Raises ``FormatError`` if a folder's value does not fit.
+    """
+    keys = folders.schema
+    if not isinstance(folders, pads.HivePartitioning) or not set(keys.names) & set(schema.names):
+        return folders
+    _check_fit(_values(files, base), schema, base or files[0])
+    return pads.HivePartitioning(
+        pa.schema([schema.field(f.name) if f.name in schema.names else f for f in keys])
+    )
+
+
+def hive_types(files: Sequence[str], base: str | None, rule: Rule) -> pa.Schema:
     """The keys of ``hive_partitioning`` and their types."""
-    return _types(_values(files, base), as_spark)
+    return _types(_values(files, base), rule)
 
 
-def _types(found: Mapping[str, set[str]], as_spark: bool) -> pa.Schema:
+def _check_fit(values: Mapping[str, set[str]], stated: pa.Schema, where: str) -> None:
+    """Raise ``FormatError`` for a folder whose value the type of its column cannot hold."""
+    for name in values.keys() & set(stated.names):
+        kind = stated.field(name).type
+        for value in sorted(values[name] - {NULL_FOLDER}):
+            if not _fits(value, kind):
+                raise FormatError(
+                    f"{where}: folder {name}={value} contradicts the files, in which column "
+                    f"{name!r} is {kind}: rename the folder, or give partitioning=None to read "
+                    "the files' own column"
+                )
+
+
+def _fits(value: str, kind: pa.DataType) -> bool:
+    try:
+        pa.scalar(value).cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _types(found: Mapping[str, set[str]], rule: Rule) -> pa.Schema:
     return pa.schema(
-        [(key, _inferred(values - {NULL_FOLDER}, as_spark)) for key, values in found.items()]
+        [(key, _inferred(values - {NULL_FOLDER}, rule)) for key, values in found.items()]
     )
 
 
@@ -79,22 +128,24 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
     return values
 
 
-def _inferred(values: set[str], as_spark: bool) -> pa.DataType:
-    """As pyarrow infers it: 32-bit integers where all values are, else text; or as Spark does."""
-    for kind in (pa.int32(), pa.int64(), pa.float64(), pa.date32()) if as_spark else (pa.int32(),):
-        if values and _all_are(kind, values, as_spark):
+def _inferred(values: set[str], rule: Rule) -> pa.DataType:
+    """The first type of ``rule`` that holds all values, else text."""
+    for kind in _TYPES[rule]:
+        if values and _all_are(kind, values, rule):
             return kind
     return pa.string()
 
 
-def _all_are(kind: pa.DataType, values: set[str], as_spark: bool) -> bool:
+def _all_are(kind: pa.DataType, values: set[str], rule: Rule) -> bool:
     if pa.types.is_floating(kind):  # beside longer integers, some of which are no doubles, text
         integers = set(filter(_INTEGER.fullmatch, values))
-        is_exact = not integers or _all_are(pa.int32(), integers, as_spark)
+        is_exact = not integers or _all_are(pa.int32(), integers, rule)
         return is_exact and all(map(_NUMBER.fullmatch, values))
-    if pa.types.is_integer(kind) and as_spark and not all(map(_INTEGER.fullmatch, values)):
+    if pa.types.is_integer(kind) and rule != "pyarrow" and not all(map(_INTEGER.fullmatch, values)):
         return False
     if pa.types.is_date(kind) and not all(map(_DATE.fullmatch, values)):
+        return False
+    if pa.types.is_timestamp(kind) and not all(map(_TIMESTAMP.fullmatch, values)):
         return False
     try:
         pa.array(sorted(values)).cast(kind)
@@ -123,8 +174,9 @@ def stated_folders(
     """
     if partitioning is None:
         return pads.HivePartitioning(pa.schema([]))
-    if partitioning == "hive":
-        return pads.HivePartitioning(hive_types(files, base) if schema is None else schema)
+    if partitioning in ("hive", "pyarrow"):
+        types = hive_types(files, base, partitioning) if schema is None else schema
+        return pads.HivePartitioning(types)
     if isinstance(partitioning, pads.HivePartitioning | pads.DirectoryPartitioning):
         return partitioning
     if isinstance(partitioning, list):
@@ -141,7 +193,7 @@ def _directory_types(names: Sequence[str], files: Sequence[str], base: str | Non
     for file in files:
         for name, value in zip(names, _folders(file, base), strict=False):
             values[name].add(unquote(value))
-    return pa.schema([(name, _inferred(found, False)) for name, found in values.items()])
+    return pa.schema([(name, _inferred(found, "pyarrow")) for name, found in values.items()])
 
 
 def _folders(file: str, base: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from intarsia.errors import FormatError, Where
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
@@ -22,7 +23,7 @@ from intarsia.plan.plan import Step
 from intarsia.plan.prune import might_pass, rows_left
 from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Op, Predicate, Test
-from intarsia.predicate.term import Term
+from intarsia.predicate.term import Term, field_term
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
@@ -66,6 +67,7 @@ def plan_rows(
     storage is far. Only rows ``within`` are asked for; ``by_footer`` reads nothing to tell.
     """
     rows = RowRanges.all(file.num_rows) if within is None else within
+    check_folder(file, constants, schema)
     constants = {**constants, **missing_columns(file, pruning, constants, schema)}
     return _Planner(file, constants, schema).run(pruning, leaves, rows, by_footer)
 
@@ -123,6 +125,35 @@ def index_source(entry: IndexEntry) -> str:
 def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
     """Might any row of a file in this folder pass? Told without opening the file."""
     return might_pass(pruning, lambda test: constants_might_match(test, constants))
+
+
+def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
+    """Raise ``FormatError`` if the footer shows that a folder's value is not in the file's column.
+
+    ``constants`` are the columns that the folder fixes. Files may have them as well.
+    """
+    for name, value in constants.items():
+        if file.schema.root(name) is None or not file.trusts_bounds:
+            continue
+        test = _equals(name, value)
+        leaf = leaf_of(file, test, {}, schema)
+        if leaf is None:
+            continue
+        might = rows_might_match(test, file.row_group_bounds(leaf.index))
+        counts = np.diff(file.row_group_starts)
+        wrong = np.flatnonzero(~might & (counts > 0))
+        if len(wrong):
+            raise FormatError(
+                f"the folder says {name}={value}, which no row has in the file's own column "
+                f"{name!r}: move the file, or give partitioning=None to read the file's column",
+                Where(file.name, row_group=int(wrong[0]), column=name),
+            )
+
+
+def _equals(name: str, value: pa.Scalar) -> Test:
+    if not value.is_valid:
+        return Test(field_term(name), Op.NONE, nulls=True)
+    return Test(field_term(name), Op.EQ, pa.array([value]), nans=True)
 
 
 def missing_columns(

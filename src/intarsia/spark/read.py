@@ -203,7 +203,7 @@ def opened(
     seen: dict[str, pafs.FileInfo] = {}
     found, files = visible(path, filesystem, seen)
     base = folder_of(path)
-    folders = hive_partitioning(files, base, as_spark=True, stated=stated)
+    folders = hive_partitioning(files, base, "spark", stated=stated)
     if stated is not None:
         check_keys(folders.schema)
     made = open_dataset(found, files, base, folders, form=FILES)

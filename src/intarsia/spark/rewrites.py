@@ -126,7 +126,7 @@ def chosen(names: Iterable[str], where: pc.Expression | str | None) -> list[str]
     names = sorted(names)
     if where is None:
         return names
-    keys = hive_types([f"{name}/-" for name in names], None, as_spark=True)
+    keys = hive_types([f"{name}/-" for name in names], None, "spark")
     if isinstance(where, str):
         where = parse_where(where, keys)
     folders = pads.HivePartitioning(keys)

@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's files for which the condition holds."""
         paths = [self._place.path(name) for name in partition.paths]
-        keys = hive_types(paths, self._place.root).names
+        keys = hive_types(paths, self._place.root, "spark").names
         fields = [field for field in self._schema if field.name in keys]
         folders = pads.partitioning(pa.schema(fields), flavor="hive") if fields else None
         found, root = self._place.filesystem, self._place.root
