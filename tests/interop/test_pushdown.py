@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import io
 import threading
 from dataclasses import dataclass
@@ -76,6 +77,10 @@ def trace_id(number: int) -> str:
     return f"{number * 2654435761 % 2**32:08x}"
 
 
+def on_day(*day: int):
+    return field("day") == datetime.date(*day)
+
+
 A, B, C = trace_id(7), trace_id(60_007), trace_id(ROWS - 1)
 CASES = {
     "equals": Case(f"trace = '{A}'", field("trace") == A, 0.1),
@@ -93,16 +98,16 @@ CASES = {
         f"trace = '{A}' OR seq = 77777", (field("trace") == A) | (field("seq") == 77777), 0.12
     ),
     "or_with_folder": Case(
-        f"trace = '{A}' OR (day = '2024-01-03' AND seq < 80010)",
-        (field("trace") == A) | ((field("day") == "2024-01-03") & (field("seq") < 80010)),
+        f"trace = '{A}' OR (day = DATE '2024-01-03' AND seq < 80010)",
+        (field("trace") == A) | ((on_day(2024, 1, 3)) & (field("seq") < 80010)),
         0.12,
     ),
     "folder": Case(
-        f"day = '2024-01-02' AND trace IN ('{A}', '{B}')",
-        (field("day") == "2024-01-02") & field("trace").isin([A, B]),
+        f"day = DATE '2024-01-02' AND trace IN ('{A}', '{B}')",
+        (on_day(2024, 1, 2)) & field("trace").isin([A, B]),
         0.08,
     ),
-    "folder_of_nothing": Case("day = '2023-01-01'", field("day") == "2023-01-01", 0.08),
+    "folder_of_nothing": Case("day = DATE '2023-01-01'", on_day(2023, 1, 1), 0.08),
 }
 
 
@@ -130,7 +135,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(lake: Path) -> pads.Dataset:
-    return pads.dataset(lake, partitioning="hive")
+    days = pads.partitioning(pa.schema([("day", pa.date32())]), flavor="hive")
+    return pads.dataset(lake, partitioning=days)
 
 
 @pytest.fixture
@@ -219,7 +225,7 @@ def test_a_folder_that_cannot_match_is_not_opened(logs, counter, monkeypatch):
         return real(self, path, *args, **kwargs)
 
     monkeypatch.setattr(CountingFileSystem, "open", spy)
-    found = logs.to_table(filter=(field("day") == "2024-01-02") & (field("trace") == A))
+    found = logs.to_table(filter=(on_day(2024, 1, 2)) & (field("trace") == A))
     assert found.num_rows == 0
     assert {Path(path).parent.name for path in opened} == {"day=2024-01-02"}
 
