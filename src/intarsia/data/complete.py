@@ -26,17 +26,17 @@ def num_rows(fragments: Iterable[pads.ParquetFileFragment]) -> int:
     return sum(fragment.metadata.num_rows for fragment in fragments)
 
 
-def check_complete(found: int, fragments: Iterable[pads.ParquetFileFragment]) -> None:
-    """Raises ``FormatError`` if a scan of ``fragments`` gave fewer rows than their footers tell."""
+def shortage(found: int, fragments: Iterable[pads.ParquetFileFragment]) -> FormatError | None:
+    """Returns the error for a scan that gave fewer rows than the footers tell, None if not so."""
     files = list(fragments)
     expected = num_rows(files)
-    if found < expected:
-        name = files[0].path if len(files) == 1 else f"one of {len(files):,} files"
-        raise FormatError(
-            f"pyarrow's reader gave {found:,} of {expected:,} rows, as it does at pages without "
-            "values; to_table, without __batch_index and the like, reads past them",
-            Where(name),
-        )
+    if found >= expected:
+        return None
+    return FormatError(
+        f"pyarrow's reader gave {found:,} of {expected:,} rows, as it does at pages without "
+        "values; to_table, without __batch_index and the like, reads past them",
+        Where(files[0].path if len(files) == 1 else f"one of {len(files):,} files"),
+    )
 
 
 def completed(
@@ -44,23 +44,26 @@ def completed(
     fragments: Callable[[], Iterable[pads.ParquetFileFragment]],
     rest: Callable[[int], Iterable[pa.RecordBatch] | None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of pyarrow's scan of ``fragments``, all of their rows.
+    """Yields the batches of pyarrow's scan of ``fragments``, and whatever it leaves out.
 
-    If the scan fails, ``rest`` gives what follows the number of rows yielded so far, None if it
-    cannot. Raises ``FormatError`` at the end if rows are missing.
+    If the scan fails or ends early, ``rest`` gives what follows the number of rows yielded so far.
+    It gives None if it cannot: then the error is raised, a ``FormatError`` for rows left out.
     """
     given = 0
+    error: Exception | None
     try:
         for batch in batches:
             given += batch.num_rows
             yield batch
-    except FAILURES:
-        left = rest(given)
-        if left is None:
-            raise
-        yield from left
+        error = shortage(given, fragments())
+    except FAILURES as failure:
+        error = failure
+    if error is None:
         return
-    check_complete(given, fragments())
+    left = rest(given)
+    if left is None:
+        raise error
+    yield from left
 
 
 def begins_complete(
@@ -68,7 +71,8 @@ def begins_complete(
 ) -> bool:
     """True if the first ``count`` rows that pyarrow gives of ``fragments`` are those of the files.
 
-    Reads the row groups that hold them once more, one at a time.
+    Reads the row groups that hold them once more, one at a time. What pyarrow leaves out of a row
+    group are its last rows.
     """
     for fragment in fragments:
         for group in fragment.row_groups:
@@ -78,9 +82,9 @@ def begins_complete(
             try:
                 found = alone.to_table(schema=schema, columns=columns).num_rows
             except FAILURES:
-                return False  # within a row group pyarrow gives all rows, or none
+                return False  # of such a row group pyarrow gives no rows
             if found != group.num_rows:
-                return False
+                return bool(count == found)
             count -= group.num_rows
     return count <= 0
 

@@ -35,11 +35,11 @@ from intarsia.data.catalog import Catalog
 from intarsia.data.complete import (
     FAILURES,
     begins_complete,
-    check_complete,
     completed,
     has_repeated,
     may_stop_unseen,
     num_rows,
+    shortage,
 )
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
@@ -49,7 +49,6 @@ from intarsia.data.numbered import check_within, parts_at, parts_together, row_n
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
-from intarsia.errors import FormatError
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
@@ -99,6 +98,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _cache: FileCache
     _partitioning: Any
     _confuses_pyarrow: bool
+    _scans_once = False
+    """True if every scanner is consumed once: then each can be compared with the footers."""
 
     def __init__(
         self,
@@ -283,7 +284,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         scan = self._scan(columns, filter, {"batch_size": batch_size, **options}, in_batches=True)
         if scan is None:
             scanner = self._pyarrows(columns, {"batch_size": batch_size, **options})
-            if not has_repeated(self.schema, columns):
+            reads_some = columns is None or len(columns) > 0
+            if not has_repeated(self.schema, columns) and not (self._scans_once and reads_some):
                 return scanner
             batches = self._completed(scanner, columns, options)
             tables = (pa.Table.from_batches([batch]) for batch in batches)
@@ -300,14 +302,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The matching rows as a table."""
         scan = self._scan(columns, filter, options)
         if scan is None:
+            error: Exception | None
             try:
                 table = self._pyarrows(columns, options).to_table()
-                check_complete(table.num_rows, self._get_fragments(None))
+                error = shortage(table.num_rows, self._get_fragments(None))
+            except FAILURES as failure:
+                error = failure
+            if error is None:
                 return table
-            except (*FAILURES, FormatError):
-                scan = self._rest(0, columns, options)
-                if scan is None:
-                    raise
+            scan = self._rest(0, columns, options)
+            if scan is None:
+                raise error
         return _as_one(*scan)
 
     def to_batches(
