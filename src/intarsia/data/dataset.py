@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,15 @@ from intarsia.data.asked import (
 from intarsia.data.batches import batches_of, or_empty
 from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
+from intarsia.data.complete import (
+    FAILURES,
+    begins_complete,
+    completed,
+    has_repeated,
+    may_stop_unseen,
+    num_rows,
+    shortage,
+)
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folders import folder_constants
 from intarsia.data.footers import Footers
@@ -64,6 +74,7 @@ from intarsia.storage import gap_bytes
 _BATCH_ROWS = 131_072
 _NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
+_OWN: Any = object()
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -78,6 +89,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     _cache: FileCache
     _partitioning: Any
     _confuses_pyarrow: bool
+    _scans_once = False
+    """True if every scanner is consumed once: then each can be compared with the footers."""
 
     def __init__(
         self,
@@ -219,18 +232,23 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def get_fragments(
         self,
-        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        filter: FilterLike = _OWN,  # noqa: A002 # pyarrow's name for it
     ) -> Iterator[Any]:
         """The files as fragments.
 
         With a filter, those that might hold matching rows, as ``PlannedFragment``: they behave as
-        pyarrow's fragments do, and read by page. Raises ``ValueError`` on a filtered data set.
+        pyarrow's fragments do, and read by page. Without one the fragments are pyarrow's own,
+        unless ``filter=None`` is given, as engines do that only scan them, and there are lists or
+        maps. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
         is_known = self._footers.are_of(self.files, self.filesystem)
-        if filter is None and not self._is_all_ours:
-            yield from fragments if is_known else map(unread, fragments)
+        if (filter is None or filter is _OWN) and not self._is_all_ours:
+            own = fragments if is_known else map(unread, fragments)
+            is_scanned = filter is None and has_repeated(self.schema, None)
+            yield from (PlannedFragment(one, self) for one in own) if is_scanned else own
             return
+        filter = None if filter is _OWN else filter  # noqa: A001
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
@@ -248,16 +266,21 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         batch_size: int = _BATCH_ROWS,
         **options: Any,
     ) -> pads.Scanner:
-        """A scanner. One with a filter can be consumed once, as ``Scanner.from_batches`` can.
+        """A scanner. One with a filter, or of lists or maps, can be consumed once, as
+        ``Scanner.from_batches`` can.
 
         Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
         without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
         """
-        scan = self._scan(columns, filter, {"batch_size": batch_size, **options})
+        scan = self._scan(columns, filter, {"batch_size": batch_size, **options}, in_batches=True)
         if scan is None:
-            return super().scanner(
-                columns, expression_of(filter, self.schema), batch_size, **options
-            )
+            scanner = self._pyarrows(columns, {"batch_size": batch_size, **options})
+            reads_some = columns is None or len(columns) > 0
+            if not has_repeated(self.schema, columns) and not (self._scans_once and reads_some):
+                return scanner
+            batches = self._completed(scanner, columns, options)
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            scan = scanner.projected_schema, tables
         names = None if columns is None else list(columns)
         return scanner_of(*scan, names, batch_size)
 
@@ -270,8 +293,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The matching rows as a table."""
         scan = self._scan(columns, filter, options)
         if scan is None:
-            with self._naming(columns, options):
-                return super().to_table(columns, expression_of(filter, self.schema), **options)
+            error: Exception | None
+            try:
+                table = self._pyarrows(columns, options).to_table()
+                error = shortage(table.num_rows, self._get_fragments(None))
+            except FAILURES as failure:
+                error = failure
+            if error is None:
+                return table
+            scan = self._rest(0, columns, options)
+            if scan is None:
+                raise error
         return _as_one(*scan)
 
     def to_batches(
@@ -281,10 +313,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows as record batches, read as they are asked for."""
-        scan = self._scan(columns, filter, options)
+        scan = self._scan(columns, filter, options, in_batches=True)
         if scan is None:
-            wanted = expression_of(filter, self.schema)
-            return self._named(super().to_batches(columns, wanted, **options), columns, options)
+            scanner = self._pyarrows(columns, options)
+            return self._completed(scanner, columns, options)
         return or_empty(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
     def head(
@@ -370,8 +402,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """
         wanted = self._wanted(filter, options)
         if wanted is None and self._is_pyarrows:
-            with self._naming([], options):
-                return int(super().count_rows(**options))
+            with self._naming(options):
+                return int(self._pyarrows([], options).count_rows())
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
         is_far, source = not self._cache.is_local, self._as_asked(options)
@@ -401,8 +433,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         limit: int | None = None,
         parts: Iterable[Part] | None = None,
         rows: RowRanges | None = None,
+        in_batches: bool = False,
     ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
         """The matching rows, and their schema; None for a scan that is pyarrow's own.
+
+        ``in_batches``: the first rows are used before the last ones are read.
 
         ``parts`` are what is scanned, all that might match by default; or it is ``rows``, by their
         numbers.
@@ -420,6 +455,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return give(without_rows(schema)).schema, map(give, tables)
         by_page = by_page or ROW_NUMBER in (columns or ())
         by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
+        if in_batches and not by_page:
+            constants = {name for file in self._files for name in file.constants}
+            by_page = may_stop_unseen(self.schema, columns, constants)
         if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
@@ -441,24 +479,50 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         return change(empty).schema, _then(tables, change, source._cache.health.tell)
 
+    def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
+        """Returns pyarrow's own scanner, without a filter."""
+        return pads.FileSystemDataset.scanner(self, columns, **options)
+
+    def _completed(
+        self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the batches of pyarrow's scanner, and by page the rows after one that fails."""
+
+        def rest(given: int) -> Iterator[pa.RecordBatch] | None:
+            fragments = self._get_fragments(None)
+            if given and not begins_complete(fragments, self.schema, columns, given):
+                return None
+            scan = self._rest(given, columns, options)
+            size = options.get("batch_size", _BATCH_ROWS)
+            return None if scan is None else batches_of(scan[1], size)
+
+        return completed(scanner.to_batches(), partial(self._get_fragments, None), rest)
+
+    def _rest(
+        self, given: int, columns: Columns, options: Mapping[str, Any]
+    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
+        """The rows after the first ``given``, read by page, which names what cannot be read.
+
+        None for columns that only pyarrow's scan knows.
+        """
+        source = self._as_asked(options)
+        parts = source._parts(request_of(self.schema, [], None), options.get("use_threads", True))
+        if given:
+            total = num_rows(self._get_fragments(None))
+            rows = RowRanges.all(total).clip(given, total)
+            parts = (part for _, part in parts_at(source._cache, self._files, rows))
+        return self._scan(columns, None, options, parts=parts)
+
     @contextlib.contextmanager
-    def _naming(self, columns: Columns, options: Mapping[str, Any]) -> Iterator[None]:
-        """What pyarrow cannot read of ``columns`` is tried by page, which tells where it is."""
+    def _naming(self, options: Mapping[str, Any]) -> Iterator[None]:
+        """What pyarrow cannot read of files is tried by page, which tells where it is."""
         try:
             yield
-        except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            everything = request_of(self.schema, [], None)
-            parts = self._as_asked(options)._parts(everything, options.get("use_threads", True))
-            scan = self._scan(columns, None, options, parts=parts)
+        except FAILURES:
+            scan = self._rest(0, [], options)
             for _ in scan[1] if scan else ():
                 pass
             raise
-
-    def _named(
-        self, batches: Iterator[pa.RecordBatch], columns: Columns, options: Mapping[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        with self._naming(columns, options):
-            yield from batches
 
     def _unfiltered(self) -> Dataset:
         made = self.wrap(self)
@@ -556,6 +620,7 @@ def _evaluated(data: pads.Dataset) -> pads.Dataset:
     if not isinstance(data, Dataset):
         return data
     is_ours = "filter" in data._scan_options or not data._is_pyarrows
+    is_ours = is_ours or has_repeated(data.schema, None)
     return pads.dataset(data.to_table()) if is_ours else data
 
 

@@ -63,6 +63,10 @@ class PlannedFragment:
         **options: Any,
     ) -> pads.Scanner:
         """A scanner over this file's rows."""
+        return self._alone(schema).scanner(columns, filter, **options)
+
+    def _alone(self, schema: pa.Schema | None = None) -> Dataset:
+        """A data set of this file."""
         schema = schema or self._fragment.physical_schema
         if not self._is_current():
             self._fragment = unread(self._fragment)
@@ -71,7 +75,7 @@ class PlannedFragment:
         parts = [fragment], schema, fragment.format, fragment.filesystem
         alone = type(self._dataset)(*parts)
         alone._cache = self._dataset._cache
-        return alone.scanner(columns, filter, **options)
+        return alone
 
     def to_table(
         self,
@@ -81,7 +85,7 @@ class PlannedFragment:
         **options: Any,
     ) -> pa.Table:
         """The matching rows as a table."""
-        return self.scanner(schema, columns, filter, **options).to_table()
+        return self._alone(schema).to_table(columns, filter, **options)
 
     def to_batches(
         self,
@@ -91,7 +95,7 @@ class PlannedFragment:
         **options: Any,
     ) -> Any:
         """The matching rows as record batches."""
-        return self.scanner(schema, columns, filter, **options).to_batches()
+        return self._alone(schema).to_batches(columns, filter, **options)
 
     def count_rows(
         self,
@@ -99,7 +103,7 @@ class PlannedFragment:
         **options: Any,
     ) -> int:
         """How many rows match."""
-        return int(self.scanner(filter=filter, **options).count_rows())
+        return int(self._alone().count_rows(filter, **options))
 
     def head(
         self,
@@ -109,7 +113,7 @@ class PlannedFragment:
         **options: Any,
     ) -> pa.Table:
         """The first matching rows."""
-        return self.scanner(None, columns, filter, **options).head(num_rows)
+        return self._alone().head(num_rows, columns, filter, **options)
 
     def take(
         self,
@@ -119,4 +123,4 @@ class PlannedFragment:
         **options: Any,
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones."""
-        return self.scanner(None, columns, filter, **options).take(indices)
+        return self._alone().take(indices, columns, filter, **options)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
+from intarsia.data.complete import completed
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.nested import with_whole_maps
@@ -45,7 +46,8 @@ def special_scan(
         project = partial(fields_at, paths, plain)
 
     def found() -> Iterator[pa.Table]:
-        for batch in scanner.to_batches():
+        batches = scanner.to_batches()
+        for batch in completed(batches, partial(data._get_fragments, None), lambda _: None):
             table = with_whole_maps(pa.Table.from_batches([batch]))
             yield project(evaluate(filter_, table.cast(plain)))
 

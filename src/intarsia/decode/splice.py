@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from intarsia.decode.empty_pages import without_empty
 from intarsia.decode.template import FAILURES, RootTemplate, narrowed
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.format.compact import Span, list_span, replace_fields, zigzag
@@ -78,7 +79,26 @@ def decode_roots(
         # tell, it makes several arrays.
         with contextlib.suppress(FormatError, UnsupportedError, pa.ArrowInvalid):
             return narrowed(_decoded(wide, groups, verify_checksums, use_threads))
-    return _decoded(template, groups, verify_checksums, use_threads)
+    try:
+        return _decoded(template, groups, verify_checksums, use_threads)
+    except FormatError:
+        kept = [_without_empty_pages(group) for group in groups]
+        if _num_bytes(kept) == _num_bytes(groups):
+            raise
+    return _decoded(template, kept, verify_checksums, use_threads)
+
+
+def _without_empty_pages(group: RowGroupBytes) -> RowGroupBytes:
+    """Returns the row group without data pages that hold no values."""
+    chunks = [
+        replace(chunk, pages=without_empty(chunk.pages, chunk.num_values)) for chunk in group.chunks
+    ]
+    return replace(group, chunks=chunks)
+
+
+def _num_bytes(groups: Sequence[RowGroupBytes]) -> int:
+    """Returns the size of all data pages of ``groups``."""
+    return sum(p.nbytes for group in groups for chunk in group.chunks for p in chunk.pages)
 
 
 def _decoded(

@@ -23,6 +23,7 @@ class WatchedDataset(CodedDataset):
     """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
     _limit: int | None = None
     _parts_left: Sequence[Part] | None = None
+    _scans_once = True
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -239,7 +239,7 @@ def _decode(
     except OutOfMemoryError as error:
         raise error.at(Where(file.name, column=read.root.name)) from error
     except FormatError as error:
-        where = Where(file.name, column=read.root.name)
+        where = Where(file.name, _failing_group(read, spliced, decode), read.root.name)
         chunks = [(g, read.root.leaves[i], parts[i]) for g, parts in read.groups for i in leaves]
         are_known = all(is_known(file.chunk(group, leaf).codec) for group, leaf, _ in chunks)
         is_beyond_us = isinstance(error, UnsupportedError)
@@ -250,6 +250,20 @@ def _decode(
         if file.options.page_checksum_verification:
             _find_damage(file, read)
         raise named(file, chunks, error).at(where) from error
+
+
+def _failing_group(
+    read: ColumnRead,
+    spliced: Sequence[RowGroupBytes],
+    decode: Callable[[Sequence[RowGroupBytes]], pa.ChunkedArray],
+) -> int | None:
+    """Returns the first row group that cannot be decoded by itself, None if each can."""
+    for (group, _), part in zip(read.groups, spliced, strict=True):
+        try:
+            decode([part])
+        except FormatError:
+            return group
+    return None
 
 
 def _check_distinct(

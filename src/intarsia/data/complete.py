@@ -1,0 +1,130 @@
+"""Scans that pyarrow does by itself, compared with the numbers of rows in the footers.
+
+pyarrow's reader may stop early within a column chunk, without an error: see
+``decode/empty_pages.py``. It reads a row group at a time, and raises an error if the columns of one
+get different numbers of rows. If all of them get the same, too few, only the footer can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from intarsia.data.asked import Columns, expressions_of, paths_of
+from intarsia.errors import FormatError, Where
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.nested import Path, type_at
+
+FAILURES = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What pyarrow raises where it cannot read a file."""
+
+
+def num_rows(fragments: Iterable[pads.ParquetFileFragment]) -> int:
+    """Returns the rows of ``fragments`` by their footers, which a scan has left in memory."""
+    return sum(fragment.metadata.num_rows for fragment in fragments)
+
+
+def shortage(found: int, fragments: Iterable[pads.ParquetFileFragment]) -> FormatError | None:
+    """Returns the error for a scan that gave fewer rows than the footers tell, None if not so."""
+    files = list(fragments)
+    expected = num_rows(files)
+    if found >= expected:
+        return None
+    return FormatError(
+        f"pyarrow's reader gave {found:,} of {expected:,} rows, as it does at pages without "
+        "values; to_table, without __batch_index and the like, reads past them",
+        Where(files[0].path if len(files) == 1 else f"one of {len(files):,} files"),
+    )
+
+
+def completed(
+    batches: Iterable[pa.RecordBatch],
+    fragments: Callable[[], Iterable[pads.ParquetFileFragment]],
+    rest: Callable[[int], Iterable[pa.RecordBatch] | None],
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of pyarrow's scan of ``fragments``, and whatever it leaves out.
+
+    If the scan fails or ends early, ``rest`` gives what follows the number of rows yielded so far.
+    It gives None if it cannot: then the error is raised, a ``FormatError`` for rows left out.
+    """
+    given = 0
+    error: Exception | None
+    try:
+        for batch in batches:
+            given += batch.num_rows
+            yield batch
+        error = shortage(given, fragments())
+    except FAILURES as failure:
+        error = failure
+    if error is None:
+        return
+    left = rest(given)
+    if left is None:
+        raise error
+    yield from left
+
+
+def begins_complete(
+    fragments: Iterable[pads.ParquetFileFragment], schema: pa.Schema, columns: Columns, count: int
+) -> bool:
+    """True if the first ``count`` rows that pyarrow gives of ``fragments`` are those of the files.
+
+    Reads the row groups that hold them once more, one at a time. What pyarrow leaves out of a row
+    group are its last rows.
+    """
+    for fragment in fragments:
+        for group in fragment.row_groups:
+            if count <= 0:
+                return True
+            alone = fragment.subset(row_group_ids=[group.id])
+            try:
+                found = alone.to_table(schema=schema, columns=columns).num_rows
+            except FAILURES:
+                return False  # of such a row group pyarrow gives no rows
+            if found != group.num_rows:
+                return bool(count == found)
+            count -= group.num_rows
+    return count <= 0
+
+
+def is_repeated(kind: pa.DataType) -> bool:
+    """True if a type has lists or maps in it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_repeated(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return any(is_repeated(field.type) for field in kind)
+    return bool(pa.types.is_nested(kind) and kind.num_fields)
+
+
+def has_repeated(schema: pa.Schema, columns: Columns) -> bool:
+    """True if a scan of ``columns`` reads lists or maps."""
+    return any(map(is_repeated, _types_read(schema, columns)))
+
+
+def may_stop_unseen(schema: pa.Schema, columns: Columns, constants: Iterable[str]) -> bool:
+    """True if all that a scan of ``columns`` reads of files is lists and maps.
+
+    Only in these are pages without values known of. A column without repetition gets all rows, and
+    pyarrow notices that another one gets fewer. Columns of ``constants`` are in no file.
+    """
+    types = _types_read(schema, columns, frozenset(constants))
+    return bool(types) and all(map(is_repeated, types))
+
+
+def _types_read(
+    schema: pa.Schema, columns: Columns, constants: frozenset[str] = frozenset()
+) -> list[pa.DataType]:
+    paths = _paths_read(schema, columns)
+    types = (type_at(schema, path) for path in paths if path[0] not in constants)
+    return [kind for kind in types if kind is not None]
+
+
+def _paths_read(schema: pa.Schema, columns: Columns) -> Sequence[Path]:
+    if not isinstance(columns, dict):
+        return paths_of(schema, schema.names if columns is None else columns)
+    used = [field_paths(read_expression(expression)) for expression in expressions_of(columns)]
+    if any(paths is None for paths in used):
+        return [(name,) for name in schema.names]
+    return sorted({path for paths in used for path in paths or ()})
