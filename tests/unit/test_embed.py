@@ -301,13 +301,6 @@ def test_settings_of_the_wrong_type_are_refused(make):
         make()
 
 
-def test_durations_are_refused_as_no_condition_asks_for_them(tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"d": pa.array([1, 2], pa.duration("us"))}), path)
-    with pytest.raises(ia.IndexSpecError, match="no condition on durations asks an index"):
-        ia.add_indexes(path, ["d:lookup"])
-
-
 def test_half_floats_are_refused_as_they_have_two_zeros(tmp_path):
     table = pa.table({"h": pa.array([0.0, -0.0], pa.float16())})
     with pytest.raises(ia.IndexSpecError, match="half floats"):

@@ -397,7 +397,6 @@ def test_a_column_of_too_many_distinct_values_is_refused(file, monkeypatch):
 
 
 REFUSED = [
-    (ia.MinMax, pa.duration("us")),
     (ia.MinMax, pa.decimal64(12, 3)),
     (ia.MinMax, pa.string_view()),
     (ia.Distinct, pa.float16()),

@@ -10,6 +10,7 @@ BOOLEAN                         uint8                                       fals
 INT32/64, signed or plain       int64                                       signed
 INT32/64, UINT_*                uint64                                      unsigned
 DATE, TIME, TIMESTAMP           int64, in the column's unit                 signed
+INT64, by Arrow's a duration    int64, in the column's unit                 signed
 DECIMAL, any physical type      unscaled value: int64, or Python integers   signed
 FLOAT, DOUBLE, FLOAT16          float32, float64, float16                   NaN has no place
 BYTE_ARRAY and FIXED, strings   bytes                                       unsigned, bytewise
@@ -25,7 +26,7 @@ from __future__ import annotations
 import decimal
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -46,6 +47,7 @@ class Domain(Enum):
     DATE = auto()
     TIME = auto()
     TIMESTAMP = auto()
+    DURATION = auto()
     DECIMAL = auto()
     FLOAT = auto()
     BYTES = auto()
@@ -63,7 +65,7 @@ class ValueOrder:
     width: int | None = None
     """Bytes a value takes, where all take the same."""
     per_second: int = 0
-    """Ticks a second, of times and timestamps."""
+    """Ticks a second, of times, timestamps and durations."""
     utc: bool = False
     scale: int = 0
     """Digits after the point, of decimals."""
@@ -124,6 +126,15 @@ class ValueOrder:
             if -(2**63) <= moment < 2**63:
                 keys[i], usable[i] = moment, True
         return keys, usable
+
+    def of_arrow(self, kind: pa.DataType | None) -> ValueOrder:
+        """This order, where the column's Arrow type is ``kind``.
+
+        Parquet has no durations: they are plain INT64, and the Arrow schema alone has their unit.
+        """
+        if self.domain is Domain.INTEGER and kind is not None and pa.types.is_duration(kind):
+            return replace(self, domain=Domain.DURATION, per_second=_UNIT_TICKS[kind.unit])
+        return self
 
     def bracket(self, literal: pa.Scalar) -> tuple[Key, Key] | None:
         """Near keys ``low <= literal <= high``; equal where the literal has a key of its own.
@@ -194,7 +205,7 @@ _JULIAN_1970 = 2_440_588
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """A point in time or a time of day: ``ticks`` of which ``per_second`` make a second."""
+    """A point in time, a time of day or a span: ``ticks`` of which ``per_second`` are a second."""
 
     ticks: int
     per_second: int
@@ -203,6 +214,8 @@ class _Moment:
 
 
 _UNIT_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_POINTS = {Domain.DATE, Domain.TIMESTAMP}
+"""Domains that compare with one another."""
 _DAY = 86_400
 _DAY_MILLISECONDS = 86_400_000
 
@@ -221,6 +234,8 @@ def _plain_value(literal: pa.Scalar) -> Any:
         return _Moment(literal.value, ticks, Domain.TIMESTAMP, kind.tz is not None)
     if pa.types.is_time(kind):
         return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.TIME)
+    if pa.types.is_duration(kind):
+        return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.DURATION)
     if pa.types.is_date(kind):
         days = literal.value if pa.types.is_date32(kind) else literal.value // _DAY_MILLISECONDS
         return _Moment(days * _DAY, 1, Domain.DATE)
@@ -290,7 +305,7 @@ def _bracket_integer(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
 def _bracket_moment(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
     if not isinstance(value, _Moment):
         return None
-    if order.domain is Domain.TIME or value.kind is Domain.TIME:
+    if not _POINTS.issuperset((order.domain, value.kind)):
         if order.domain is not value.kind:
             return None
     elif (order.domain is Domain.TIMESTAMP and value.utc != order.utc) or (
@@ -343,6 +358,7 @@ _BRACKETS: dict[Domain, Callable[[ValueOrder, Any], tuple[Key, Key] | None]] = {
     Domain.DATE: _bracket_moment,
     Domain.TIME: _bracket_moment,
     Domain.TIMESTAMP: _bracket_moment,
+    Domain.DURATION: _bracket_moment,
     Domain.DECIMAL: _bracket_decimal,
     Domain.FLOAT: _bracket_float,
     Domain.BYTES: _bracket_bytes,

@@ -42,8 +42,6 @@ class Entries(Inverted):
             return f"its keys, of type {key}, are no texts"
         if pa.types.is_nested(value):
             return f"its values, of type {value}, are nested"
-        if pa.types.is_duration(value):
-            return "no condition on durations asks an index"
         reason = unfit_for_hashing(order_of_type(value))
         return f"of its values, {reason}" if reason else None
 

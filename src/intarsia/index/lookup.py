@@ -30,8 +30,6 @@ class Lookup(Inverted):
     serves = frozenset({Op.EQ, Op.IN})
 
     def unfit(self, of: Subject) -> str | None:
-        if pa.types.is_duration(of.type):
-            return "no condition on durations asks an index"
         return unfit_for_hashing(of.order)
 
     def keys_of_values(self, values: pa.Array) -> tuple[FingerprintArray, Positions]:

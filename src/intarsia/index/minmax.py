@@ -82,7 +82,7 @@ def _numbers(values: pa.Array) -> NDArray[Any] | None:
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.asarray(pc.fill_null(values, pa.scalar(0, kind)).to_numpy(zero_copy_only=False))
-    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
+    if pa.types.is_temporal(kind):
         whole = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
         return np.asarray(pc.fill_null(whole, 0).to_numpy(zero_copy_only=False))
     return None

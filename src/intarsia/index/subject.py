@@ -21,4 +21,6 @@ def order_of_type(kind: pa.DataType) -> ValueOrder:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return ValueOrder(Domain.UNDEFINED)
     elements = read_footer(BufferSource(memoryview(sink.getvalue()))).metadata.schema
-    return order_of(elements[1]) if len(elements) == 2 else ValueOrder(Domain.UNDEFINED)
+    if len(elements) != 2:
+        return ValueOrder(Domain.UNDEFINED)
+    return order_of(elements[1]).of_arrow(kind)

@@ -9,6 +9,7 @@ microseconds of the years 1 to 9999.
 from __future__ import annotations
 
 import calendar
+import functools
 import math
 import operator
 import re
@@ -25,6 +26,8 @@ from intarsia.predicate.constants import text_scalar
 _DIGITS = 15
 """As many as every binary and decimal type holds."""
 _DECIMAL = re.compile(r"\d+\.\d*|\.\d+", re.ASCII)
+_COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_CLOCK = re.compile(r"([+-]?)(\d+):([0-5]?\d):([0-5]?\d)(?:\.(\d{1,6}))?$", re.ASCII)
 _DOUBLE = re.compile(r"(\d+\.?\d*|\.\d+)e[+-]?\d+", re.IGNORECASE | re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _WEEK = 7
@@ -199,6 +202,22 @@ def unit_name(name: str) -> str:
 def unit(name: str) -> Interval:
     """One ``day``, one of the ``hours``, …"""
     return _UNITS[unit_name(name)]
+
+
+def span(text: str) -> Interval:
+    """The span of time that a text is: ``1 day 2 hours``, ``00:01:40``, ``1 day 02:03:04``."""
+    text = text.strip()
+    clock = _CLOCK.search(text)
+    counted = text[: clock.start()] if clock else text
+    parts = [unit(name).times(int(count)) for count, name in _COUNTED.findall(counted)]
+    if clock:
+        sign, hours, minutes, seconds, fraction = clock.groups(default="")
+        whole_seconds = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+        microseconds = whole_seconds * 1_000_000 + int(fraction.ljust(6, "0"))
+        parts.append(Interval(microseconds=-microseconds if sign == "-" else microseconds))
+    if not parts or _COUNTED.sub("", counted):
+        raise UnknownValueError
+    return functools.reduce(together, parts)
 
 
 def moment(value: Value) -> datetime:

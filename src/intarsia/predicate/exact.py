@@ -19,6 +19,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import is_json, is_moment, is_text, is_uuid, keeps_values
 from intarsia.predicate.constants import DECIMALS, EXACT, is_uuid_text, whole_above
+from intarsia.predicate.durations import is_span
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.functions import is_list
@@ -295,6 +296,8 @@ def _bare(constant: exp.Expr) -> exp.Expr:
 
 def _fits(constant: exp.Expr, kind: pa.DataType) -> bool:
     """Does ``constant`` beside a value of ``kind`` mean the same to every engine?"""
+    if pa.types.is_duration(kind):
+        return _span_fits(constant, kind)
     match constant:
         case exp.Null():
             return not pa.types.is_floating(kind)
@@ -349,6 +352,14 @@ def _text_fits(text: str, kind: pa.DataType) -> bool:
         return False  # engines round the constant
     alike = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_time64)
     return is_moment(kind) or any(check(kind) for check in alike)
+
+
+def _span_fits(constant: exp.Expr, kind: pa.DataType) -> bool:
+    """Engines have spans in microseconds: they cut nanoseconds off."""
+    if isinstance(constant, exp.Null):
+        return True
+    is_text = isinstance(constant, exp.Literal) and constant.is_string
+    return bool(kind.unit != "ns" and (is_text or is_span(constant)))
 
 
 def _decimals(text: str) -> int:

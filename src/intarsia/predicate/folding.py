@@ -27,7 +27,7 @@ from intarsia.predicate.calculation import (
     narrow,
     number,
     since_epoch,
-    together,
+    span,
     truncated,
     unit,
     whole,
@@ -48,7 +48,6 @@ _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
 _USUAL_DIGITS = (18, 3)
 """Of a DECIMAL that does not say how many, and how many of them are decimals."""
 _DATE = ("year", "month", "day")
-_COUNTED = re.compile(r"([+-]?\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _UNKNOWN = (
     UnknownValueError,
     PredicateError,
@@ -74,6 +73,14 @@ def folded(condition: exp.Expr, now: Now | None) -> exp.Expr:
     if not any(_computes(node) or _is_day(node) for node in condition.walk()):
         return condition
     return condition.copy().transform(_Folder(now).constant, copy=False)
+
+
+def interval_of(node: exp.Interval) -> Interval | None:
+    """The span of time that a constant is; None where that is not certain."""
+    try:
+        return _Folder(None)._interval(node)
+    except _UNKNOWN:
+        return None
 
 
 class _Folder:
@@ -176,10 +183,9 @@ class _Folder:
     def _interval(self, node: exp.Interval) -> Interval:
         counted = node.args.get("unit")
         if counted is None:  # '1 day 2 hours'
-            parts = _COUNTED.findall(node.name)
-            if not parts or _COUNTED.sub("", node.name):
-                raise UnknownValueError
-            return functools.reduce(together, (unit(name).times(int(n)) for n, name in parts))
+            return span(node.name)
+        if not isinstance(counted, exp.Var):  # ``YEAR TO MONTH``
+            raise UnknownValueError
         if not isinstance(node.this, exp.Literal):
             return unit(counted.name).times(in_double(whole(self._value(node.this))))
         if not _WHOLE.fullmatch(node.name):  # 1.5 is 1 in some places

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from sqlglot import exp
+
+from intarsia.predicate.calculation import Interval
 
 TYPED_TEXTS = {
     exp.DataType.Type.DATE,
@@ -20,9 +22,14 @@ TYPED_TEXTS = {
 
 
 def is_constant(node: exp.Expr) -> bool:
-    """Is ``node`` a literal, cast or in parentheses perhaps?"""
+    """True if ``node`` is a literal or a span, cast or in parentheses perhaps."""
     match node:
-        case exp.Paren(this=inner) | exp.Neg(this=inner) | exp.Cast(this=inner):
+        case (
+            exp.Paren(this=inner)
+            | exp.Neg(this=inner)
+            | exp.Cast(this=inner)
+            | exp.Interval(this=inner)
+        ):
             return is_constant(inner)
         case exp.Literal() | exp.Null() | exp.Boolean():
             return True
@@ -59,6 +66,11 @@ def _double(value: float) -> exp.Expr | None:
     return exp.cast(exp.Literal.string(repr(value)), "DOUBLE") if math.isfinite(value) else None
 
 
+def _span(value: Interval) -> exp.Expr:
+    text = f"{value.months} months {value.days} days {value.microseconds} microseconds"
+    return exp.Interval(this=exp.Literal.string(text))
+
+
 _CONSTANTS: Mapping[type, Callable[..., exp.Expr | None]] = {
     type(None): lambda _: exp.Null(),
     bool: lambda value: exp.Boolean(this=value),
@@ -66,5 +78,7 @@ _CONSTANTS: Mapping[type, Callable[..., exp.Expr | None]] = {
     float: _double,
     Decimal: _decimal,
     str: exp.Literal.string,
+    Interval: _span,
+    timedelta: lambda value: _span(Interval(microseconds=value // timedelta(microseconds=1))),
     date: lambda value: exp.cast(exp.Literal.string(value.isoformat()), "DATE"),
 }

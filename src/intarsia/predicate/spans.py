@@ -11,7 +11,8 @@ import re
 import sqlglot
 from sqlglot import exp
 
-_WHOLE = re.compile(r"[+-]?\d+|([+-]?\d+\s*[a-z]+\s*)+", re.IGNORECASE | re.ASCII)
+_COUNTED, _CLOCK = r"[+-]?\d+\s*[a-z]+\s*", r"[+-]?\d+:\d+:\d+(\.\d+)?"
+_WHOLE = re.compile(rf"[+-]?\d+|({_COUNTED})+|{_CLOCK}", re.IGNORECASE | re.ASCII)
 
 
 def odd_span(text: str, dialect: str) -> str | None:

@@ -22,6 +22,7 @@ from intarsia.predicate.constants import (
     number_scalar,
     text_scalar,
 )
+from intarsia.predicate.durations import duration_scalar, is_span
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
@@ -179,6 +180,8 @@ class Values:
                 return number_scalar(f"-{inner.this}", kind)
             case exp.Cast(this=exp.Literal(is_string=True) as inner, to=target) if _is_blob(target):
                 return text_scalar(inner.this, kind if kind and is_bytes(kind) else pa.binary())
+            case _ if is_span(node) or (_is_text(node) and _is_duration(kind)):
+                return duration_scalar(node, kind)
             case exp.Cast(this=inner, to=target) if _is_read_once(node):
                 return cast_scalar(partial(self._scalar, inner), cast_type(target), kind)
             case exp.Literal(this=text) if node.is_string:
@@ -311,6 +314,14 @@ class Values:
             elif is_decimal:
                 value = pc.round(value, round_mode="half_towards_infinity")
         return value.cast(target)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+def _is_duration(kind: pa.DataType | None) -> bool:
+    return kind is not None and bool(pa.types.is_duration(kind))
 
 
 def _is_blob(target: exp.DataType) -> bool:

@@ -272,8 +272,20 @@ class OpenedFile:
         if element.type == Type.INT96 and self.options.coerce_int96_timestamp_unit is not None:
             return ValueOrder(Domain.UNDEFINED)  # values are cut off, and bounds are not
         if leaf not in self._orders:
-            self._orders[leaf] = order_of(element, self._column_order(leaf))
+            order = order_of(element, self._column_order(leaf))
+            is_plain = order.domain is Domain.INTEGER and element.type == Type.INT64
+            self._orders[leaf] = order.of_arrow(self._leaf_type(leaf)) if is_plain else order
         return self._orders[leaf]
+
+    def _leaf_type(self, leaf: int) -> pa.DataType | None:
+        """The Arrow type of a column or a field of structs; None within lists and maps."""
+        found = self.schema.leaves[leaf]
+        kind = self.arrow_type(self.schema.roots[found.root])
+        for name in found.path[1:]:
+            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+                return None
+            kind = kind.field(name).type
+        return kind
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""
