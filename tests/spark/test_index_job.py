@@ -597,6 +597,9 @@ def test_what_was_there_before_is_kept_and_all_that_was_added_goes(spark, tmp_pa
     assert found["own.parquet"]["indexes"] == ["k:lookup"]
     assert contents(tmp_path) == before
     ias.add_indexes(spark, tmp_path, ["page_index", "k:lookup", "bloom(k)"])
+    added = contents(tmp_path)
+    ias.drop_indexes(spark, tmp_path, [])  # no index is not every index
+    assert contents(tmp_path) == added
     assert set(statuses(ias.drop_indexes(spark, tmp_path, all=True)).values()) == {"done"}
     assert contents(tmp_path) == before
     assert set(statuses(ias.drop_indexes(spark, tmp_path, all=True)).values()) == {"skipped"}

@@ -488,6 +488,18 @@ def test_files_of_a_data_set_lose_what_they_have(tmp_path, file):
     assert ia.list_indexes(bare)[0].standard == ()
 
 
+def test_files_are_not_said_to_lack_an_index_of_an_unknown_kind(file, tmp_path):
+    ia.add_indexes(file, ["k:lookup"])
+    file.write_bytes(with_kind(file.read_bytes(), "soundex"))
+    pq.write_table(TABLE, tmp_path / "u.parquet")
+    report = ia.list_indexes(tmp_path)[-1]
+    assert report.unfit == ("k:soundex",)
+    assert report.reasons == ("its kind is not known here",)
+    before = file.read_bytes()
+    ia.drop_indexes(file, [])  # no index is not every index
+    assert file.read_bytes() == before
+
+
 def test_an_index_of_an_unknown_kind_is_carried_along_and_can_be_dropped(file):
     before = file.read_bytes()
     ia.add_indexes(file, ["k:lookup", "n:lookup"])

@@ -196,7 +196,7 @@ def drop_indexes(
 def _wanted(
     path: PathLike | Sequence[PathLike],
     filesystem: Any,
-    indexes: Sequence[IndexSpec | str],
+    indexes: Sequence[IndexSpec | str] | None,
     sidecar: bool | PathLike,
     *,
     anew: bool = False,
@@ -208,7 +208,9 @@ def _wanted(
         if not is_uri(sidecar) and isinstance(found, pafs.LocalFileSystem):
             # Tasks run in other folders.
             sidecar = os.path.abspath(os.path.expanduser(sidecar))
-    return list(dict.fromkeys(files)), Wanted(found, tuple(indexes), sidecar, anew)
+    return list(dict.fromkeys(files)), Wanted(
+        found, None if indexes is None else tuple(indexes), sidecar, anew
+    )
 
 
 def _parallelism(spark: SparkSession, asked: int | None) -> int:

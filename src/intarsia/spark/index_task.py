@@ -80,15 +80,15 @@ class Wanted:
     """What is to be done to every file; picklable."""
 
     filesystem: pafs.FileSystem
-    indexes: tuple[IndexSpec | str, ...]
-    """Objects where they are added."""
+    indexes: tuple[IndexSpec | str, ...] | None
+    """Objects where they are added; None, where they are dropped, if all are."""
     sidecar: bool | str
     anew: bool = False
     """Are those built again that are there already?"""
 
     def choice_of(self, file: OpenedFile) -> Choice:
         """Which of the indexes a file is given."""
-        kinds = [index for index in self.indexes if not isinstance(index, str)]
+        kinds = [index for index in self.indexes or () if not isinstance(index, str)]
         return choose(file, kinds, anew=self.anew, beside=self.sidecar is not False)
 
     @property
@@ -238,11 +238,13 @@ def gather_from(
 
 
 def drop_from_file(path: str, wanted: Wanted) -> FileReport:
-    """Take off a file those of the indexes that were added to it; all of them if none is named."""
+    """Take off a file those of the indexes that were added to it."""
 
     def act(file: OpenedFile, version: Version, places: Sidecars | None) -> _Outcome:
         held = held_names(file, places)
-        names = [_named(index, held, file) for index in wanted.indexes] or sorted(held)
+        names = [_named(index, held, file) for index in wanted.indexes or ()]
+        if wanted.indexes is None:
+            names = sorted(held)
         gone = [name for name in names if name in held]
         own = set() if places is not None else own_names(file)
         kept = [name for name in names if name in own - held]

@@ -23,9 +23,6 @@ from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 from intarsia.write.replace import check_unchanged
 from intarsia.write.spill import Workspace
 
-ALL: Sequence[IndexSpec | str] = []
-"""In place of a list of indexes: all that were added."""
-
 
 def drop_indexes(
     path: PathLike | Sequence[PathLike],
@@ -60,9 +57,10 @@ def drop_indexes(
     first = open_file(files[0], found)
     with_pages = next((file for file in files if PageIndex.kind in held[file]), files[0])
     paged = first if with_pages == files[0] else open_file(with_pages, found)
-    names = [name_of(index, everywhere, first, paged) for index in asked]
-    if asked is ALL:
+    if asked is None:
         names = sorted(everywhere)
+    else:
+        names = [name_of(index, everywhere, first, paged) for index in asked]
     for name in names:
         if name not in everywhere and not _is_own(name, files, found, places):
             known = ", ".join(sorted(everywhere)) or "none"
@@ -94,14 +92,17 @@ def asked_of(
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None,
     *,
     all: bool = False,  # noqa: A002
-) -> Sequence[IndexSpec | str]:
-    """One index or several, as several, or ``ALL``. Raises ``IndexSpecError`` for what is none."""
+) -> list[IndexSpec | str] | None:
+    """Returns one index or several as a list; None for ``all``.
+
+    Raises ``IndexSpecError`` for what is no index, or if neither or both are given.
+    """
     if all == (indexes is not None):
         raise IndexSpecError(
             "indexes are named, or all=True drops every one that was added: one of the two"
         )
     if indexes is None:
-        return ALL
+        return None
     single = isinstance(indexes, str) or hasattr(indexes, "kind")
     asked: Any = [indexes] if single else indexes
     found = list(asked)

@@ -258,7 +258,8 @@ def list_indexes(
             with quiet():
                 file = open_file(report.path, found, sidecar=places)
                 choice = choose(file, others, anew=True, beside=False)
-            reports[at] = _with_unfit(report, choice)
+            unknown = known.keys() - specs.keys() - names[report.path]
+            reports[at] = _with_unfit(report, choice.without(unknown))
     return reports
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,16 @@ class Choice:
     unfit: Mapping[str, str]
     absent: Mapping[str, Sequence[str]]
     """Of those, the columns that it lacks, by the indexes' names."""
+
+    def without(self, unknown: Iterable[str]) -> Choice:
+        """Returns the same, with indexes of kinds that are not known here among the unfit."""
+        names = sorted(unknown)
+        return Choice(
+            self.due,
+            self.there,
+            {**self.unfit, **dict.fromkeys(names, "its kind is not known here")},
+            {**self.absent, **dict.fromkeys(names, ())},
+        )
 
     def reason(self, name: str) -> str:
         """Why the file cannot have the index of a name, in few words."""
