@@ -209,3 +209,21 @@ def test_a_folder_that_contradicts_the_values_of_the_file_is_an_error(
         data.to_table(filter="region = 'eu'")
     with pytest.raises(ia.FormatError, match="folder says region=eu"):
         data.count_rows(filter="id = 0")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.string()], ids=str
+)
+@pytest.mark.parametrize("value", ["2026-01-01", "2026-01-01%2010%3A00%3A00"])
+def test_a_schema_may_state_any_type_that_pyarrow_reads_from_folders(
+    tmp_path: Path, kind: pa.DataType, value: str
+) -> None:
+    (tmp_path / f"key={value}").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / f"key={value}" / "a.parquet")
+    schema = pa.schema([("id", pa.int64()), ("key", kind)])
+    theirs = pads.dataset(
+        tmp_path, partitioning=pads.partitioning(schema.remove(0), flavor="hive"), schema=schema
+    )
+    data = ia.dataset(tmp_path, schema=schema)
+    assert data.to_table() == theirs.to_table()
+    assert data.to_table(filter="id = 1") == theirs.to_table()

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -96,17 +96,20 @@ def _check_fit(values: Mapping[str, set[str]], stated: pa.Schema, where: str) ->
         for value in sorted(values[name] - {NULL_FOLDER}):
             if not _fits(value, kind):
                 raise FormatError(
-                    f"{where}: folder {name}={value} contradicts the files, in which column "
+                    f"{where}: folder {name}={value} contradicts the schema, in which column "
                     f"{name!r} is {kind}: rename the folder, or give partitioning=None to read "
                     "the files' own column"
                 )
 
 
 def _fits(value: str, kind: pa.DataType) -> bool:
+    """True if pyarrow reads the value of a folder as ``kind``, or reads no folders as ``kind``."""
     try:
-        pa.scalar(value).cast(kind)
-    except pa.ArrowException:
-        return False
+        pads.HivePartitioning(pa.schema([("key", kind)])).parse(f"/key={quote(value, safe='')}/")
+    except pa.ArrowNotImplementedError:
+        return True
+    except pa.ArrowInvalid:
+        return bool(pa.types.is_dictionary(kind))
     return True
 
 
