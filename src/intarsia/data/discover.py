@@ -17,7 +17,6 @@ from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folders import (
     folder_of,
-    hive_partitioning,
     hive_types,
     stated_folders,
     with_types_of,
@@ -118,13 +117,25 @@ def dataset(
             made = _open_remote(found, files, base, form, cache, schema, folders)
             return made.with_options(**options)
     if partitioning in ("hive", "pyarrow"):
-        stated = schema
-        if schema is None and hive_types(files, base, partitioning).names:
-            stated = cache.as_opened(files[0]).schema_in_data_sets
-        partitioning = hive_partitioning(files, base, partitioning, stated=stated)
+        partitioning = _hive(cache, files, base, hive_types(files, base, partitioning), schema)
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
     return made.with_options(**options)
+
+
+def _hive(
+    cache: FileCache,
+    files: Sequence[str],
+    base: str | None,
+    keys: pa.Schema,
+    schema: pa.Schema | None,
+) -> Any:
+    """Hive partitioning by ``keys``, in the types of ``schema`` or else of the first file."""
+    if not keys.names:
+        return "hive"
+    if schema is None:
+        schema = cache.as_opened(files[0]).schema_in_data_sets
+    return with_types_of(pads.HivePartitioning(keys), schema, files, base)
 
 
 def _check_kinds(schema: object, partitioning: object) -> None:

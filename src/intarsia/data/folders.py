@@ -55,13 +55,12 @@ def hive_partitioning(
     """Hive partitioning of the folders of ``files``, with types inferred by ``rule``.
 
     ``base`` is the folder that ``files`` lie below. Keys have the types of ``stated`` if they are
-    in it. Keys that are NULL in every folder are text; pyarrow alone gives up on them. Raises
-    ``FormatError`` if a folder's value does not fit the type of ``stated``.
+    in it. Keys that are NULL in every folder are text; pyarrow alone gives up on them.
     """
     values = _values(files, base)
     types = _types(values, rule)
     if stated is not None:
-        return with_types_of(pads.HivePartitioning(types), stated, files, base)
+        return pads.HivePartitioning(_with_types_of(types, stated))
     is_inferred = types == _types(values, "pyarrow")
     if is_inferred and all(found != {NULL_FOLDER} for found in values.values()):
         return "hive"
@@ -79,9 +78,12 @@ def with_types_of(
     if not isinstance(folders, pads.HivePartitioning) or not set(keys.names) & set(schema.names):
         return folders
     _check_fit(_values(files, base), schema, base or files[0])
-    return pads.HivePartitioning(
-        pa.schema([schema.field(f.name) if f.name in schema.names else f for f in keys])
-    )
+    return pads.HivePartitioning(_with_types_of(keys, schema))
+
+
+def _with_types_of(keys: pa.Schema, schema: pa.Schema) -> pa.Schema:
+    """``keys``, with the fields of ``schema`` for those that are in it."""
+    return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in keys])
 
 
 def hive_types(files: Sequence[str], base: str | None, rule: Rule) -> pa.Schema:
