@@ -270,10 +270,10 @@ def _watched() -> Iterator[list[tuple[Any, Any]]]:
     found: list[tuple[Any, Any]] = []
     real = ia.Dataset._scan
 
-    def spy(self: ia.Dataset, columns: Any, filter_: Any, options: Any) -> Any:
+    def spy(self: ia.Dataset, columns: Any, filter_: Any, options: Any, **others: Any) -> Any:
         wanted = self._wanted(filter_, options)
         found.append((columns, wanted))
-        return real(self, columns, filter_, options)
+        return real(self, columns, filter_, options, **others)
 
     ia.Dataset._scan = spy
     try:

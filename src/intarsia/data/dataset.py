@@ -292,6 +292,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     ) -> pa.Table:
         """The matching rows as a table."""
         scan = self._scan(columns, filter, options)
+        if scan is None and not self._cache.is_local:
+            scan = self._rest(0, columns, options)  # pyarrow leaves files that Python opened open
         if scan is None:
             error: Exception | None
             try:
@@ -496,7 +498,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             size = options.get("batch_size", _BATCH_ROWS)
             return None if scan is None else batches_of(scan[1], size)
 
-        return completed(scanner.to_batches(), partial(self._get_fragments, None), rest)
+        with self._naming(options):
+            yield from completed(scanner.to_batches(), partial(self._get_fragments, None), rest)
 
     def _rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]

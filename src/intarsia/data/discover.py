@@ -117,25 +117,31 @@ def dataset(
             made = _open_remote(found, files, base, form, cache, schema, folders)
             return made.with_options(**options)
     if partitioning in ("hive", "pyarrow"):
-        partitioning = _hive(cache, files, base, hive_types(files, base, partitioning), schema)
+        partitioning = _hive(
+            found, files, base, hive_types(files, base, partitioning), schema, form
+        )
     made = open_dataset(found, files, base, partitioning, schema, form)
     made._cache.places, made._cache.catalog = cache.places, known
     return made.with_options(**options)
 
 
 def _hive(
-    cache: FileCache,
+    filesystem: pafs.FileSystem,
     files: Sequence[str],
     base: str | None,
     keys: pa.Schema,
     schema: pa.Schema | None,
+    form: pads.ParquetFileFormat,
 ) -> Any:
     """Hive partitioning by ``keys``, in the types of ``schema`` or else of the first file."""
     if not keys.names:
         return "hive"
-    if schema is None:
-        schema = cache.as_opened(files[0]).schema_in_data_sets
-    return with_types_of(pads.HivePartitioning(keys), schema, files, base)
+    folders = pads.HivePartitioning(keys)
+    try:
+        known = form.inspect(files[0], filesystem) if schema is None else schema
+    except (pa.ArrowException, OSError):
+        return folders  # opening the data set says what is wrong with the file
+    return with_types_of(folders, known, files, base)
 
 
 def _check_kinds(schema: object, partitioning: object) -> None:
@@ -144,8 +150,8 @@ def _check_kinds(schema: object, partitioning: object) -> None:
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
     if isinstance(partitioning, str) and partitioning not in ("hive", "pyarrow"):
         raise ValueError(
-            "partitioning is 'hive', 'pyarrow', None, a list of names or a "
-            f"pyarrow.dataset.Partitioning, not {partitioning!r}"
+            "partitioning is 'hive', None, a list of names, a pyarrow.dataset.Partitioning or "
+            f"'pyarrow', not {partitioning!r}"
         )
 
 

@@ -280,7 +280,10 @@ class OpenedFile:
     def _leaf_type(self, leaf: int) -> pa.DataType | None:
         """The Arrow type of a column or a field of structs; None within lists and maps."""
         found = self.schema.leaves[leaf]
-        kind = self.arrow_type(self.schema.roots[found.root])
+        try:
+            kind = self.arrow_type(self.schema.roots[found.root])
+        except FormatError:
+            return None  # pyarrow cannot read the schema, as reading a value will say
         for name in found.path[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
                 return None
