@@ -95,7 +95,7 @@ def test_the_rule_can_be_chosen(days: str) -> None:
     assert ia.dataset(days, partitioning="pyarrow").schema.field("d").type == pa.string()
     assert ia.polars.scan(days, partitioning="pyarrow").collect_schema()["d"] == pl.String
     assert "d" not in ia.dataset(days, partitioning=None).schema.names
-    with pytest.raises(ValueError, match="'hive', None, .* or 'pyarrow'"):
+    with pytest.raises(ValueError, match=r"'hive', None, .* or 'pyarrow'"):
         ia.dataset(days, partitioning="hiev")
 
 
