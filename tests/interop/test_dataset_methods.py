@@ -88,7 +88,7 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
     "schema": lambda ds: ds.schema,
     "files": lambda ds: ds.files,
     "filesystem": lambda ds: ds.filesystem,
-    "format": lambda ds: ds.format,
+    "format": lambda ds: ds.format.read_options,  # its scans restore extension types
     "partition_expression": lambda ds: str(ds.partition_expression),
     "partitioning": lambda ds: str(ds.partitioning.schema),
     "from_paths": lambda ds: (
@@ -271,7 +271,7 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
     "fragment count_rows filter": on_fragments(lambda f: f.count_rows(filter=OTHER)),
     "fragment ensure_complete_metadata": on_fragments(lambda f: f.ensure_complete_metadata()),
     "fragment filesystem": on_fragments(lambda f: f.filesystem),
-    "fragment format": on_fragments(lambda f: f.format),
+    "fragment format": on_fragments(lambda f: f.format.read_options),
     "fragment head": on_fragments(lambda f: f.head(2, columns=["k"])),
     "fragment head filter": on_fragments(lambda f: f.head(2, columns=["k"], filter=OTHER)),
     "fragment metadata": on_fragments(lambda f: f.metadata.num_rows),

@@ -122,7 +122,7 @@ def test_one_value_of_many_files_is_looked_for_in_all_of_them_at_once(tmp_path):
         files.append(OpenedFile(BufferSource(memoryview(path.read_bytes())), path.name))
     for sought, due in [("b", [True, False]), ("c", [False, True]), ("d", [False, False])]:
         pruning = pruning_of(read_expression(value("k", "m") == sought))
-        schema = files[0].schema_in_data_sets
+        schema = files[0].schema_arrow
         assert hold_keys(files, [{}, {}], schema, pruning).tolist() == due
 
 

@@ -19,9 +19,9 @@ from intarsia.data.discover import dataset
 from intarsia.errors import PathError, PredicateError, unknown_column
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.filterable import filterable_schema, filterable_type, restorer_of, taken
 from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.views import giver_of, schema_without_views, taken, without_views
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
@@ -96,12 +96,12 @@ def _of_others(rows: Incoming, asked: Asked) -> Incoming:
     """Those of ``rows``, and of their columns, that are asked for."""
     names = column_names(rows.schema, asked.columns)
     check_columns(rows.schema, names)
-    plain, give = schema_without_views(rows.schema), giver_of(rows.schema)
+    plain, give = filterable_schema(rows.schema), restorer_of(rows.schema)
     paths = paths_of(plain, names)
     for path in paths:
         if path[0] not in plain.names:
             raise PredicateError(f"column {path[0]!r} is given by scans of Parquet only")
-    wanted = None if asked.where is None else parse_where(asked.where, plain)
+    wanted = None if asked.where is None else parse_where(asked.where, rows.schema)
 
     def picked(table: pa.Table) -> pa.Table:
         table = table if table.schema.equals(plain) else table.cast(plain)
@@ -138,7 +138,7 @@ def in_order(
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as pyarrow sorts them: neither a dictionary's nor views."""
-    kind = without_views(without_dictionary(column.type))
+    kind = filterable_type(without_dictionary(column.type))
     return column if kind == column.type else column.cast(kind)
 
 

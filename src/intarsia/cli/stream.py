@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
+from intarsia.predicate.casts import is_uuid
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.readable import readable_values
@@ -44,7 +45,7 @@ def csv(schema: pa.Schema) -> Print:
             for batch in batches:
                 for column in batch.columns:
                     _check_moments(column)
-                writer.write_batch(batch.cast(flat))
+                writer.write_batch(_with_uuids_as_text(batch).cast(flat))
 
     return print_rows
 
@@ -74,7 +75,7 @@ def _flat(schema: pa.Schema) -> pa.Schema:
     """The same columns in types that pyarrow writes CSV of."""
     fields = []
     for field in schema:
-        kind = field.type
+        kind = pa.string() if is_uuid(field.type) else field.type
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         held = without_dictionary(kind)
@@ -84,6 +85,15 @@ def _flat(schema: pa.Schema) -> pa.Schema:
             raise click.UsageError(f"column {field.name} is {what}: --format json can print it")
         fields.append(field.with_type(pa.large_string() if pa.types.is_string_view(kind) else kind))
     return pa.schema(fields)
+
+
+def _with_uuids_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """pyarrow casts the bytes of a UUID to a string, not the UUID."""
+    for number, field in enumerate(batch.schema):
+        if is_uuid(field.type):
+            texts = [None if one is None else str(one) for one in batch.column(number).to_pylist()]
+            batch = batch.set_column(number, field.name, pa.array(texts, pa.string()))
+    return batch
 
 
 def _check_moments(column: pa.Array) -> None:

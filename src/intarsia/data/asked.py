@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, check_several, unknown_column
+from intarsia.predicate.comparable import with_comparable_constants
 from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.expression import field_paths, read_expression, shown
-from intarsia.predicate.views import schema_without_views
+from intarsia.predicate.expression import FieldRef, field_paths, read_expression, shown
+from intarsia.predicate.filterable import filterable_schema, filterable_type, restorer_of
+from intarsia.predicate.nested import type_at
 from intarsia.read.projection import check_paths, pruned_to_fields
-from intarsia.read.request import FILENAME, PSEUDO_COLUMNS, Filter, Request
+from intarsia.read.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
 
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
 
@@ -24,13 +25,10 @@ Columns = Sequence[str] | dict[str, pc.Expression] | None
 
 
 class Asked(NamedTuple):
-    """A request, and what makes the columns that were asked for of those it gives.
-
-    None where it gives these themselves.
-    """
+    """A request, and what makes the columns that were asked for of those it gives."""
 
     request: Request
-    project: Callable[[pa.Table], pa.Table] | None
+    project: Callable[[pa.Table], pa.Table]
 
 
 def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) -> Asked:
@@ -39,15 +37,35 @@ def asked(schema: pa.Schema, columns: Columns, filter_: pc.Expression | None) ->
     A dotted path gives a column of its last name, as ``pyarrow.dataset`` does.
     """
     if isinstance(columns, dict):
-        return Asked(computed_request(schema, columns, filter_), partial(compute_columns, columns))
+        computed = {n: with_comparable_constants(e, schema) for n, e in columns.items()}
+        restore = restorer_of(_of_columns_as_they_are(computed, schema))
+        request = computed_request(schema, computed, filter_)
+        return Asked(request, lambda table: restore(compute_columns(computed, table)))
     check_columns(schema, columns)
     names = list(schema.names if columns is None else columns)
     paths = paths_of(schema, names)
     if all(len(path) == 1 for path in paths):
-        return Asked(request_of(schema, names, filter_), None)
-    wanted = request_of(schema, list(dict.fromkeys(path[0] for path in paths)), filter_)
+        return Asked(request_of(schema, names, filter_), restorer_of(schema))
+    roots = list(dict.fromkeys(path[0] for path in paths))
+    wanted = request_of(schema, roots, filter_)
     request = replace(wanted, pruned=pruned_to_fields(wanted.schema, paths))
-    return Asked(request, partial(fields_at, paths, wanted.schema))
+    for field in wanted.schema:
+        if field.name not in schema.names:
+            schema = schema.append(field)
+    own = pruned_schema(schema, roots, pruned_to_fields(schema, paths))
+    restore = restorer_of(own.with_metadata(schema.metadata))
+    return Asked(request, lambda table: fields_at(paths, own, restore(table)))
+
+
+def _of_columns_as_they_are(columns: Mapping[str, pc.Expression], schema: pa.Schema) -> pa.Schema:
+    """Those of ``columns`` that are columns or fields of ``schema``, in their types there."""
+    fields = []
+    for name, expression in columns.items():
+        node = read_expression(expression)
+        kind = type_at(schema, node.path) if isinstance(node, FieldRef) else None
+        if kind is not None:
+            fields.append(pa.field(name, kind))
+    return pa.schema(fields, schema.metadata)
 
 
 def fields_at(paths: Sequence[tuple[str, ...]], schema: pa.Schema, table: pa.Table) -> pa.Table:
@@ -85,9 +103,8 @@ def _path_in(fields: Iterable[pa.Field], name: str) -> tuple[str, ...] | None:
 def request_of(schema: pa.Schema, columns: Sequence[str], filter_: pc.Expression | None) -> Request:
     """A request for ``columns`` of a data set of that schema. Errors as of ``check_columns``."""
     check_columns(schema, columns)
-    if filter_ is not None:  # which is to take rows, some of them
-        schema = schema_without_views(schema)
     wanted = None if filter_ is None else Filter.of(filter_, schema)
+    schema = schema if wanted is None else wanted.schema
     for field in PSEUDO_COLUMNS:
         if field.name in columns and field.name not in schema.names:
             schema = schema.append(field)
@@ -104,6 +121,7 @@ def computed_request(
         needed |= {(name,) for name in schema.names} if paths is None else paths
     names = list(dict.fromkeys(path[0] for path in sorted(needed)))
     request = request_of(schema, names or schema.names[:1], filter_)
+    request = replace(request, schema=filterable_schema(request.schema))
     check_paths(request.schema, sorted(needed))
     return replace(request, pruned=pruned_to_fields(request.schema, needed))
 
@@ -157,6 +175,18 @@ def check_is_pyarrows(columns: Columns, filter_: pc.Expression | None, *, limite
     for expression in [*expressions_of(columns), *([] if filter_ is None else [filter_])]:
         if needs_evaluation(expression):
             raise PredicateError(f"{shown(expression)} does not go with {', '.join(_SPECIAL)}")
+
+
+def computes_with_other_types(columns: Columns, schema: pa.Schema) -> bool:
+    """True if a column is computed of values of a type that pyarrow has no functions for."""
+    for expression in expressions_of(columns):
+        node = read_expression(expression)
+        paths = set() if isinstance(node, FieldRef) else field_paths(node)
+        names = schema.names if paths is None else {path[0] for path in paths}
+        known = [field for field in schema if field.name in names]
+        if any(filterable_type(field.type) != field.type for field in known):
+            return True
+    return False
 
 
 def expressions_of(columns: Columns) -> list[pc.Expression]:

@@ -23,6 +23,7 @@ from intarsia.data.asked import (
     asked,
     check_columns,
     check_is_pyarrows,
+    computes_with_other_types,
     confuses_pyarrow,
     expressions_of,
     is_special,
@@ -54,7 +55,7 @@ from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.predicate.evaluation import needs_evaluation, unused
-from intarsia.predicate.views import giver_of, taken
+from intarsia.predicate.filterable import filterable_schema, restorer_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
@@ -221,7 +222,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def sort_by(self, sorting: Any, **options: Any) -> pads.InMemoryDataset:
         """As ``pyarrow.dataset.Dataset.sort_by``."""
-        return pads.Dataset.sort_by(_evaluated(self), sorting, **options)
+        sortable = filterable_schema(self.schema)
+        if sortable.equals(self.schema):
+            return pads.Dataset.sort_by(_evaluated(self), sorting, **options)
+        table = self.to_table()
+        ordered = pads.Dataset.sort_by(pads.dataset(table.cast(sortable)), sorting, **options)
+        return pads.InMemoryDataset(restorer_of(self.schema)(ordered.to_table()))
 
     def replace_schema(self, schema: pa.Schema) -> Dataset:
         """The same files seen through another schema."""
@@ -453,10 +459,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             if wanted is None:
                 return None
             schema, tables = special_scan(self._unfiltered(), columns, wanted, limit, dict(options))
-            give = giver_of(self.schema)
+            give = restorer_of(self.schema)
             return give(without_rows(schema)).schema, map(give, tables)
         by_page = by_page or ROW_NUMBER in (columns or ())
         by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
+        by_page = by_page or computes_with_other_types(columns, self.schema)
         if in_batches and not by_page:
             constants = {name for file in self._files for name in file.constants}
             by_page = may_stop_unseen(self.schema, columns, constants)
@@ -474,12 +481,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             use_threads=use_threads,
             is_far=not self._cache.is_local,
         )
-        give, empty = giver_of(self.schema), without_rows(request.output)
-
-        def change(table: pa.Table) -> pa.Table:
-            return give(table if project is None else project(table))
-
-        return change(empty).schema, _then(tables, change, source._cache.health.tell)
+        schema = project(without_rows(request.output)).schema
+        return schema, _then(tables, project, source._cache.health.tell)
 
     def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
         """Returns pyarrow's own scanner, without a filter."""

@@ -101,6 +101,7 @@ def dataset(
     scan_options = pads.ParquetFragmentScanOptions(
         page_checksum_verification=page_checksum_verification or on_corrupt is not None,
         cache_options=cache_options or pa.CacheOptions(),
+        arrow_extensions_enabled=True,  # a UUID is one whether or not ARROW:schema says so
     )
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=scan_options
@@ -223,7 +224,7 @@ def _open_remote(
     if schema is None:
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
-        schema = first.schema_in_data_sets.with_metadata(first.templates.stored_metadata)
+        schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
         folders = with_types_of(folders, schema, files, base)
         for field in folders.schema:
             if field.name not in schema.names:

@@ -29,7 +29,6 @@ from intarsia.data.survey import each_of
 from intarsia.format.bounds import Bounds
 from intarsia.format.order import Key, ValueOrder
 from intarsia.predicate.need import First
-from intarsia.predicate.views import schema_without_views
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.scan import Part, scan
@@ -87,7 +86,7 @@ def _last_of(data: Dataset, first: First, filter_: pc.Expression | None) -> pa.S
     places = _Places(data, first.column, first.descending)
     if not places.are_comparable or places.num_rows < _LEAST_ROWS:
         return None
-    request = request_of(schema_without_views(data.schema), [first.column], wanted)
+    request = request_of(data.schema, [first.column], wanted)
     found = pa.chunked_array([], request.schema.field(first.column).type)
     looked, step = 0, max(_FIRST_ROWS, first.count)
     while looked < places.num_rows / _SHARE and (parts := places.taken(step)):

@@ -24,8 +24,8 @@ from intarsia.data.together import (
 from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.plan.verdict import Constants
+from intarsia.predicate.filterable import taken
 from intarsia.predicate.nested import has_dictionary
-from intarsia.predicate.views import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile

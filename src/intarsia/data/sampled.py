@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
-from intarsia.predicate.views import schema_without_views
+from intarsia.predicate.filterable import filterable_schema
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.request import without_rows
 from intarsia.read.scan import Part, scan
@@ -21,7 +21,7 @@ def spread_rows(data: Dataset, column: str, count: int) -> pa.Table:
 
     Fewer where there are fewer rows. The data set's own filter does not count.
     """
-    request = request_of(schema_without_views(data.schema), [column], None)
+    request = request_of(filterable_schema(data.schema), [column], None)
     found = scan(_parts(data, count), request, is_far=not data._cache.is_local)
     return pa.concat_tables([without_rows(request.output), *found])
 

@@ -15,10 +15,11 @@ import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
 from intarsia.data.complete import completed
+from intarsia.predicate.comparable import with_comparable_constants
 from intarsia.predicate.evaluation import compute_columns, evaluate
 from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.filterable import filterable_schema
 from intarsia.predicate.nested import with_whole_maps
-from intarsia.predicate.views import schema_without_views
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
 
@@ -39,7 +40,8 @@ def special_scan(
         known = data.schema.names if used is None else [path[0] for path in sorted(used)]
         needed |= dict.fromkeys(known)
     scanner = pads.FileSystemDataset.scanner(data, list(needed), **options)
-    plain = schema_without_views(scanner.projected_schema)
+    plain = filterable_schema(scanner.projected_schema)
+    filter_ = with_comparable_constants(filter_, data.schema)
     if isinstance(columns, dict):
         project = partial(compute_columns, columns)
     else:

@@ -14,13 +14,12 @@ from intarsia.data.cache import FileCache
 from intarsia.data.survey import each_of
 from intarsia.errors import UnsupportedError, Where
 from intarsia.predicate.casts import keeps_values
+from intarsia.predicate.filterable import filterable_type
 from intarsia.predicate.nested import leaf_pairs, nullable, with_children
-from intarsia.predicate.views import without_views
 from intarsia.read.opened import OpenedFile
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
 """What pyarrow raises of schemas that cannot be united."""
-_IN_DATA_SETS = operator.attrgetter("schema_in_data_sets")
 Becoming = Callable[[pa.DataType, pa.DataType], bool]
 """May a column of one type, which is not nested, be of the other among its like?"""
 
@@ -28,7 +27,7 @@ Becoming = Callable[[pa.DataType, pa.DataType], bool]
 def united_schema(
     cache: FileCache,
     files: Sequence[str],
-    schema_of: Callable[[OpenedFile], pa.Schema] = _IN_DATA_SETS,
+    schema_of: Callable[[OpenedFile], pa.Schema] = operator.attrgetter("schema_arrow"),
 ) -> pa.Schema:
     """All columns of ``files``, in the order in which they come, ``united``, and NULL allowed.
 
@@ -46,8 +45,6 @@ def united_schema(
         try:
             schema = _united(schemas)
         except UNLIKE:
-            if schema_of is _IN_DATA_SETS:  # UUIDs of one writer may be bytes of another
-                return united_schema(cache, files, operator.attrgetter("schema_arrow"))
             _raise_of_first(files, schemas)
             raise
     return schema.with_metadata(cache.as_opened(files[0]).templates.stored_metadata)
@@ -106,7 +103,7 @@ def common_type(kinds: Sequence[pa.DataType], may_become: Becoming) -> pa.DataTy
 def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
-    return with_children(without_views(kind), lambda field: field.with_type(_plain(field.type)))
+    return with_children(filterable_type(kind), lambda field: field.with_type(_plain(field.type)))
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:

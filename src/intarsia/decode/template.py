@@ -78,13 +78,10 @@ class RootTemplate:
         self,
         data: bytes | pa.Buffer | pa.NativeFile,
         verify_checksums: bool,
-        extensions: bool = True,
         metadata: pq.FileMetaData | None = None,
     ) -> pq.ParquetFile:
         """A file of these roots to pyarrow, which decodes its footer unless that is given as
         ``metadata``. Raises one of ``FAILURES``.
-
-        Without ``extensions``, only those that the writer's Arrow schema names are seen.
         """
         return pq.ParquetFile(
             data if isinstance(data, pa.NativeFile) else pa.BufferReader(data),
@@ -94,7 +91,7 @@ class RootTemplate:
             page_checksum_verification=verify_checksums,
             coerce_int96_timestamp_unit=self.int96_unit,
             pre_buffer=False,
-            arrow_extensions_enabled=extensions,
+            arrow_extensions_enabled=True,
         )
 
     def only(self, leaves: Sequence[int]) -> RootTemplate:
@@ -153,16 +150,13 @@ class SchemaTemplates:
             fields, as_dictionaries=self._as_dictionaries, int96_unit=self._int96_unit
         )
 
-    def arrow_schema(self, extensions: bool = True) -> pa.Schema:
-        """The file's schema as pyarrow reads it, without its key/value metadata.
-
-        Without ``extensions`` it is as pyarrow's data sets read it.
-        """
+    def arrow_schema(self) -> pa.Schema:
+        """The file's schema as pyarrow reads it, without its key/value metadata."""
         orders = [list_span(7, self._orders)] if self._orders else []
         stored = self._key_values(self._arrow_schema)
         head = self._head(self._elements, stored, orders)
         footer = replace_fields(head, [Span(3, _I64, zigzag(0)), list_span(4, [])])
-        file = self._of_all(head).opened(MAGIC + framed(footer), False, extensions)
+        file = self._of_all(head).opened(MAGIC + framed(footer), False)
         return file.schema_arrow.remove_metadata()
 
     def logical(self, root: Root, *, storage: bool = False) -> RootTemplate:

@@ -19,8 +19,8 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.sampled import spread_rows
 from intarsia.errors import IntarsiaError, PredicateError
 from intarsia.predicate.evaluation import evaluate
+from intarsia.predicate.filterable import filterable_schema, filterable_type
 from intarsia.predicate.query import Keys, Scan
-from intarsia.predicate.views import schema_without_views, without_views
 
 _MOST_KEYS = 100_000
 _MOST_BYTES = 8 << 20
@@ -64,7 +64,7 @@ class Joined:
 
     def _condition(self, scan: Scan, keys: Keys) -> pc.Expression | None:
         """Does a row hold one of the keys? None where finding them might not pay."""
-        kind = without_views(self._tables[scan.table].schema.field(keys.column).type)
+        kind = filterable_type(self._tables[scan.table].schema.field(keys.column).type)
         found = []
         for name, column in keys.origins:
             if not self._has_fewer(self._scans[name], scan):
@@ -128,12 +128,12 @@ def _distinct(
     elif filter_ is not None:
         table = _filtered(table, filter_)
     values = table.column(column)
-    return values.cast(without_views(values.type)).unique().drop_null()
+    return values.cast(filterable_type(values.type)).unique().drop_null()
 
 
 def _filtered(table: pa.Table, filter_: pc.Expression) -> pa.Table:
     try:
-        return evaluate(filter_, table.cast(schema_without_views(table.schema)))
+        return evaluate(filter_, table.cast(filterable_schema(table.schema)))
     except (PredicateError, pa.ArrowException):
         return table
 

@@ -24,7 +24,6 @@ from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
 from intarsia.engines.session import NotAnsweredError, asking_first, require_duckdb, session
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
-from intarsia.engines.uuids import with_uuids
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.folding import Now
 from intarsia.predicate.look import LOOKED_AT
@@ -169,7 +168,7 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
     if isinstance(table, str | os.PathLike):
         table = dataset(table)
     if isinstance(table, Dataset):
-        schema = as_in_duckdb(with_uuids(table))
+        schema = as_in_duckdb(table.schema)
         is_kept = schema == table.schema or asks_of_other_types(table, schema)
         return WatchedDataset.wrap(table, None if is_kept else schema)
     if isinstance(table, pads.Dataset):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
+from intarsia.predicate.casts import without_extension
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.nested import with_children
 
@@ -39,7 +40,8 @@ def _duckdb_field(field: pa.Field) -> pa.Field:
 
 
 def _polars_field(field: pa.Field) -> pa.Field:
-    return field.with_type(with_children(_narrowed(field.type), _polars_field))
+    kind = without_extension(field.type)  # Polars compares no JSON with strings
+    return field.with_type(with_children(_narrowed(kind), _polars_field))
 
 
 def _narrowed(kind: pa.DataType) -> pa.DataType:

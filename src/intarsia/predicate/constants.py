@@ -80,7 +80,7 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
     if kind is None or pa.types.is_string(kind):
         return pa.scalar(text)
     if is_uuid(kind) or (kind == UUID_BYTES and is_uuid_text(text)):
-        return _uuid(text)
+        return uuid_scalar(text)
     try:
         if pa.types.is_timestamp(kind):
             return _timestamp(text, kind)
@@ -97,8 +97,8 @@ def is_uuid_text(text: str) -> bool:
     return bool(_UUID.fullmatch(text))
 
 
-def _uuid(text: str) -> pa.Scalar:
-    """The 16 bytes of a UUID."""
+def uuid_scalar(text: str) -> pa.Scalar:
+    """Returns the 16 bytes of a UUID. Raises ``PredicateError`` if ``text`` is not one."""
     digits = text.strip("{}").replace("-", "")
     if not re.fullmatch("[0-9A-Fa-f]{32}", digits):
         raise PredicateError(f"'{text}' is no UUID")

@@ -209,23 +209,6 @@ def _substituted(
     return serialized._replace(batch=batch_of(columns)).part(kept) if is_changed else None
 
 
-def literals_cast(
-    expression: pc.Expression, types: Mapping[pa.DataType, pa.DataType]
-) -> pc.Expression:
-    """``expression`` with constants of some ``types`` as ones of others, but for NULLs.
-
-    A NULL of another type than what it is compared with kills pyarrow 26.
-    """
-    serialized = serialized_of(expression)
-    if serialized is None:
-        return expression
-    columns = list(serialized.batch.columns)
-    for at in [int(value) for kind, value in serialized.nodes if kind == "literal"]:
-        if not columns[at].null_count:
-            columns[at] = columns[at].cast(types.get(columns[at].type, columns[at].type))
-    return serialized._replace(batch=batch_of(columns)).part(serialized.nodes)
-
-
 def _arguments(serialized: Serialized, at: int, stop: int) -> tuple[pc.Expression, ...]:
     """The Expressions that nodes from ``at`` up to ``stop`` are, one after the other."""
     found = []
@@ -270,14 +253,6 @@ def calls_in(node: Node) -> Iterator[Call]:
         if isinstance(current, Call):
             yield current
             pending += current.arguments
-
-
-def literals_in(node: Node) -> Iterator[Literal]:
-    """The constants that calls at or below ``node`` have as arguments."""
-    for call in calls_in(node):
-        for argument in call.arguments:
-            if isinstance(argument, Literal):
-                yield argument
 
 
 def field_paths(node: Node) -> set[tuple[str, ...]] | None:

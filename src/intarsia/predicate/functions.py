@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import without_extension
+from intarsia.predicate.filterable import VIEWED
 from intarsia.predicate.nested import without_dictionary
-from intarsia.predicate.views import VIEWED
 from intarsia.ranges import Int64Array
 from intarsia.text import words as text_words
 from intarsia.text.texts import is_text

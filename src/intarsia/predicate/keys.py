@@ -21,8 +21,8 @@ from intarsia.predicate.equalities import (
     is_inner,
     pairs_of_join,
 )
+from intarsia.predicate.filterable import filterable_type
 from intarsia.predicate.scope import Origin, Scopes, Sources, conjuncts, joins_of, wheres
-from intarsia.predicate.views import without_views
 
 _AMONG = " among "
 
@@ -103,7 +103,7 @@ def _are_keys(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     if one is None or other is None:
         return False
     types = pa.types
-    one, other = without_views(one), without_views(other)
+    one, other = filterable_type(one), filterable_type(other)
     if types.is_integer(one) and types.is_integer(other):
         return True
     if is_text(one) and is_text(other):

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.constants import exactly
+from intarsia.predicate.filterable import VIEWED
 from intarsia.predicate.nested import without_dictionary
-from intarsia.predicate.views import VIEWED
 
 
 def is_member(

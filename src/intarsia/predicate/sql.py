@@ -19,6 +19,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from intarsia.errors import PredicateError
 from intarsia.predicate.arithmetic import as_floats
 from intarsia.predicate.constants import whole_above
+from intarsia.predicate.filterable import VIEWED
 from intarsia.predicate.folding import Now, folded, utc_now
 from intarsia.predicate.functions import contains_words
 from intarsia.predicate.literals import is_constant
@@ -35,7 +36,6 @@ from intarsia.predicate.text_search import (
     regex_problem,
     text_search_of,
 )
-from intarsia.predicate.views import VIEWED
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,

@@ -64,9 +64,7 @@ class Values:
             case exp.Paren(this=inner):
                 return self._value(inner)
             case exp.Column() | exp.Dot():
-                path, kind = self._resolve(node)
-                plain = without_extension(kind)
-                return pc.field(*path) if plain == kind else pc.field(*path).cast(plain)
+                return pc.field(*self._resolve(node)[0])
             case exp.Bracket(this=inner, expressions=[exp.Literal(is_string=True) as key]):
                 kind = self._type_of(inner)
                 if kind is not None and pa.types.is_map(kind):

@@ -17,8 +17,8 @@ from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import term_for
+from intarsia.predicate.filterable import restorer_of
 from intarsia.predicate.term import parse_term
-from intarsia.predicate.views import giver_of, schema_without_views
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
@@ -227,7 +227,7 @@ class ParquetFile:
         if not request.columns:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         found = pa.concat_tables(tables) if tables else without_rows(request.output)
-        return giver_of(schema)(found)
+        return restorer_of(schema)(found)
 
     def iter_batches(
         self,
@@ -243,7 +243,7 @@ class ParquetFile:
         if operator.index(batch_size) < 1:
             raise ValueError(f"batch_size is 1 at least, not {batch_size}")
         tables = scan_file(self._opened, self._request(columns, filter), {}, self._checked(rows))
-        give = giver_of(self.schema_arrow)
+        give = restorer_of(self.schema_arrow)
         return (batch for table in tables for batch in give(table).to_batches(batch_size))
 
     def _checked(self, rows: RowRanges | None) -> RowRanges | None:
@@ -264,9 +264,8 @@ class ParquetFile:
             if schema.names.count(name) > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         expression = expression_of(filter_, schema)
-        seen = schema if expression is None else schema_without_views(schema)
-        wanted = None if expression is None else Filter.of(expression, seen)
-        return Request(seen, names, wanted, pruned)
+        wanted = None if expression is None else Filter.of(expression, schema)
+        return Request(schema if wanted is None else wanted.schema, names, wanted, pruned)
 
     def _read_all(self, rows: RowRanges | None) -> pa.Table:
         """Every column, where names do not tell them apart."""

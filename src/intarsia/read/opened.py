@@ -189,20 +189,11 @@ class OpenedFile:
     @functools.cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it."""
-        make = functools.partial(self._new_schema_arrow, True)
-        return self.shape.kept(("arrow", self.options.of_types), make)
+        return self.shape.kept(("arrow", self.options.of_types), self._new_schema_arrow)
 
-    @property
-    def schema_in_data_sets(self) -> pa.Schema:
-        """As pyarrow's data sets read it: UUIDs and JSON whose writer stored no Arrow schema are
-        bytes and texts, where those who read one file see extension types.
-        """
-        make = functools.partial(self._new_schema_arrow, False)
-        return self.shape.kept(("plain arrow", self.options.of_types), make)
-
-    def _new_schema_arrow(self, extensions: bool) -> pa.Schema:
+    def _new_schema_arrow(self) -> pa.Schema:
         try:
-            schema = self.templates.arrow_schema(extensions)
+            schema = self.templates.arrow_schema()
             _ = schema.names  # names that are not UTF-8 show only now
         except FormatError as error:
             raise error.at(Where(self.name)) from error

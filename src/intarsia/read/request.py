@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.comparable import with_comparable_constants
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.expression import (
     ANDS,
@@ -19,16 +20,14 @@ from intarsia.predicate.expression import (
     Node,
     conjuncts,
     field_paths,
-    literals_cast,
-    literals_in,
     read_expression,
 )
+from intarsia.predicate.filterable import filterable_schema
 from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.periods import without_periods
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
-from intarsia.predicate.views import VIEWED
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, check_paths, pruned_to_fields
 
@@ -100,11 +99,13 @@ class Filter:
 
     @classmethod
     def of(cls, expression: pc.Expression, schema: pa.Schema) -> Filter:
-        """Check ``expression`` against ``schema``. Raises ``PredicateError``."""
+        """Checks ``expression`` against ``schema``, which becomes its ``filterable_schema``.
+
+        Raises ``PredicateError``.
+        """
+        expression = with_comparable_constants(expression, schema)
+        schema = filterable_schema(schema)
         node = read_expression(expression)
-        if any(one.value.type in VIEWED and one.value.is_valid for one in literals_in(node)):
-            expression = literals_cast(expression, VIEWED)  # as columns are, to be compared
-            node = read_expression(expression)
         paths = field_paths(node)
         check_paths(schema, paths or ())
         given = node

@@ -18,7 +18,7 @@ from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Whe
 from intarsia.format.page_header import checksum_problem
 from intarsia.format.schema import Root
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
-from intarsia.predicate.views import taken
+from intarsia.predicate.filterable import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.codes import NotCodedError, check_codes, check_distinct

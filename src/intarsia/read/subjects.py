@@ -65,7 +65,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     if index.reads in HELD:
         raise IndexSpecError("it is of lists and maps, not of functions")
     try:
-        term, kind = _function(on, file.schema_in_data_sets)
+        term, kind = _function(on, file.schema_arrow)
     except PredicateError as error:
         is_function = any(character in on for character in "()[]+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""

@@ -1,0 +1,208 @@
+"""Constants of a filter in the types that columns are compared in.
+
+pyarrow compares no UUIDs and no JSON. It compares a string of any length with 16 bytes, and finds
+no row. So UUIDs, and strings that are compared with UUIDs, become the 16 bytes that files store;
+constants that can never equal a value of their column's type are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.casts import is_text, is_uuid
+from intarsia.predicate.constants import UUID_BYTES, is_bytes, uuid_scalar
+from intarsia.predicate.evaluation import compute_columns
+from intarsia.predicate.filterable import filterable_schema, filterable_type
+from intarsia.predicate.functions import is_list
+from intarsia.predicate.nested import type_at, without_dictionary
+from intarsia.predicate.serialized import Serialized, batch_of, serialized_of
+
+_EQUALITIES = {"equal", "not_equal", "is_in"}
+_CONSTANT_OPTIONS = {"is_in": "value_set", "map_lookup": "query_key"}
+"""Functions whose constants are among their options, and the names of these."""
+_Nodes = list[tuple[str, str]]
+
+
+class _Call(NamedTuple):
+    """A call, the nodes of each argument that is not a constant, and the constants' columns."""
+
+    function: str
+    arguments: list[_Nodes]
+    constants: list[int]
+
+
+def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """Returns ``expression`` with constants that pyarrow compares with columns of ``schema``.
+
+    UUIDs and JSON become the bytes and strings that store them. A string beside a UUID column is
+    read as a UUID, with or without hyphens. Raises ``PredicateError`` if it is not one, if bytes
+    beside it are not 16, and if a constant's length excludes that it equals a value of
+    ``fixed_size_binary``.
+
+    >>> text = "00000000-0000-0000-0000-000000000041"
+    >>> with_comparable_constants(pc.field("u") == text, pa.schema({"u": pa.uuid()}))
+    <pyarrow.compute.Expression (u == "00000000000000000000000000000041")>
+    """
+    serialized = serialized_of(expression)
+    if serialized is None:
+        return expression
+    given = serialized.batch.columns
+    columns = [_filterable(column) for column in given]
+    if any(_has(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)):
+        for call in _calls(serialized.nodes):
+            for at in call.constants:
+                known = serialized._replace(batch=batch_of(columns))
+                columns[at] = _comparable(columns[at], call, known, schema)
+    if all(new.type == old.type for new, old in zip(columns, given, strict=True)):
+        return expression
+    return serialized._replace(batch=batch_of(columns)).part(serialized.nodes)
+
+
+def _filterable(column: pa.Array) -> pa.Array:
+    """A constant in its ``filterable_type``, unless it is a view of NULL.
+
+    pyarrow 26 ends the process if such a NULL is compared in another type.
+    """
+    is_view = pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)
+    keeps = is_view and column.null_count
+    return column if keeps else column.cast(filterable_type(column.type))
+
+
+def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """True if ``is_one`` holds for ``kind`` or a type within it."""
+    held = (kind.field(number).type for number in range(kind.num_fields))
+    return is_one(kind) or any(_has(one, is_one) for one in held)
+
+
+def _calls(nodes: _Nodes) -> Iterator[_Call]:
+    """Yields every call that has constants, arguments before the calls that take them."""
+    opened: list[tuple[int, _Call]] = []
+    at = 0
+    while at < len(nodes):
+        kind, value = nodes[at]
+        start, at = at, at + 1 + (int(value) if kind == "nested_field_ref" else 0)
+        if kind == "call":
+            opened.append((start, _Call(value, [], [])))
+            continue
+        if kind == "end":
+            start, call = opened.pop()
+            if call.constants:
+                yield call
+        elif kind == "literal" or (
+            kind == "options" and opened[-1][1].function in _CONSTANT_OPTIONS
+        ):
+            if opened:
+                opened[-1][1].constants.append(int(value))
+            continue
+        if opened and kind != "options":
+            opened[-1][1].arguments.append(nodes[start:at])
+
+
+def _comparable(
+    column: pa.Array, call: _Call, serialized: Serialized, schema: pa.Schema
+) -> pa.Array:
+    """The constants in ``column``, one row, as ``call`` compares them with its other arguments."""
+    name = _CONSTANT_OPTIONS.get(call.function)
+    constants = column if name is None else column.field(name)
+    values = constants.flatten() if is_list(constants.type) else constants
+    if not (_is_string_or_bytes(values.type) or pa.types.is_null(values.type)):
+        return column
+    for nodes in call.arguments:
+        kind = _compared_type(nodes, serialized, schema)
+        if is_uuid(kind):
+            values = _as_uuid_bytes(values)
+            break
+        if call.function in _EQUALITIES and kind is not None:
+            _check_length(values, kind)
+    else:
+        return column
+    if is_list(constants.type):
+        values = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    if name is None:
+        return values
+    fields = [values if field.name == name else column.field(field.name) for field in column.type]
+    return pa.StructArray.from_arrays(fields, column.type.names)
+
+
+def _compared_type(nodes: _Nodes, serialized: Serialized, schema: pa.Schema) -> pa.DataType | None:
+    """The type of the values that an argument is compared by: a list's elements, a map's keys.
+
+    Returns None if it is unknown.
+    """
+    paths = list(_paths(nodes))
+    if len(nodes) == len(paths[0] if paths else ()) + (nodes[0][0] == "nested_field_ref"):
+        kind = type_at(schema, paths[0])
+    else:
+        kind = _computed_type(nodes, serialized, schema, {path[0] for path in paths})
+    if kind is None:
+        return None
+    if is_list(kind):
+        kind = kind.value_type
+    return without_dictionary(kind.key_type if pa.types.is_map(kind) else kind)
+
+
+def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
+    """Yields the path of each field among ``nodes``."""
+    at = 0
+    while at < len(nodes):
+        kind, value = nodes[at]
+        if kind == "field_ref":
+            yield (value,)
+        if kind == "nested_field_ref":
+            yield tuple(name for _, name in nodes[at + 1 : at + 1 + int(value)])
+            at += int(value)
+        at += 1
+
+
+def _computed_type(
+    nodes: _Nodes, serialized: Serialized, schema: pa.Schema, names: Iterable[str]
+) -> pa.DataType | None:
+    """The type of what ``nodes`` compute of the columns ``names``, found by computing no rows.
+
+    16 bytes are a UUID if one of the columns holds UUIDs.
+    """
+    fields = [field for field in schema if field.name in names]
+    stored = filterable_schema(pa.schema(fields))
+    nothing = pa.table([pa.nulls(0, field.type) for field in stored], schema=stored)
+    try:
+        kind = compute_columns({"": serialized.part(nodes)}, nothing).schema.field(0).type
+    except (PredicateError, pa.ArrowException, TypeError):  # evaluating the filter says why
+        return None
+    holds_uuids = any(_has(field.type, is_uuid) for field in fields)
+    return pa.uuid() if kind == UUID_BYTES and holds_uuids else kind
+
+
+def _is_string_or_bytes(kind: pa.DataType) -> bool:
+    return is_text(kind) or is_bytes(kind)
+
+
+def _as_uuid_bytes(values: pa.Array) -> pa.Array:
+    """UUIDs as text, or as 16 bytes, as the type that stores them. Raises ``PredicateError``."""
+    if pa.types.is_null(values.type):
+        return values.cast(UUID_BYTES)
+    if is_text(values.type):
+        texts = values.to_pylist()
+        found = [None if text is None else uuid_scalar(text).as_py() for text in texts]
+        return pa.array(found, UUID_BYTES)
+    for value in values.to_pylist():
+        if value is not None and len(value) != UUID_BYTES.byte_width:
+            raise PredicateError(f"a UUID has 16 bytes, and {value!r} has {len(value)}")
+    return values.cast(UUID_BYTES)
+
+
+def _check_length(values: pa.Array, kind: pa.DataType) -> None:
+    """Raise ``PredicateError`` if each of ``values`` is too long or too short to be a ``kind``."""
+    if not pa.types.is_fixed_size_binary(kind) or pa.types.is_null(values.type):
+        return
+    known = values.drop_null()
+    lengths = pc.binary_length(known).to_pylist()
+    if lengths and kind.byte_width not in lengths:
+        raise PredicateError(
+            f"{known[0].as_py()!r} has {lengths[0]} bytes, so it never equals a value of {kind}; "
+            "bytes.fromhex(...) reads hexadecimal digits, uuid.UUID(...).bytes those of a UUID"
+        )
