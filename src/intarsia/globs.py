@@ -21,13 +21,21 @@ def is_glob(path: str) -> bool:
     return not set("*?[").isdisjoint(path)
 
 
-def matching(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
+def base_of(pattern: str) -> str:
+    """The last folder that a glob names without a pattern."""
+    return "/".join(itertools.takewhile(lambda part: not is_glob(part), pattern.split("/")))
+
+
+def matching(
+    filesystem: pafs.FileSystem, pattern: str, listed: list[str] | None = None
+) -> list[str]:
     """The files and folders that a glob means, sorted; hidden ones only where it says so.
 
-    Raises ``OSError`` where a folder cannot be listed.
+    ``listed`` receives all paths that remote storage lists for it, hidden ones included. Raises
+    ``OSError`` where a folder cannot be listed.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    found = _here(pattern) if is_local else _elsewhere(filesystem, pattern)
+    found = _here(pattern) if is_local else _elsewhere(filesystem, pattern, listed)
     return [match for match in sorted(found) if not _is_hidden(match, pattern)]
 
 
@@ -104,12 +112,13 @@ def _stat(path: str, *, follow: bool) -> os.stat_result | None:
         raise
 
 
-def _elsewhere(filesystem: pafs.FileSystem, pattern: str) -> list[str]:
+def _elsewhere(filesystem: pafs.FileSystem, pattern: str, listed: list[str] | None) -> list[str]:
     """The files and folders that a glob means, by one listing below the last folder it names."""
     parts = pattern.split("/")
-    base = "/".join(itertools.takewhile(lambda part: not is_glob(part), parts))
-    selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
+    selector = pafs.FileSelector(base_of(pattern), recursive=True, allow_not_found=True)
     paths = [info.path for info in filesystem.get_file_info(selector)]
+    if listed is not None:
+        listed += paths
     return [path for path in paths if _fits(path.split("/"), parts)]
 
 

@@ -24,6 +24,7 @@ from intarsia.listing import is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
 from intarsia.source import ByteRange, check_range
+from intarsia.table_format import Tables, is_deletion_vector, tables_in
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"
@@ -259,6 +260,7 @@ def list_files(
     filesystem: Any = None,
     sidecars: dict[str, list[pafs.FileInfo]] | None = None,
     seen: dict[str, pafs.FileInfo] | None = None,
+    tables: Tables | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
     """The data files under a file, folder, glob or URI, or a list of these; sorted in each folder.
 
@@ -266,7 +268,9 @@ def list_files(
     themselves. ``sidecars`` is told what the listing of a folder showed of folders of sidecars, by
     their paths; of the folders that were listed and hold none as well. ``seen`` is told all that
     was listed, by its path: folders are as they were just before they were listed themselves.
-    Raises ``NoDataError`` where there is none, ``PathError`` where that cannot be told.
+    ``tables`` receives the tables of other formats that the listings show: only
+    ``data.table_files`` says whether these may be read as plain files. Deletion vectors are left
+    out. Raises ``NoDataError`` where there is none, ``PathError`` where that cannot be told.
     """
     given = several(paths)
     if not given:
@@ -279,33 +283,40 @@ def list_files(
             raise PathError("all paths of a data set must be on one file system")
         found_on = on
         try:
-            files += _expand(on, at, sidecars, seen)
+            files += _expand(on, at, sidecars, seen, tables)
         except PathError:
             raise
         except (OSError, UnicodeError) as error:  # pyarrow takes names in UTF-8 only
             shown = os.fsencode(path).decode(errors="backslashreplace")
             raise PathError(f"{shown}: cannot be looked at: {error}") from error
     assert found_on is not None
-    return found_on, files
+    data = [file for file in files if not is_deletion_vector(file)]
+    if not data:
+        raise NoDataError(f"{files[0]}: it holds the numbers of deleted rows, and no data")
+    return found_on, data
 
 
 def _expand(
     filesystem: pafs.FileSystem,
     path: str,
     sidecars: dict[str, list[pafs.FileInfo]] | None,
-    seen: dict[str, pafs.FileInfo] | None = None,
+    seen: dict[str, pafs.FileInfo] | None,
+    tables: Tables | None,
 ) -> list[str]:
     info = filesystem.get_file_info(path)
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
-        files = _files_under(filesystem, path, sidecars, seen)
+        files = _files_under(filesystem, path, sidecars, seen, tables)
         if files:
             return files
         raise NoDataError(f"{path}: there is no data file in this folder")
     if is_glob(path):
-        matches = matching(filesystem, path)
-        files = _in_matches(filesystem, matches, sidecars, seen)
+        listed: list[str] = []
+        matches = matching(filesystem, path, listed)
+        if tables is not None:
+            tables.update(tables_in(listed))
+        files = _in_matches(filesystem, matches, sidecars, seen, tables)
         if files:
             return files
         raise NoDataError(
@@ -321,12 +332,13 @@ def _in_matches(
     matches: Sequence[str],
     sidecars: dict[str, list[pafs.FileInfo]] | None,
     seen: dict[str, pafs.FileInfo] | None,
+    tables: Tables | None,
 ) -> list[str]:
     """The files that a glob matches, and those in folders that it does; each once."""
     files: dict[str, None] = {}
     for info in filesystem.get_file_info(list(matches)):
         if info.type == pafs.FileType.Directory:
-            under = _files_under(filesystem, info.path, sidecars, seen)
+            under = _files_under(filesystem, info.path, sidecars, seen, tables)
             files |= dict.fromkeys(under)
         elif info.type == pafs.FileType.File:
             files[info.path] = None
@@ -355,9 +367,12 @@ def _files_under(
     filesystem: pafs.FileSystem,
     folder: str,
     sidecars: dict[str, list[pafs.FileInfo]] | None,
-    seen: dict[str, pafs.FileInfo] | None = None,
+    seen: dict[str, pafs.FileInfo] | None,
+    tables: Tables | None,
 ) -> list[str]:
     infos = infos_under(filesystem, folder)
+    if tables is not None:
+        tables.update(tables_in(info.path for info in infos))
     base = folder.rstrip("/") + "/"
     by_path = {info.path: info for info in infos if info.type == pafs.FileType.File}
     shown: dict[str, bool] = {}

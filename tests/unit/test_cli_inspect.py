@@ -456,9 +456,11 @@ def test_a_damaged_chunk_is_told_of_among_files(say, lake):
 
 def test_a_file_that_goes_away_meanwhile_is_told_of(say, lake, monkeypatch):
     listed = str(lake / "gone.parquet")
-    real = inspect.list_files
+    real = inspect.data_files
     monkeypatch.setattr(
-        inspect, "list_files", lambda path: (real(path)[0], [listed, *real(path)[1]])
+        inspect,
+        "data_files",
+        lambda path, **options: (real(path, **options)[0], [listed, *real(path)[1]]),
     )
     for more in ((), ("--json",)):
         result = say("inspect", lake, *more)

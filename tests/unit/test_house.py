@@ -18,7 +18,7 @@ LAYERS = (
     ("index",),
     ("plan",),
     ("catalog",),
-    ("globs", "listing"),
+    ("globs", "listing", "table_format"),
     ("handle", "local"),
     ("storage",),
     ("read",),

@@ -8,6 +8,8 @@ import json
 import click
 
 from intarsia.cli import terminal
+from intarsia.cli.options import table_format_option
+from intarsia.data.table_files import TableFormatOption
 from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
 from intarsia.write.catalog_show import CatalogState, show_catalog
 
@@ -21,22 +23,24 @@ def catalog() -> None:
 
 @catalog.command()
 @click.argument("path")
+@table_format_option
 @_json
-def build(path: str, as_json: bool) -> None:
+def build(path: str, table_format: TableFormatOption, as_json: bool) -> None:
     """Build the catalog of the data set in the folder PATH.
 
     It lies in _intarsia/ and holds footers, bounds of columns and the keys of indexes that have
     some, as lookups do. It may be deleted at any time; answers do not depend on it.
     """
-    _print(build_catalog(path), as_json)
+    _print(build_catalog(path, table_format=table_format), as_json)
 
 
 @catalog.command()
 @click.argument("path")
+@table_format_option
 @_json
-def refresh(path: str, as_json: bool) -> None:
+def refresh(path: str, table_format: TableFormatOption, as_json: bool) -> None:
     """Bring the catalog of PATH up to date: only files that are new or were changed are read."""
-    _print(build_catalog(path, refresh=True), as_json)
+    _print(build_catalog(path, refresh=True, table_format=table_format), as_json)
 
 
 @catalog.command()

@@ -10,7 +10,8 @@ from collections import Counter
 import click
 
 from intarsia.cli import terminal
-from intarsia.cli.options import sidecar_folder_option
+from intarsia.cli.options import sidecar_folder_option, table_format_option
+from intarsia.data.table_files import TableFormatOption
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.write.recover import recover as recover_file
@@ -23,7 +24,14 @@ _EXIT_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 3, Severity.ERROR: 4
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
 @click.option("--strict", is_flag=True, help="Exit with 3 where there are only notes, too.")
 @sidecar_folder_option
-def verify(path: str, as_json: bool, strict: bool, sidecar_folder: str | None) -> None:
+@table_format_option
+def verify(
+    path: str,
+    as_json: bool,
+    strict: bool,
+    sidecar_folder: str | None,
+    table_format: TableFormatOption,
+) -> None:
     """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
 
     Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
@@ -40,7 +48,9 @@ def verify(path: str, as_json: bool, strict: bool, sidecar_folder: str | None) -
             files.add(file)
             update(file, done, total)
 
-        findings = verify_files(path, sidecar=sidecar_folder, progress=progress)
+        findings = verify_files(
+            path, sidecar=sidecar_folder, progress=progress, table_format=table_format
+        )
     for finding in findings:
         if as_json:
             click.echo(json.dumps(_finding(finding), ensure_ascii=False))

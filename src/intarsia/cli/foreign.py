@@ -23,8 +23,9 @@ import pyarrow.ipc as paipc
 import pyarrow.json as pajson
 
 from intarsia.data.folders import folder_of, hive_types
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import FormatError, unknown_column
-from intarsia.storage import list_files, resolve
+from intarsia.storage import resolve
 
 STDIN = "-"
 FORMATS = ("parquet", "csv", "json", "arrow", "orc")
@@ -83,7 +84,7 @@ def format_of_name(name: str) -> str | None:
     return _FORMAT_OF.get(end[1:].lower())
 
 
-def format_of(path: str, said: str | None) -> str:
+def format_of(path: str, said: str | None, table_format: TableFormatOption = "auto") -> str:
     """The format of a file, or of all files of a folder, glob or URI: ``said``, or by their names.
 
     Parquet where these do not tell. Raises ``UsageError`` where they tell of several, and for what
@@ -100,7 +101,8 @@ def format_of(path: str, said: str | None) -> str:
     found = said or format_of_name(path)
     if found is not None:
         return found
-    names = dict.fromkeys(map(format_of_name, list_files(path)[1]))
+    _, files = data_files(path, table_format=table_format, takes_file=True)
+    names = dict.fromkeys(map(format_of_name, files))
     forms = [form for form in names if form is not None]
     if len(forms) > 1:
         raise click.UsageError(
@@ -109,7 +111,7 @@ def format_of(path: str, said: str | None) -> str:
     return forms[0] if forms else "parquet"
 
 
-def read(path: str, form: str, text: Text) -> Incoming:
+def read(path: str, form: str, text: Text, table_format: TableFormatOption = "auto") -> Incoming:
     """The rows of the files of ``path``, or of standard input, that are of the format ``form``.
 
     Of several files, those whose names say so, where any do. Raises ``FormatError`` for what
@@ -122,7 +124,7 @@ def read(path: str, form: str, text: Text) -> Incoming:
             lone = _of_stream(_standard_input(), path, form, text, None)
             _check_names(lone.schema)
         return Incoming(lone.schema, _tables("standard input", lone, lone.schema), ())
-    on, files = list_files(path)
+    on, files = data_files(path, table_format=table_format, takes_file=True)
     files = [file for file in files if format_of_name(file) == form] or files
     at = resolve(path)[1].rstrip("/")
     base = folder_of(path) or (None if files == [at] else at)

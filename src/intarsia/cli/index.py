@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import click
 
 from intarsia.cli import show, terminal
-from intarsia.cli.options import all_option, sidecar_folder_option
+from intarsia.cli.options import all_option, sidecar_folder_option, table_format_option
+from intarsia.data.table_files import TableFormatOption
 from intarsia.index.registry import kinds, parse
 from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
@@ -36,6 +37,7 @@ def index() -> None:
     help="Only to files that do not have it, with the same settings; bloom filters, with any.",
 )
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
+@table_format_option
 @_json
 def index_add(
     path: str,
@@ -43,6 +45,7 @@ def index_add(
     sidecar: bool,
     sidecar_folder: str | None,
     missing: bool,
+    table_format: TableFormatOption,
     everything: bool,
     as_json: bool,
 ) -> None:
@@ -67,7 +70,14 @@ def index_add(
     wanted = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
         where = _beside(sidecar, sidecar_folder)
-        reports = add_indexes(path, wanted, sidecar=where, replace=not missing, progress=progress)
+        reports = add_indexes(
+            path,
+            wanted,
+            sidecar=where,
+            replace=not missing,
+            progress=progress,
+            table_format=table_format,
+        )
     if as_json:
         show.as_json(reports)
     else:
@@ -85,6 +95,7 @@ def index_add(
     "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
 )
 @sidecar_folder_option
+@table_format_option
 @_json
 def index_drop(
     path: str,
@@ -92,6 +103,7 @@ def index_drop(
     everything: bool,
     sidecar: bool,
     sidecar_folder: str | None,
+    table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
     """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
@@ -111,7 +123,12 @@ def index_drop(
     with terminal.progress("dropping") as progress:
         where = _beside(sidecar, sidecar_folder)
         reports = drop_indexes(
-            path, indexes or None, all=everything, sidecar=where, progress=progress
+            path,
+            indexes or None,
+            all=everything,
+            sidecar=where,
+            progress=progress,
+            table_format=table_format,
         )
     if as_json:
         show.as_json(reports)
@@ -124,11 +141,19 @@ def index_drop(
 @index.command("list")
 @click.argument("path")
 @sidecar_folder_option
+@table_format_option
 @all_option
 @_json
-def index_list(path: str, sidecar_folder: str | None, everything: bool, as_json: bool) -> None:
+def index_list(
+    path: str,
+    sidecar_folder: str | None,
+    table_format: TableFormatOption,
+    everything: bool,
+    as_json: bool,
+) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
-    _show(list_indexes(path, sidecar=sidecar_folder), everything, as_json)
+    reports = list_indexes(path, sidecar=sidecar_folder, table_format=table_format)
+    _show(reports, everything, as_json)
 
 
 def _beside(sidecar: bool, folder: str | None) -> bool | str:
@@ -161,11 +186,14 @@ def index_export(path: str, index: str, out: str, sidecar_folder: str | None) ->
 @index.command("advise")
 @click.argument("path")
 @click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@table_format_option
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
-def index_advise(path: str, filters: Sequence[str], as_json: bool) -> None:
+def index_advise(
+    path: str, filters: Sequence[str], table_format: TableFormatOption, as_json: bool
+) -> None:
     """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.
 
     Ask for values that occur: of others, bounds may tell already, which makes any index look idle.
     """
-    found = advise(path, filters)
+    found = advise(path, filters, table_format=table_format)
     click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))

@@ -14,8 +14,9 @@ import pyarrow.fs as pafs
 from intarsia.cli import page, show_column, show_file, show_pages, terminal
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
-from intarsia.cli.options import all_option, html_option
+from intarsia.cli.options import all_option, html_option, table_format_option
 from intarsia.cli.show_files import Summary
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError
 from intarsia.globs import is_glob
 from intarsia.read.file import open_file, open_source
@@ -23,8 +24,10 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.sidecars import places_of
 from intarsia.report.render import file_html
-from intarsia.storage import FileSource, list_files, resolve
+from intarsia.storage import FileSource, resolve
 
+_Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
+"""Files by their names, or why they are not shown."""
 _column = click.option(
     "-c",
     "--column",
@@ -41,8 +44,14 @@ _column = click.option(
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
 @html_option
+@table_format_option
 def inspect(
-    path: str, names: Sequence[str], everything: bool, as_json: bool, html: str | None
+    path: str,
+    names: Sequence[str],
+    everything: bool,
+    as_json: bool,
+    html: str | None,
+    table_format: TableFormatOption,
 ) -> None:
     """Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.
 
@@ -68,9 +77,9 @@ def inspect(
         if html is not None:
             raise click.UsageError("--html is of one file, and this is a folder or a glob")
         if names or as_json:
-            whole = _inspect_all(path, names, everything, as_json)
+            whole = _inspect_all(_each(path, table_format, names), names, everything, as_json)
         else:
-            whole = _sum_up(path, everything)
+            whole = _sum_up(path, _each(path, table_format), everything)
     else:
         whole = _inspect(open_file(path), names, everything, as_json, html)
     sys.exit(0 if whole else 1)
@@ -94,10 +103,10 @@ def _inspect(
     return whole
 
 
-def _inspect_all(path: str, names: Sequence[str], everything: bool, as_json: bool) -> bool:
+def _inspect_all(files: _Files, names: Sequence[str], everything: bool, as_json: bool) -> bool:
     """Show each file of a folder or glob; False where a part of one could not be decoded."""
     whole = True
-    for name, file in _each(path, names):
+    for name, file in files:
         if as_json:
             document, is_whole = _described(name, file, names)
             click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
@@ -120,11 +129,11 @@ def _described(
     return describe(file, selected(file.schema, names))
 
 
-def _sum_up(path: str, everything: bool) -> bool:
+def _sum_up(path: str, files: _Files, everything: bool) -> bool:
     """Show all files of a folder or glob as one; False where one could not be decoded."""
     summary = Summary(path)
     with terminal.progress("inspecting") as update:
-        for number, (name, file) in enumerate(_each(path)):
+        for number, (name, file) in enumerate(files):
             update(name, number, None)
             if isinstance(file, IntarsiaError):
                 summary.fail(file)
@@ -148,6 +157,7 @@ def _sum_up(path: str, everything: bool) -> bool:
 @click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
+@table_format_option
 def pages(
     path: str,
     names: Sequence[str],
@@ -155,6 +165,7 @@ def pages(
     dictionary: bool,
     everything: bool,
     as_json: bool,
+    table_format: TableFormatOption,
 ) -> None:
     """Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.
 
@@ -172,7 +183,7 @@ def pages(
         groups = _row_groups(len(file.metadata.row_groups), row_groups, must_be=not several)
         return [(group, leaf.index) for group in groups for leaf in leaves]
 
-    files = _each(path, names) if several else iter([(path, open_file(path))])
+    files = _each(path, table_format, names) if several else iter([(path, open_file(path))])
     if as_json:
         whole = show_pages.as_json(files, chunks, dictionary=dictionary, named=several)
     else:
@@ -210,13 +221,11 @@ def _is_several(path: str) -> bool:
     return kind == pafs.FileType.Directory or (kind == pafs.FileType.NotFound and is_glob(at))
 
 
-def _each(
-    path: str, columns: Sequence[str] = ()
-) -> Iterator[tuple[str, OpenedFile | IntarsiaError]]:
+def _each(path: str, table_format: TableFormatOption, columns: Sequence[str] = ()) -> _Files:
     """The files of a folder or glob, one open at a time; of one that is no Parquet, or lacks one of
     ``columns``, why it is not shown.
     """
-    on, names = list_files(path)
+    on, names = data_files(path, table_format=table_format)
     places = places_of(on, None)
     for name in names:
         with contextlib.ExitStack() as held:

@@ -49,6 +49,7 @@ COMMANDS = {
 """By name: the module of ``intarsia.cli`` that has the command, and its help's first sentence."""
 IN_SHELL = {
     "with sidecar=True": "with --sidecar",
+    "table_format='ignore'": "--table-format ignore",
     "sidecar='another/folder'": "--sidecar-folder another/folder",
     "build_catalog makes": "intarsia catalog build makes",
     "as schema_from": "by --schema-from",

@@ -50,6 +50,13 @@ page_size_limit_option = click.option(
 sidecar_folder_option = click.option(
     "--sidecar-folder", metavar="FOLDER", help="Sidecars are in this folder, not beside files."
 )
+table_format_option = click.option(
+    "--table-format",
+    type=click.Choice(["auto", "ignore"]),
+    default="auto",
+    help="ignore reads the folders of Delta, Iceberg and Hudi tables as plain files, deleted rows "
+    "included; otherwise they are refused.",
+)
 html_option = click.option(
     "--html",
     metavar="FILE",

@@ -16,6 +16,7 @@ from intarsia.cli.foreign import Incoming
 from intarsia.cli.options import column_names
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
+from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PathError, PredicateError, unknown_column
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.predicate.evaluation import evaluate
@@ -43,6 +44,7 @@ class Asked:
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
     sidecar_folder: str | None = None
+    table_format: TableFormatOption = "auto"
 
 
 def rows_of(
@@ -55,7 +57,7 @@ def rows_of(
     if form == "parquet":
         rows, count = _of_data_set(source, asked)
     else:
-        rows, count = _of_others(foreign.read(source, form, text), asked), None
+        rows, count = _of_others(foreign.read(source, form, text, asked.table_format), asked), None
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
@@ -75,6 +77,7 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
         sidecar=asked.sidecar_folder,
         on_corrupt=asked.on_corrupt,
         page_size_limit=asked.page_size_limit,
+        table_format=asked.table_format,
     )
     names = column_names(data.schema, asked.columns)
     wanted = None if asked.where is None else parse_where(asked.where, data.schema)

@@ -16,11 +16,13 @@ from intarsia.cli.options import (
     page_size_limit_option,
     partitioning_option,
     sidecar_folder_option,
+    table_format_option,
     union_by_name_option,
     where_option,
 )
 from intarsia.data.asked import check_columns
 from intarsia.data.discover import dataset
+from intarsia.data.table_files import TableFormatOption
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
 from intarsia.report.query import SHOWN_FILES
@@ -49,6 +51,7 @@ _TABLE_ROWS = 50
 @union_by_name_option
 @partitioning_option
 @sidecar_folder_option
+@table_format_option
 def scan(
     path: str,
     where: str | None,
@@ -61,6 +64,7 @@ def scan(
     union_by_name: bool,
     partitioning: str | None,
     sidecar_folder: str | None,
+    table_format: TableFormatOption,
 ) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
 
@@ -73,6 +77,7 @@ def scan(
         sidecar=sidecar_folder,
         on_corrupt=on_corrupt,
         page_size_limit=page_size_limit,
+        table_format=table_format,
     )
     names = column_names(source.schema, columns)
     expression = None if where is None else parse_where(where, source.schema)
@@ -107,6 +112,7 @@ def scan(
 @union_by_name_option
 @partitioning_option
 @sidecar_folder_option
+@table_format_option
 def explain(
     path: str,
     where: str | None,
@@ -117,6 +123,7 @@ def explain(
     union_by_name: bool,
     partitioning: str | None,
     sidecar_folder: str | None,
+    table_format: TableFormatOption,
 ) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
 
@@ -126,7 +133,11 @@ def explain(
     """
     page.check_option(html, as_json)
     source = dataset(
-        path, union_by_name=union_by_name, partitioning=partitioning, sidecar=sidecar_folder
+        path,
+        union_by_name=union_by_name,
+        partitioning=partitioning,
+        sidecar=sidecar_folder,
+        table_format=table_format,
     )
     maps = 0 if html is None else SHOWN_FILES
     explanation = source.explain(

@@ -22,10 +22,12 @@ from intarsia.cli.options import (
     page_size_limit_option,
     partitioning_option,
     sidecar_folder_option,
+    table_format_option,
     union_by_name_option,
     where_option,
 )
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
+from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import cast_type
 from intarsia.read.damage import OnCorrupt
@@ -138,6 +140,7 @@ def _type(text: str) -> pa.DataType:
 @on_corrupt_option
 @page_size_limit_option
 @sidecar_folder_option
+@table_format_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def write(
     source: str,
@@ -163,6 +166,7 @@ def write(
     on_corrupt: OnCorrupt | None,
     page_size_limit: int | None,
     sidecar_folder: str | None,
+    table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
     """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
@@ -183,7 +187,7 @@ def write(
     """
     if out == foreign.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
-    form = foreign.format_of(source, form)
+    form = foreign.format_of(source, form, table_format)
     asked = Asked(
         columns,
         where,
@@ -193,6 +197,7 @@ def write(
         on_corrupt,
         page_size_limit,
         sidecar_folder,
+        table_format,
     )
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = foreign.Text(delimiter, not no_header, null, types)

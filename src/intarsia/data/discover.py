@@ -22,6 +22,12 @@ from intarsia.data.folders import (
     with_types_of,
 )
 from intarsia.data.journal import visible, visible_under
+from intarsia.data.table_files import (
+    TableFormatOption,
+    check_table_format,
+    check_tables,
+    without_deletes,
+)
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several
@@ -30,6 +36,7 @@ from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import places_of
 from intarsia.storage import FileSource, PathLike, list_files, resolve, several
+from intarsia.table_format import Tables
 
 
 def dataset(
@@ -47,6 +54,7 @@ def dataset(
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
     page_size_limit: int | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -83,12 +91,18 @@ def dataset(
     ``FormatError`` before it is decompressed, or with ``on_corrupt="skip"`` is left out as a
     damaged one is. By default there is no limit but the format's own, 2 GiB.
 
+    The folder of a Delta, Iceberg or Hudi table, or of a stream of Spark's, holds rows that were
+    deleted. Such a folder raises ``PathError``, as do folders and files in it or above it. With
+    ``table_format="ignore"`` all files are read as plain ones; so are files that are listed one by
+    one. Iceberg's files of deletes and deletion vectors are left out either way.
+
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
     ``UnsupportedError`` where files that are to be united have a column of unlike types.
     """
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
+    check_table_format(table_format)
     check_several(read_dictionary=read_dictionary)
     _check_kinds(schema, partitioning)
     catalog = catalog if on_corrupt is None else False
@@ -106,7 +120,7 @@ def dataset(
     form = pads.ParquetFileFormat(
         dictionary_columns=set(read_dictionary), default_fragment_scan_options=scan_options
     )
-    found, files, base, cache = _located(source, filesystem, form, sidecar, seen)
+    found, files, base, cache = _located(source, filesystem, form, sidecar, seen, table_format)
     if union_by_name:
         schema = _united(cache, files, base, partitioning, schema)
     known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
@@ -162,29 +176,39 @@ def _located(
     form: pads.ParquetFileFormat,
     sidecar: PathLike | None,
     seen: dict[str, pafs.FileInfo],
+    table_format: TableFormatOption,
 ) -> tuple[pafs.FileSystem, list[str], str | None, FileCache]:
     """The files that ``source`` stands for, the folder they lie below, and a cache for them.
 
     A lone remote file is opened while its storage is asked whether it is a file. ``seen`` is told
     what was listed in a folder.
     """
+    tables: Tables = {}
     if not isinstance(source, str | os.PathLike):
         paths = several(source)
         found, files = list_files(paths, filesystem)
-        if files != [resolve(one, filesystem)[1] for one in paths]:  # not all of them are named
-            found, files = visible(paths, filesystem)
-        return found, files, None, FileCache.of(found, form, places=places_of(found, sidecar))
+        given = [resolve(one, filesystem)[1] for one in paths]
+        if files == given:  # all of them are named
+            files = check_tables(found, given, files, tables, table_format, files)
+        else:
+            found, files = visible(paths, filesystem, tables=tables, table_format=table_format)
+        cache = FileCache.of(found, form, places=places_of(found, sidecar))
+        return found, without_deletes(found, files, tables, cache.as_opened), None, cache
     found, at = resolve(source, filesystem)
     places = places_of(found, sidecar)
     cache = FileCache.of(found, form, places=places)
+    look = partial(visible_under, tables=tables, table_format=table_format)
     if isinstance(found, pafs.LocalFileSystem):
-        return found, visible_under(found, at, None, seen), folder_of(source), cache
+        files = look(found, at, None, seen)
+        files = without_deletes(found, files, tables, cache.as_opened)
+        return found, files, folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
-    files = visible_under(found, at, listings, seen)
+    files = look(found, at, listings, seen)
     places.know(listings)
     if opening is not None:
         opening.result()
+    files = without_deletes(found, files, tables, cache.as_opened)
     return found, files, None if files == [at] else at.rstrip("/"), cache
 
 

@@ -22,9 +22,16 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from intarsia.data.table_files import (
+    TableFormatOption,
+    check_table_format,
+    check_tables,
+    named_in,
+)
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
 from intarsia.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
+from intarsia.table_format import Tables
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"
@@ -116,28 +123,36 @@ def visible(
     path: PathLike | Sequence[PathLike],
     filesystem: Any = None,
     seen: dict[str, pafs.FileInfo] | None = None,
+    *,
+    tables: Tables | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> tuple[pafs.FileSystem, list[str]]:
     """As ``list_files``, without the files that commits under way say do not count.
 
     ``seen`` is told all that was listed in folders, those files included, by their paths.
+    ``tables`` receives the tables that files lie in; ``check_tables`` says what is done about them.
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = several(path)
     if not given:
         raise PathError("no path was given")
+    check_table_format(table_format)
     resolved = [resolve(one, filesystem) for one in given]
     found: list[pafs.FileSystem] = []
     seen = {} if seen is None else seen
+    tables = {} if tables is None else tables
 
     def listing() -> list[str]:
         seen.clear()  # what an earlier look has seen
-        on, files = list_files(path, filesystem, seen=seen)
+        on, files = list_files(path, filesystem, seen=seen, tables=tables)
         found[:] = [on]
         return files
 
     folders = {folder: on for on, at in resolved for folder in folders_above(at)}
     files = _counting(folders, listing, seen)
-    return found[0], files
+    paths = [at for _, at in resolved]
+    named = named_in(path, files, paths)
+    return found[0], check_tables(found[0], paths, files, tables, table_format, named)
 
 
 def visible_under(
@@ -145,6 +160,9 @@ def visible_under(
     path: str,
     listings: dict[str, list[pafs.FileInfo]] | None = None,
     seen: dict[str, pafs.FileInfo] | None = None,
+    *,
+    tables: Tables | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> list[str]:
     """As ``visible``, of one folder or glob; a file that is named counts whatever journals say.
 
@@ -152,11 +170,21 @@ def visible_under(
 
     Far storage is asked once for journals where no commit has ever been finished.
     """
-    seen = {} if seen is None else seen
+    tables = {} if tables is None else tables
+    files = _visible_under(filesystem, path, listings, {} if seen is None else seen, tables)
+    return check_tables(filesystem, [path], files, tables, table_format)
 
+
+def _visible_under(
+    filesystem: pafs.FileSystem,
+    path: str,
+    listings: dict[str, list[pafs.FileInfo]] | None,
+    seen: dict[str, pafs.FileInfo],
+    tables: Tables,
+) -> list[str]:
     def listing() -> list[str]:
         seen.clear()
-        return list_files(path, filesystem, listings, seen)[1]
+        return list_files(path, filesystem, listings, seen, tables)[1]
 
     if PurePosixPath(path).suffix == ".parquet" and not is_glob(path):
         files = listing()

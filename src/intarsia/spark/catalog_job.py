@@ -26,6 +26,7 @@ import pyarrow as pa
 from intarsia.catalog.pointer import KeyPart, Segment, Table, TailPart
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.data.catalog import Identity
+from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IntarsiaError, quiet
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.read.file import open_source
@@ -81,7 +82,12 @@ class _Wanted:
 
 
 def build_catalog(
-    spark: SparkSession, path: PathLike, *, refresh: bool = False, filesystem: Any = None
+    spark: SparkSession,
+    path: PathLike,
+    *,
+    refresh: bool = False,
+    filesystem: Any = None,
+    table_format: TableFormatOption = "auto",
 ) -> CatalogReport:
     """As ``intarsia.build_catalog``, by Spark's tasks: for data sets of very many files.
 
@@ -91,20 +97,21 @@ def build_catalog(
     catalog is as it was.
     """
     require_pyspark()
+    anew = partial(build_catalog, spark, path, filesystem=filesystem, table_format=table_format)
     target = Target.of(path, filesystem)
-    known = look(target, refresh=refresh)
+    known = look(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation:
         kept = known.kept
         if known.is_worn:
             try:
                 kept = [_merged(target, known, generation)]
             except (IntarsiaError, OSError):
-                return build_catalog(spark, path, filesystem=filesystem)
+                return anew()
         with as_told():
             read, segment = _read(spark, target, known, generation)
         segments = [*kept, segment] if read or not kept else kept
         report = published(target, known, generation, segments, read)
-    return build_catalog(spark, path, filesystem=filesystem) if report is None else report
+    return anew() if report is None else report
 
 
 def _merged(target: Target, known: Known, generation: str) -> Segment:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.data.journal import visible
+from intarsia.data.table_files import TableFormatOption, without_deletes
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
@@ -56,6 +57,7 @@ from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike, is_uri
+from intarsia.table_format import Tables
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
 from intarsia.write.in_place import check_changeable
@@ -95,15 +97,16 @@ def add_indexes(
     split_bytes: int | str | None = None,
     parallelism: int | None = None,
     filesystem: Any = None,
+    table_format: TableFormatOption = "auto",
 ) -> DataFrame:
     """Add ``indexes`` to every Parquet file under ``path``, as ``intarsia.add_indexes`` does.
 
-    ``path``, ``indexes`` and ``sidecar`` are as there: sidecars are for files that must not be
-    changed. Files are worked on by tasks, each put in place at once and for itself; one that cannot
-    be indexed does not keep the others from it. A file gets those indexes that it can have and has
-    not: where one is there already, with the same parameters (a bloom filter with any), whole and
-    not stale, it stays; with ``replace=True`` it is built anew. A job that was killed can be
-    started again, and does the rest.
+    ``path``, ``indexes``, ``sidecar`` and ``table_format`` are as there: sidecars are for files
+    that must not be changed. Files are worked on by tasks, each put in place at once and for
+    itself; one that cannot be indexed does not keep the others from it. A file gets those indexes
+    that it can have and has not: where one is there already, with the same parameters (a bloom
+    filter with any), whole and not stale, it stays; with ``replace=True`` it is built anew. A job
+    that was killed can be started again, and does the rest.
 
     Row groups of a file larger than ``split_bytes``, a number or text such as ``"1 GB"``, are
     gathered by several tasks, in parts of about that size, and merged, each index by one; by
@@ -127,7 +130,7 @@ def add_indexes(
     if sidecar is not False:
         only_embedded(kinds)
     limit = bytes_of(split_bytes, "split_bytes")
-    files, wanted = _wanted(path, filesystem, kinds, sidecar, anew=replace)
+    files, wanted = _wanted(path, filesystem, kinds, sidecar, table_format, anew=replace)
     if wanted.places is not None:
         wanted.places.check_apart(path, filesystem)
     workers = _parallelism(spark, parallelism)
@@ -176,15 +179,15 @@ def drop_indexes(
     sidecar: bool | PathLike = False,
     parallelism: int | None = None,
     filesystem: Any = None,
+    table_format: TableFormatOption = "auto",
 ) -> DataFrame:
     """Take ``indexes`` off every Parquet file under ``path``, as ``intarsia.drop_indexes`` does.
 
-    The job, its report, ``sidecar`` and ``parallelism`` are as of ``add_indexes``; a file that has
-    none of them is skipped. With ``all=True``, instead of ``indexes``, every index that was added
-    is taken off. An index that no file has is warned of. Raises ``PathError`` where there is no
-    file.
+    The job, its report and the other arguments are as of ``add_indexes``; a file that has none of
+    them is skipped. With ``all=True``, instead of ``indexes``, every index that was added is taken
+    off. An index that no file has is warned of. Raises ``PathError`` where there is no file.
     """
-    files, wanted = _wanted(path, filesystem, asked_of(indexes, all=all), sidecar)
+    files, wanted = _wanted(path, filesystem, asked_of(indexes, all=all), sidecar, table_format)
     sizes = file_sizes(wanted.filesystem, _folder(path, wanted.filesystem), files)
     tasks = spread(sizes, _parallelism(spark, parallelism))
     reports = _run(
@@ -198,11 +201,14 @@ def _wanted(
     filesystem: Any,
     indexes: Sequence[IndexSpec | str] | None,
     sidecar: bool | PathLike,
+    table_format: TableFormatOption,
     *,
     anew: bool = False,
 ) -> tuple[list[str], Wanted]:
     require_pyspark()
-    found, files = visible(path, filesystem)
+    tables: Tables = {}
+    found, files = visible(path, filesystem, tables=tables, table_format=table_format)
+    files = without_deletes(found, files, tables)
     if not isinstance(sidecar, bool):
         sidecar = os.fspath(sidecar)
         if not is_uri(sidecar) and isinstance(found, pafs.LocalFileSystem):

@@ -26,9 +26,9 @@ from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.read.opened import OpenedFile
 from intarsia.spark.condition import spark_column, spark_condition
 from intarsia.spark.footers import entries_of, has_old_dates
-from intarsia.spark.foreign import STREAM_LOG
 from intarsia.spark.sources import Source
 from intarsia.spark.types import spark_schema
+from intarsia.table_format import STREAM_LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,8 +6,9 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from intarsia.data.table_files import TableFormatOption, check_table_format
 from intarsia.errors import PathError
 from intarsia.spark.job import Layout
 from intarsia.storage import is_uri
@@ -24,7 +25,7 @@ _WRITES = (
     "checkpoint_row_groups",
     "keep_unfinished",
 )
-_READS = ("where", "columns", "parallelism")
+_READS = ("where", "columns", "parallelism", "table_format")
 _TABLES = ("catalog", "sidecar", "merge_schema")
 _STREAMS = ("max_files_per_trigger", "max_file_age")
 _SPARKS = {
@@ -141,6 +142,14 @@ def catalog_of(options: Options) -> bool | Literal["auto"]:
     """Is a catalog to be asked; ``auto``: where there is one. Raises ``ValueError`` for others."""
     is_auto = (get(options, "catalog") or "auto").strip().lower() == "auto"
     return "auto" if is_auto else flag_of(options, "catalog")
+
+
+def table_format_of(options: Options) -> TableFormatOption:
+    """What is done about tables of other formats. Raises ``ValueError`` as ``dataset`` does."""
+    asked: Any = (get(options, "table_format") or "auto").strip().lower()
+    check_table_format(asked)
+    found: TableFormatOption = asked
+    return found
 
 
 def age_of(options: Options, default: str) -> int:

@@ -20,7 +20,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.spark.foreign import check_no_tables
 from intarsia.storage import NoDataError, PathLike, list_files, resolve
+from intarsia.table_format import Tables
 from intarsia.write.replace import locked
 
 _TRIES = 100
@@ -57,11 +59,16 @@ class Place:
         return self.filesystem.get_file_info(self.root).type
 
     def data_files(self, folder: str = "") -> list[str]:
-        """All files that readers see in ``folder``. Raises ``PathError`` where it is not told."""
+        """All files that readers see in ``folder``.
+
+        Raises ``PathError`` where it is not told, and if some are in a table of another format.
+        """
         try:
-            _, files = list_files(self.path(folder), self.filesystem)
+            tables: Tables = {}
+            _, files = list_files(self.path(folder), self.filesystem, tables=tables)
         except NoDataError:
             return []
+        check_no_tables(self.root, tables)
         return [file.removeprefix(f"{self.root}/") for file in files]
 
     def names(self, prefix: str) -> dict[str, pafs.FileInfo]:

@@ -18,11 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of, root_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
+from intarsia.data.table_files import TableFormatOption, without_deletes
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
@@ -51,6 +53,7 @@ from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.spark.variants import as_output, check_whole
 from intarsia.storage import PathLike
+from intarsia.table_format import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,14 +104,15 @@ def read(
     catalog: bool | Literal["auto"] = "auto",
     on_corrupt: OnCorrupt | None = None,
     page_size_limit: int | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> DataFrame:
     """The rows of a data set for which ``where`` holds, as a DataFrame of ``columns``.
 
-    ``path``, ``sidecar``, ``catalog``, ``on_corrupt`` and ``page_size_limit`` are as for
-    ``intarsia.dataset``; executors warn of what is skipped. ``where`` is an Expression or a SQL
-    condition, read as DuckDB reads it (a backslash in LIKE is just that). ``schema`` names columns
-    and their types, also such as only later files have; without it they are the first file's, or
-    with ``merge_schema``, for which the driver opens all files, those of all, united as
+    ``path``, ``sidecar``, ``catalog``, ``on_corrupt``, ``page_size_limit`` and ``table_format`` are
+    as for ``intarsia.dataset``; executors warn of what is skipped. ``where`` is an Expression or a
+    SQL condition, read as DuckDB reads it (a backslash in LIKE is just that). ``schema`` names
+    columns and their types, also such as only later files have; without it they are the first
+    file's, or with ``merge_schema``, for which the driver opens all files, those of all, united as
     ``intarsia.dataset`` does by name.
 
     Planning, by statistics, indexes and the catalog, happens now and on the driver, which also
@@ -125,7 +129,15 @@ def read(
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     stated = None if schema is None else stated_schema(schema)
-    found = opened(path, filesystem, catalog, stated, sidecar, merge_schema=merge_schema)
+    found = opened(
+        path,
+        filesystem,
+        catalog,
+        stated,
+        sidecar,
+        merge_schema=merge_schema,
+        table_format=table_format,
+    )
     found = found.with_options(on_corrupt=on_corrupt, page_size_limit=page_size_limit)
     is_bare = columns is not None and not columns  # such rows get lost on the way to Spark
     query = query_of(found, found.schema.names[:1] if is_bare else columns, where, stated)
@@ -160,6 +172,7 @@ def explain(
     filesystem: Any = None,
     sidecar: PathLike | None = None,
     catalog: bool | Literal["auto"] = "auto",
+    table_format: TableFormatOption = "auto",
 ) -> ReadExplanation:
     """What ``read`` would do with these arguments: which reader, why, and what is left to read.
 
@@ -167,7 +180,15 @@ def explain(
     """
     require_pyspark()
     stated = None if schema is None else stated_schema(schema)
-    found = opened(path, filesystem, catalog, stated, sidecar, merge_schema=merge_schema)
+    found = opened(
+        path,
+        filesystem,
+        catalog,
+        stated,
+        sidecar,
+        merge_schema=merge_schema,
+        table_format=table_format,
+    )
     source = Source(found, folder_of(path))
     query = query_of(source.data, columns, where, stated)
     way = choose(spark, source, query, reader)
@@ -194,6 +215,7 @@ def opened(
     sidecar: PathLike | None = None,
     *,
     merge_schema: bool = False,
+    table_format: TableFormatOption = "auto",
 ) -> Dataset:
     """The data set at ``path``, as far as it is published; folders of dates are dates.
 
@@ -201,14 +223,16 @@ def opened(
     ``merge_schema`` there are those of all files.
     """
     seen: dict[str, pafs.FileInfo] = {}
-    found, files = visible(path, filesystem, seen)
+    tables: Tables = {}
+    found, files = visible(path, filesystem, seen, tables=tables, table_format=table_format)
+    cache = FileCache.of(found, FILES, places_of(found, sidecar))
+    files = without_deletes(found, files, tables, cache.as_opened)
     base = folder_of(path)
     folders = hive_partitioning(files, base, "spark", stated=stated)
     if stated is not None:
         check_keys(folders.schema)
     made = open_dataset(found, files, base, folders, form=FILES)
-    cache = made._cache
-    cache.places = places_of(found, sidecar)
+    made._cache = cache
     plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
     if merge_schema:
         united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
     """Data sets of Parquet files with indexes.
 
-    Options of reading are ``where``, ``columns`` and ``parallelism``, ``catalog``, ``sidecar`` and
-    ``mergeSchema``, of streams ``maxFilesPerTrigger`` and ``maxFileAge`` instead of these three; of
-    writing ``indexes``, ``partition_by``, ``cluster_by``, ``sort_within``, ``rows_per_page``,
-    ``target_file_size``, ``compression``, ``checkpoint_row_groups``, ``keep_unfinished``,
-    ``partitionOverwriteMode`` and ``timeZone``. Lists have commas between their parts.
+    Options of reading are ``where``, ``columns``, ``parallelism`` and ``table_format``,
+    ``catalog``, ``sidecar`` and ``mergeSchema``, of streams ``maxFilesPerTrigger`` and
+    ``maxFileAge`` instead of these three; of writing ``indexes``, ``partition_by``, ``cluster_by``,
+    ``sort_within``, ``rows_per_page``, ``target_file_size``, ``compression``,
+    ``checkpoint_row_groups``, ``keep_unfinished``, ``partitionOverwriteMode`` and ``timeZone``.
+    Lists have commas between their parts.
     """
 
     @classmethod
@@ -102,6 +103,7 @@ def _opened(options: opts.Options, stated: pa.Schema | None = None) -> Dataset:
         stated=stated,
         sidecar=options.get("sidecar"),
         merge_schema=opts.flag_of(options, "merge_schema"),
+        table_format=opts.table_format_of(options),
     )
 
 

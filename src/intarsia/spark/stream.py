@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import hive_types
 from intarsia.data.journal import visible
+from intarsia.data.table_files import without_deletes
 from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
@@ -36,6 +37,7 @@ from intarsia.spark.stated import held_to, stated_schema
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.variants import as_output, check_whole, holds_variant
 from intarsia.storage import NoDataError, infos_under
+from intarsia.table_format import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -62,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if not isinstance(path, str):
             raise ValueError("a stream is read from one folder, not from several paths")
         self._place = Place.of(path)
+        self._table_format = opts.table_format_of(options)
         self._columns = schema.names
         self._output = stated_schema(schema, keeps_collations=True)
         self._given = arrow_schema(schema)
@@ -76,8 +79,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _known_schema(self, path: str) -> pa.Schema:
         """Of the files there are: the condition may need columns that are not asked for."""
         try:
-            return opened(path, stated=self._output).schema
+            return opened(path, stated=self._output, table_format=self._table_format).schema
         except PathError:
+            self._listing()  # raises if the folder is a table of another format
             return self._output
 
     def _where(self) -> pc.Expression | None:
@@ -147,7 +151,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """All files that readers see: their sizes in bytes, and times of change in ms."""
         root = self._place.root
         try:
-            _, files = visible(root, self._place.filesystem)
+            tables: Tables = {}
+            on, files = visible(
+                root, self._place.filesystem, tables=tables, table_format=self._table_format
+            )
+            files = without_deletes(on, files, tables)
         except NoDataError:  # nothing has been published yet
             return {}
         infos = {info.path: info for info in infos_under(self._place.filesystem, root)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from intarsia.data.catalog import catalog_root
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
@@ -18,7 +19,7 @@ from intarsia.read.file import open_file
 from intarsia.read.health import may_have, missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
-from intarsia.storage import PathLike, list_files
+from intarsia.storage import PathLike
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, note, of_exception, warning
@@ -41,6 +42,7 @@ def verify(
     filesystem: Any = None,
     sidecar: PathLike | None = None,
     progress: Progress | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> list[Finding]:
     """Check every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -53,8 +55,9 @@ def verify(
     wrong. A file that is not
     Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is no file.
     ``progress`` is called with a path, and how many files are done, of how many.
+    ``table_format`` is as for ``intarsia.dataset``; a path to one file needs none.
     """
-    found, files = list_files(path, filesystem)
+    found, files = data_files(path, filesystem, table_format, takes_file=True)
     places = places_of(found, sidecar)
     opened: dict[str, _Indexed] = {}
     findings: list[Finding] = []

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from intarsia.data.asked import request_of
 from intarsia.data.discover import dataset
+from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
@@ -71,6 +72,7 @@ def advise(
     filters: Sequence[FilterLike] | pc.Expression | str,
     *,
     filesystem: Any = None,
+    table_format: TableFormatOption = "auto",
 ) -> Advice:
     """Which indexes would pay for ``filters`` on the Parquet files under ``path``.
 
@@ -79,9 +81,10 @@ def advise(
     rows match, with or without indexes. Indexes are built in memory over a few row groups, the same
     ones every time; no file is changed. Indexes that files have already count as they are. An index
     is proposed where it spares a filter a fifth of that at least. Raises ``PredicateError`` for a
-    filter that does not fit, ``PathError`` and ``FormatError`` as ``dataset`` does.
+    filter that does not fit, ``PathError`` and ``FormatError`` as ``dataset`` does, of
+    which ``table_format`` is as well.
     """
-    source = dataset(path, filesystem=filesystem)
+    source = dataset(path, filesystem=filesystem, table_format=table_format)
     asked = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())
     found = [expression_of([f] if isinstance(f, tuple) else f, source.schema) for f in asked]
     parsed = [expression for expression in found if expression is not None]

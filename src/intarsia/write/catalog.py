@@ -29,13 +29,14 @@ from intarsia.catalog.pointer import (
 )
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError, PathError, quiet, warn
 from intarsia.handle import check_may_write
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
-from intarsia.storage import FileSource, PathLike, list_files
+from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
 from intarsia.write.catalog_target import Target, telling_storage
@@ -102,9 +103,9 @@ class Known:
         return len(self.alive) >= _MOST_SEGMENTS or self.gone * 3 > held > 0
 
 
-def look(target: Target, *, refresh: bool) -> Known:
+def look(target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore") -> Known:
     """List the data set, and with ``refresh`` read what its catalog knows already."""
-    files, young = _settled(target)
+    files, young = _settled(target, table_format)
     old, alive = None, []
     with contextlib.suppress(IntarsiaError, OSError):
         old = read_pointer(target.filesystem, target.root)
@@ -129,7 +130,7 @@ def _alive(
     return np.array(found, dtype=np.int64)
 
 
-def _settled(target: Target) -> tuple[dict[str, Identity], int]:
+def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str, Identity], int]:
     """Data files, and how many more there are that were changed a moment ago.
 
     A change within one tick of the clock that stamps files would not show.
@@ -137,7 +138,7 @@ def _settled(target: Target) -> tuple[dict[str, Identity], int]:
     base = f"{target.root}/"
     for left in reversed(range(_LOOKS)):
         seen: dict[str, pafs.FileInfo] = {}
-        _, listed = list_files(target.root, target.filesystem, None, seen)
+        _, listed = data_files(target.root, target.filesystem, table_format, seen=seen)
         known, changed = list_folder(target.filesystem, target.root, seen.values())
         paths = [path.removeprefix(base) for path in listed if path.removeprefix(base) in known]
         times = [changed[path] for path in paths]
@@ -170,7 +171,11 @@ def facts_at(
 
 @telling_storage
 def build_catalog(
-    path: PathLike, *, refresh: bool = False, filesystem: Any = None
+    path: PathLike,
+    *,
+    refresh: bool = False,
+    filesystem: Any = None,
+    table_format: TableFormatOption = "auto",
 ) -> CatalogReport:
     """Build the catalog of the data set in the folder ``path``, or bring it up to date.
 
@@ -179,11 +184,12 @@ def build_catalog(
     query then opens the files only that hold what it looks for. It lies in ``_intarsia/``, and may
     be deleted at any time: no answer depends on it. Files that are new or were changed since are
     asked themselves; with ``refresh`` only these are read, and what is known of the others is kept.
+    ``table_format`` is as for ``intarsia.dataset``.
 
     Raises ``PathError`` where there is no folder with data files, or it cannot be written to.
     """
     target = Target.of(path, filesystem)
-    known = look(target, refresh=refresh)
+    known = look(target, refresh=refresh, table_format=table_format)
     with generation_of(target) as generation, quiet(), Workspace() as work:
         writer = SegmentWriter(target.put_table, generation, work)
         kept, read = known.kept, 0
@@ -193,7 +199,7 @@ def build_catalog(
                     writer.absorb(reader, numbers)
                 kept = []
             except (IntarsiaError, OSError):
-                return build_catalog(path, filesystem=filesystem)
+                return build_catalog(path, filesystem=filesystem, table_format=table_format)
         unread = []
         each = each_fact(target, known.new, known.files)
         for path_below, facts in zip(known.new, each, strict=True):
@@ -205,7 +211,7 @@ def build_catalog(
         added = [writer.finish()] if read or not kept else []
         report = published(target, known, generation, [*kept, *added], read)
     if report is None:
-        return build_catalog(path, filesystem=filesystem)
+        return build_catalog(path, filesystem=filesystem, table_format=table_format)
     if unread:
         _warn_of(target, unread, len(known.files))
     return report

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IndexSpecError, quiet
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
@@ -14,7 +15,7 @@ from intarsia.index.standard import Bloom, PageIndex
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
-from intarsia.storage import PathLike, list_files
+from intarsia.storage import PathLike
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
@@ -32,6 +33,7 @@ def drop_indexes(
     filesystem: Any = None,
     sidecar: bool | PathLike = False,
     progress: Progress | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> list[IndexReport]:
     """Take ``indexes`` off every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -43,13 +45,13 @@ def drop_indexes(
     was added is taken off.
     With ``sidecar=True``, or the folder of sidecars, they are taken off these, which are removed
     where nothing is left. ``progress`` is called with a path, and how many files are done, of how
-    many.
+    many. ``table_format`` is as for ``add_indexes``.
 
     Raises ``IndexSpecError`` where no file has an index of a name, before any file is changed;
     otherwise errors as of ``add_indexes``.
     """
     asked = asked_of(indexes, all=all)
-    found, files = list_files(path, filesystem)
+    found, files = data_files(path, filesystem, table_format)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     with quiet():  # what is stale can be dropped as well
         held = {file: _held(open_file(file, found, sidecar=places), places) for file in files}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import FormatError, IndexSpecError, quiet, warn
 from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
@@ -28,7 +29,7 @@ from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
-from intarsia.storage import PathLike, list_files
+from intarsia.storage import PathLike
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose
@@ -110,6 +111,7 @@ def add_indexes(
     sidecar: bool | PathLike = False,
     replace: bool = True,
     progress: Progress | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -135,6 +137,9 @@ def add_indexes(
     file stays as it is: its length, its footer, and its entity tag or time of last change. Where
     the file has an index of the same name in itself, that one is used.
 
+    Files of a table of another format are changed if they are listed one by one, or with
+    ``table_format="ignore"``, as for ``intarsia.dataset``: its log says how long they are.
+
     Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
     for a file that is not Parquet or must not be changed, ``PathError`` where there is none, or
     none can be written.
@@ -142,7 +147,7 @@ def add_indexes(
     indexes = kinds_of(indexes)
     if not indexes:
         raise IndexSpecError("no index was asked for")
-    found, files = list_files(path, filesystem)
+    found, files = data_files(path, filesystem, table_format)
     places = None if sidecar is False else Sidecars(found, None if sidecar is True else sidecar)
     if places is not None:
         only_embedded(indexes)
@@ -239,13 +244,15 @@ def list_indexes(
     *,
     filesystem: Any = None,
     sidecar: PathLike | None = None,
+    table_format: TableFormatOption = "auto",
 ) -> list[IndexReport]:
     """The indexes of every Parquet file under ``path``, in it and beside it, or in ``sidecar``.
 
-    A report's ``unfit`` are the indexes that other files have and this one cannot have. Raises as
+    A report's ``unfit`` are the indexes that other files have and this one cannot have.
+    ``table_format`` is as for ``intarsia.dataset``; a path to one file needs none. Raises as
     ``add_indexes`` does.
     """
-    found, files = list_files(path, filesystem)
+    found, files = data_files(path, filesystem, table_format, takes_file=True)
     places = places_of(found, sidecar)
     reports = [report_of(open_file(file, found, sidecar=places)) for file in files]
     known = {entry.name: entry for report in reports for entry in report.entries}
