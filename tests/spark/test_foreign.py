@@ -1,4 +1,4 @@
-"""Folders whose files are listed by a log of others: read as they are, and not written to."""
+"""Folders of other table formats: read on request only, and not written to."""
 
 from __future__ import annotations
 
@@ -37,16 +37,28 @@ def test_files_that_a_log_does_not_list_are_read(spark, streamed):
     for number in range(MANY):
         pq.write_table(pa.table({"id": [100 + number]}), streamed / f"x{number}.parquet")
     assert spark.read.parquet(str(streamed)).count() == 2
+    with pytest.raises(ia.PathError, match="a stream of Spark's writes to"):
+        ias.read(spark, streamed)
     for reader in ("auto", "spark", "intarsia"):
-        assert ias.read(spark, streamed, reader=reader).count() == MANY + 2
+        frame = ias.read(spark, streamed, reader=reader, table_format="ignore")
+        assert frame.count() == MANY + 2
+    listed = spark.read.parquet(str(streamed)).inputFiles()
+    assert ias.read(spark, listed).count() == ia.dataset(listed).count_rows() == 2
 
 
-@pytest.mark.parametrize("log", ["_delta_log", "_spark_metadata", ".hoodie"])
-@pytest.mark.parametrize("part", ["", "p=1"])
+def make_log(folder, log):
+    """What makes a folder a table."""
+    (folder / log).mkdir()
+    if log == "metadata":
+        (folder / log / "v1.metadata.json").write_text("{}")
+
+
+@pytest.mark.parametrize("log", ["_delta_log", "_spark_metadata", ".hoodie", "metadata"])
+@pytest.mark.parametrize("part", ["", "p=1", "data", "data/0a/p=1"])
 def test_nothing_is_written_where_a_log_would_not_know_of_it(spark, tmp_path, log, part):
-    (tmp_path / log).mkdir()
+    make_log(tmp_path, log)
     folder = tmp_path / part
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     for name in "ab":
         pq.write_table(pa.table({"id": [1]}), folder / f"{name}.parquet")
     before = sorted(tmp_path.rglob("*"))
@@ -59,4 +71,57 @@ def test_nothing_is_written_where_a_log_would_not_know_of_it(spark, tmp_path, lo
         with pytest.raises(PySparkException, match=told):
             spark.range(1).write.format("intarsia").mode(mode).save(str(folder))
     assert sorted(tmp_path.rglob("*")) == before
-    assert ias.read(spark, folder, columns=["id"]).count() == 2
+    with pytest.raises(ia.PathError, match="is not read here"):
+        ias.read(spark, folder)
+    assert ias.read(spark, folder, columns=["id"], table_format="ignore").count() == 2
+
+
+def test_tables_below_a_folder_are_not_overwritten(spark, tmp_path):
+    table = tmp_path / "lake" / "t"
+    table.mkdir(parents=True)
+    make_log(table, "_delta_log")
+    pq.write_table(pa.table({"id": [1]}), table / "a.parquet")
+    with pytest.raises(ia.PathError, match="whose log"):
+        ias.write(spark.range(1), tmp_path / "lake", mode="overwrite")
+    with pytest.raises(ia.PathError, match="is not read here"):
+        ias.optimize(spark, tmp_path / "lake")
+    assert (table / "a.parquet").exists()
+
+
+def test_every_way_to_read_refuses_and_takes_the_option(spark, tmp_path):
+    make_log(tmp_path, "metadata")
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "data" / "a.parquet")
+    deletes = pa.table({"file_path": ["a"], "pos": pa.array([0], pa.int64())})
+    pq.write_table(deletes, tmp_path / "data" / "0.parquet")
+    path = str(tmp_path)
+
+    def loaded(**options):
+        return spark.read.format("intarsia").options(**options).load(path).count()
+
+    def streamed(**options):
+        stream = spark.readStream.format("intarsia").schema("id bigint").options(**options)
+        query = stream.load(path).writeStream.format("memory").queryName("found")
+        query.trigger(availableNow=True).start().awaitTermination()
+        return spark.table("found").count()
+
+    calls = {
+        "read": lambda **o: ias.read(spark, path, **o).count(),
+        "explain": lambda **o: ias.explain(spark, path, **o),
+        "sql": lambda **o: ias.sql(
+            spark, "SELECT id FROM t", t=ias.read(spark, path, **o) if o else path
+        ).count(),
+        "add": lambda **o: ias.add_indexes(spark, path, ["id:lookup"], **o).count(),
+        "drop": lambda **o: ias.drop_indexes(spark, path, ["id:lookup"], **o).count(),
+        "catalog": lambda **o: ias.build_catalog(spark, path, **o).files,
+        "load": loaded,
+        "stream": streamed,
+    }
+    counts = {"read": 2, "sql": 2, "load": 2, "stream": 2, "add": 1, "drop": 1, "catalog": 1}
+    for name, call in calls.items():
+        with pytest.raises((ia.PathError, PySparkException), match="is not read here"):
+            call()
+        found = call(table_format="ignore")
+        assert found == counts.get(name, found), name
+    with pytest.raises(PySparkException, match="table_format is 'auto' or 'ignore'"):
+        loaded(table_format="plain")

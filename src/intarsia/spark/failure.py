@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
+import traceback
 from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
 from intarsia import errors
 
+_DAEMON = "pyspark/daemon.py"
 _LACKING = "ModuleNotFoundError: No module named 'intarsia'"
 _RAISED = re.compile(r"^intarsia\.errors\.(\w+): (.*)$", re.MULTILINE)
 
@@ -45,3 +49,35 @@ def told(error: BaseException) -> BaseException:
     if not (isinstance(kind, type) and issubclass(kind, errors.IntarsiaError)):
         return error
     return kind(text.strip())
+
+
+class _QuietErrors:
+    """Standard error of a task's process, without what Spark prints when nobody reads on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return len(text) if _is_of_daemon(sys.exception()) else self._stream.write(text)
+
+
+def _is_of_daemon(error: BaseException | None) -> bool:
+    """True if Spark's own loop could not write to the connection of its process."""
+    if not isinstance(error, BrokenPipeError | ConnectionResetError):
+        return False
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return last.filename.endswith(_DAEMON)
+
+
+def silence_broken_pipes() -> None:
+    """Keep this task's process from printing a traceback if the query stops early.
+
+    A query with a LIMIT closes the connection to the Python processes of its tasks. Spark 4.3 has
+    such a process print the traceback of a ``BrokenPipeError`` on the driver's standard error, and
+    end. Only that traceback is left out.
+    """
+    if not isinstance(sys.stderr, _QuietErrors):
+        sys.stderr = cast("TextIO", _QuietErrors(sys.stderr))

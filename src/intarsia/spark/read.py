@@ -44,6 +44,7 @@ from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import places_of
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
+from intarsia.spark.failure import silence_broken_pipes
 from intarsia.spark.footers import check_meaning
 from intarsia.spark.names import Act
 from intarsia.spark.session import parallelism_of, require_pyspark
@@ -307,6 +308,7 @@ def _runner(tasks: list[Task], query: Query) -> Act:
     packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        silence_broken_pipes()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 task: Task = pickle.loads(zlib.decompress(packed[number]))

@@ -28,6 +28,7 @@ from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, end_job, has_data, publish, publish_batch, settle
 from intarsia.spark.existing import check_existing
+from intarsia.spark.failure import silence_broken_pipes
 from intarsia.spark.job import Job, check_place, job_of
 from intarsia.spark.place import Place
 from intarsia.spark.read import Query, execute, opened, query_of
@@ -176,6 +177,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed he
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; Spark asks for those of no task where there is none."""
+        silence_broken_pipes()
         for piece in getattr(partition, "pieces", ()):
             yield from held_to(execute(piece, self._query), self._given)
 

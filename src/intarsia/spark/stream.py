@@ -31,6 +31,7 @@ from intarsia.data.table_files import without_deletes
 from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
+from intarsia.spark.failure import silence_broken_pipes
 from intarsia.spark.place import Place
 from intarsia.spark.read import FILES, opened
 from intarsia.spark.stated import held_to, stated_schema
@@ -135,6 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's files for which the condition holds."""
+        silence_broken_pipes()
         paths = [self._place.path(name) for name in partition.paths]
         keys = hive_types(paths, self._place.root, "spark").names
         fields = [field for field in self._schema if field.name in keys]
