@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import types
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -274,3 +276,18 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return begin(shared=shared)
 
     monkeypatch.setattr(engines.sql, "session", shared)
+
+
+@pytest.fixture(scope="session")
+def documented() -> types.SimpleNamespace:
+    """The functions of docs/tables.md, by name."""
+    document = Path(__file__).parents[2] / "docs" / "tables.md"
+    blocks = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+    with_functions = [block for block in blocks if "\ndef " in block]
+    assert len(with_functions) == 2
+    names: dict[str, Any] = {}
+    for block in with_functions:
+        functions, last = block.split("\nds = ")
+        assert "_dataset(" in last
+        exec(compile(functions, document.name, "exec"), names)
+    return types.SimpleNamespace(**names)

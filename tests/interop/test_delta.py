@@ -168,13 +168,16 @@ def z85(data):
     return base64.b85encode(data).decode().translate(str.maketrans(ours, theirs))
 
 
-def test_rows_that_a_deletion_vector_takes_are_in_the_file_still(tmp_path):
+def test_rows_that_a_deletion_vector_takes_are_in_the_file_still(tmp_path, documented):
     path = str(tmp_path / "vectors")
     features = {"delta.enableDeletionVectors": "true"}
     deltalake.write_deltalake(path, TABLE, configuration=features)
     deleted(DeltaTable(path), [3, 4, 3753])
     table = DeltaTable(path)
     assert ia.dataset(table.file_uris()).count_rows() == ROWS
+    with pytest.raises(ValueError, match="deletion vectors take away"):
+        documented.delta_dataset(path)
+    assert documented.delta_dataset(path, version=0).count_rows() == ROWS
     vectors = pa.table(table.deletion_vectors()).to_pylist()
     assert len(vectors) == 1
     kept = ia.RowRanges.from_mask(pad(vectors[0]["selection_vector"], ROWS))

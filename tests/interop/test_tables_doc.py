@@ -1,0 +1,218 @@
+"""The code of docs/tables.md: right rows, or an error, whatever was done to a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, StringType
+
+import intarsia as ia
+
+NESTED = {
+    "l": [[i, i + 1] for i in range(20)],
+    "m": pa.array([[("a", i)] for i in range(20)], pa.map_(pa.string(), pa.int64())),
+    "s": [{"x": i, "y": [{"z": f"{i}"}]} for i in range(20)],
+}
+TABLE = pa.table(
+    {"id": range(20), "k": [f"k{i:02}" for i in range(20)], "day": ["a", "b"] * 10} | NESTED
+)
+
+
+def rows(found):
+    return sorted(pa.table(found).to_pylist(), key=lambda row: row["id"])
+
+
+def check_rows(dataset, expected):
+    """The rows of a data set, and those of a filter, are the table's."""
+    names = expected.column_names
+    plain = pa.table({n: pa.array(expected[n].to_pylist()) for n in names if n in ("id", "k")})
+    assert rows(dataset.to_table(names)) == rows(expected)
+    for where in (pc.field("id") > 3, pc.field("k").isin(["k03", "k07"])):
+        wanted = set(plain.filter(where)["id"].to_pylist())
+        found = dataset.to_table(names, filter=where)
+        assert rows(found) == [row for row in rows(expected) if row["id"] in wanted]
+
+
+# --- Delta ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def delta(tmp_path):
+    path = str(tmp_path / "events")
+    deltalake.write_deltalake(path, TABLE, partition_by=["day"])
+    return path
+
+
+def by_delta(path, **version):
+    return DeltaTable(path, **version).to_pyarrow_table()
+
+
+def test_a_delta_table_has_its_rows(documented, delta):
+    check_rows(documented.delta_dataset(delta), by_delta(delta))
+    DeltaTable(delta).delete("id = 5")
+    wider = TABLE.slice(0, 3).append_column("note", pa.array(["x"] * 3))
+    deltalake.write_deltalake(delta, wider, mode="append", schema_mode="merge")
+    DeltaTable(delta).optimize.compact()
+    for version in range(DeltaTable(delta).version() + 1):
+        found = documented.delta_dataset(delta, version=version)
+        check_rows(found, by_delta(delta, version=version))
+    assert documented.delta_dataset(delta).count_rows(pc.field("note") == "x") == 3
+
+
+def test_a_delta_table_with_odd_names_has_its_rows(documented, tmp_path):
+    data = pa.table({"id": range(5), "k": ["k03"] * 5, "day": ["a/b", "50%", "x=y", None, "né"]})
+    path = str(tmp_path / "a table")
+    deltalake.write_deltalake(path, data, partition_by=["day"])
+    check_rows(documented.delta_dataset(path), data)
+
+
+@pytest.mark.parametrize("keys", [[], ["day"]])
+def test_mapped_columns_are_refused(documented, tmp_path, keys):
+    path = str(tmp_path / "t")
+    config = {"delta.columnMapping.mode": "name"}
+    deltalake.write_deltalake(path, TABLE, partition_by=keys, configuration=config)
+    with pytest.raises(ValueError, match="other names in the files"):
+        documented.delta_dataset(path)
+
+
+def first_actions(path):
+    log = Path(path, "_delta_log", f"{0:020}.json")
+    return log, [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_values_of_partitions_that_folders_do_not_tell_are_refused(documented, delta):
+    """As of tables with random prefixes of files."""
+    log, actions = first_actions(delta)
+    for number, action in enumerate(one for one in actions if "add" in one):
+        old = action["add"]["path"]
+        action["add"]["path"] = f"x{number}/{os.path.basename(old)}"
+        os.renames(f"{delta}/{old}", f"{delta}/{action['add']['path']}")
+    log.write_text("\n".join(map(json.dumps, actions)))
+    assert set(by_delta(delta)["day"].to_pylist()) == {"a", "b"}
+    with pytest.raises(ValueError, match="do not tell the values of day"):
+        documented.delta_dataset(delta)
+
+
+# --- Iceberg -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    made = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    made.create_namespace("n")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def iceberg(catalog):
+    made = catalog.create_table("n.t", schema=TABLE.schema)
+    with made.update_spec() as spec:
+        spec.add_field("day", IdentityTransform(), "day")
+    made.append(TABLE)
+    return catalog.load_table("n.t")
+
+
+def test_an_iceberg_table_has_its_rows(documented, iceberg):
+    check_rows(documented.iceberg_dataset(iceberg), iceberg.scan().to_arrow())
+    first = iceberg.current_snapshot().snapshot_id
+    iceberg.delete("id = 5")
+    with iceberg.update_schema() as update:
+        update.add_column("note", StringType())
+    iceberg.append(TABLE.slice(0, 3).append_column("note", pa.array(["x"] * 3)))
+    check_rows(documented.iceberg_dataset(iceberg), iceberg.scan().to_arrow())
+    old = iceberg.scan(snapshot_id=first).to_arrow()
+    check_rows(documented.iceberg_dataset(iceberg, snapshot_id=first), old)
+    some = documented.iceberg_dataset(iceberg, row_filter="day = 'a'", selected_fields=("id",))
+    assert set(some.to_table()["id"].to_pylist()) >= set(range(0, 20, 2))
+
+
+def test_widened_types_have_their_rows(documented, catalog):
+    small = pa.table({"id": pa.array([1, 4], pa.int32()), "k": ["k01", "k03"]})
+    table = catalog.create_table("n.small", schema=small.schema)
+    table.append(small)
+    with table.update_schema() as update:
+        update.update_column("id", LongType())
+    table.append(pa.table({"id": pa.array([2**40], pa.int64()), "k": ["k07"]}))
+    check_rows(documented.iceberg_dataset(table), table.scan().to_arrow())
+
+
+CHANGES = {
+    "renamed": lambda update: update.rename_column("k", "key"),
+    "renamed within": lambda update: update.rename_column(("s", "x"), "other"),
+    "renamed deep within": lambda update: update.rename_column(("s", "y", "element", "z"), "q"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_renamed_columns_are_refused(documented, iceberg, change):
+    with iceberg.update_schema() as update:
+        CHANGES[change](update)
+    with pytest.raises(ValueError, match="is another column of the table"):
+        documented.iceberg_dataset(iceberg)
+
+
+@pytest.mark.parametrize("name", ["k", "l"])
+def test_names_that_were_used_again_are_refused(documented, iceberg, name):
+    with iceberg.update_schema() as update:
+        update.delete_column(name)
+    left = iceberg.scan().to_arrow()
+    assert name not in documented.iceberg_dataset(iceberg).schema.names
+    assert rows(documented.iceberg_dataset(iceberg).to_table()) == rows(left)
+    with iceberg.update_schema() as update:
+        update.add_column(name, StringType())
+    assert iceberg.scan().to_arrow()[name].null_count == 20
+    with pytest.raises(ValueError, match="is another column of the table"):
+        documented.iceberg_dataset(iceberg)
+
+
+def test_two_names_that_changed_places_are_refused(documented, iceberg):
+    for old, new in (("k", "was_k"), ("l", "k"), ("was_k", "l")):
+        with iceberg.update_schema() as update:
+            update.rename_column(old, new)
+    with pytest.raises(ValueError, match="is another column of the table"):
+        documented.iceberg_dataset(iceberg)
+
+
+def test_files_with_deletes_are_refused(documented, iceberg):
+    scan = iceberg.scan()
+    tasks = [types.SimpleNamespace(file=task.file, delete_files={1}) for task in scan.plan_files()]
+    planned = types.SimpleNamespace(projection=scan.projection, plan_files=lambda: tasks)
+    table = types.SimpleNamespace(scan=lambda: planned, specs=iceberg.specs)
+    with pytest.raises(ValueError, match="rows that were deleted"):
+        documented.iceberg_dataset(table)
+
+
+def test_files_without_icebergs_numbers_are_refused(documented, catalog, tmp_path):
+    path = tmp_path / "own.parquet"
+    pq.write_table(TABLE.select(["id", "k"]), path)
+    table = catalog.create_table("n.own", schema=TABLE.select(["id", "k"]).schema)
+    table.add_files([f"file://{path}"])
+    with pytest.raises(ValueError, match="is another column of the table"):
+        documented.iceberg_dataset(table)
+
+
+def test_files_that_lack_a_column_of_partitions_are_refused(documented, iceberg):
+    """As those of tables that were Hive's; only the log has their values."""
+    for task in iceberg.scan().plan_files():
+        path = task.file.file_path.removeprefix("file://")
+        pq.write_table(pq.read_table(path, partitioning=None).drop(["day"]), path)
+    with pytest.raises(ValueError, match="lacks a column that the table is partitioned by"):
+        documented.iceberg_dataset(iceberg)
+
+
+def test_indexes_are_added_to_the_files_of_a_list(documented, delta, iceberg):
+    for found in (documented.delta_dataset(delta), documented.iceberg_dataset(iceberg)):
+        reports = ia.add_indexes(found.files, ["k:lookup"])
+        assert all(report.added == ("k:lookup",) for report in reports)
