@@ -373,3 +373,28 @@ def test_sql_reads_other_columns_where_a_row_was_found(lake, monkeypatch):
     later = table.set_column(1, "seq", pc.add(table["seq"], 1))
     monkeypatch.setattr(looked, "_asked", replaced)
     assert sql().to_pylist() == later.take([6, 30_006]).to_pylist()
+
+
+def test_tables_of_other_formats_are_found_by_four_listings_a_folder_above(lake):
+    plain = lake.put("a/b/plain/p=1/0.parquet", table_of(10, 40), []).rpartition("/p=1")[0]
+    logs = {"delta": "_delta_log/0.json", "iceberg": "metadata/v1.metadata.json"}
+    for name, log in logs.items():
+        file = lake.put(f"{name}/data/p=1/0.parquet", table_of(10, 40), [])
+        with lake.filesystem.open_output_stream(f"lake/{name}/{log}") as out:
+            out.write(b"{}")
+        above = [f"lake/{name}", f"lake/{name}/data", f"lake/{name}/data/p=1", file, "lake/"]
+        for path in (*above, f"lake/{name}/data/*/*.parquet"):
+            with pytest.raises(ia.PathError, match="is not read here"):
+                ia.dataset(path, filesystem=lake.filesystem)
+        for path in (*above[:4], [file]):
+            options = {} if isinstance(path, list) else {"table_format": "ignore"}
+            assert ia.dataset(path, filesystem=lake.filesystem, **options).count_rows() == 10
+
+    def opened():
+        return ia.dataset(plain, filesystem=lake.filesystem, partitioning=None, schema=schema)
+
+    schema = table_of(1, 40).schema
+    lake.asking(opened)
+    lists = sum(r.method == "GET" and not r.range for r in lake.server.requests)
+    above = 3  # the bucket, a, and b
+    assert lists == 4 * above + 3  # what is it, its journals, its files

@@ -71,6 +71,23 @@ def test_only_what_opens_and_writes_files_touches_the_disk(path):
     assert room_of(path) in ("handle", "storage", "write", "spark") or not names & openers
 
 
+MAY_LIST = {"data/discover.py", "data/journal.py", "data/table_files.py", "spark/place.py"}
+"""They refuse the folders of tables of other formats."""
+
+
+def test_files_of_folders_are_taken_from_what_knows_tables():
+    users = {name for name, path in zip(NAMES, FILES, strict=True) if _imports_listing(path)}
+    assert users == MAY_LIST
+
+
+def _imports_listing(path):
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+    names = {
+        alias.name for node in nodes if node.module == "intarsia.storage" for alias in node.names
+    }
+    return "list_files" in names
+
+
 def _is_call(node):
     return isinstance(node, ast.Call)
 
