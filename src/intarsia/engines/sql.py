@@ -63,9 +63,12 @@ def sql(
     what they are joined with or have to be IN; where DuckDB alone can tell of which rows a WHERE
     holds, it is asked that first. Answers are DuckDB's own either way. It is lent
     ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
-    zone is UTC. Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no
-    file, errors of reading as scans of data sets do, and DuckDB's for what is wrong with the query.
-    A statement that gives nothing gives a table of nothing.
+    zone is UTC. Folders of Delta and Iceberg tables are given as ``intarsia.dataset`` opens them
+    with ``table_format="ignore"``, if at all: their paths are refused.
+
+    Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no file, errors
+    of reading as scans of data sets do, and DuckDB's for what is wrong with the query. A statement
+    that gives nothing gives a table of nothing.
     """
     require_duckdb()
     if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):

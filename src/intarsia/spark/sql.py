@@ -32,9 +32,10 @@ def sql(spark: SparkSession, query: str, /, **tables: DataFrame | PathLike) -> D
     ``ias.sql(spark, "SELECT … FROM logs JOIN users USING (id) WHERE …", logs="lake/logs",
     users=frame)``. A path is opened as ``read`` does, and planned now. Conditions are pushed to it
     where they are certain to mean the same; answers are Spark's own either way. Names of ``tables``
-    go before the session's tables and views, which are there as ever. Raises ``PathError`` where
-    there is no file, ``PredicateError`` for tables whose names differ by case only, and Spark's
-    errors for what is wrong with the query.
+    go before the session's tables and views, which are there as ever. The folder of a Delta or
+    Iceberg table is refused: give ``read(spark, path, table_format="ignore")``, if at all. Raises
+    ``PathError`` where there is no file, ``PredicateError`` for tables whose names differ by case
+    only, and Spark's errors for what is wrong with the query.
     """
     require_pyspark()
     sources = {name: _source(table) for name, table in tables.items()}
