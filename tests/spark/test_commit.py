@@ -715,7 +715,7 @@ def test_what_cannot_be_listed_is_not_taken_for_nothing(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", {"new.parquet": 3})
 
-    def list_files(*arguments):
+    def list_files(*arguments, **options):
         raise ia.PathError("cannot be looked at")
 
     monkeypatch.setattr(place, "list_files", list_files)
@@ -735,7 +735,7 @@ def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monke
     put(lake / "_temporary-job", new)
     looks = []
 
-    def listed(path, *arguments, list_files=journal.list_files, seen):
+    def listed(path, *arguments, list_files=journal.list_files, seen, **options):
         on, before = list_files(path, *arguments, seen=seen)
         if str(path) == str(tmp_path) and not looks:
             looks.append(path)
