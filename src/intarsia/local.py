@@ -24,6 +24,16 @@ def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
     return _local_path(path, filesystem.handler.fs) if is_fsspec(filesystem) else None
 
 
+def unwrapped(path: str, filesystem: pafs.FileSystem) -> tuple[pafs.FileSystem, str]:
+    """The file system that others wrap, as far as they tell, and a path on it."""
+    local = local_path(path, filesystem)
+    if local is not None:
+        return pafs.LocalFileSystem(), local
+    while isinstance(filesystem, pafs.SubTreeFileSystem):
+        path, filesystem = _joined(filesystem.base_path, path), filesystem.base_fs
+    return filesystem, path
+
+
 def _local_path(path: str, filesystem: Any) -> str | None:
     """As ``local_path``, on a file system of fsspec's; by its name, as fsspec may not be there.
 

@@ -101,7 +101,7 @@ def format_of(path: str, said: str | None, table_format: TableFormatOption = "au
     found = said or format_of_name(path)
     if found is not None:
         return found
-    _, files = data_files(path, table_format=table_format, takes_file=True)
+    _, files = data_files(path, table_format=table_format)
     names = dict.fromkeys(map(format_of_name, files))
     forms = [form for form in names if form is not None]
     if len(forms) > 1:
@@ -124,7 +124,7 @@ def read(path: str, form: str, text: Text, table_format: TableFormatOption = "au
             lone = _of_stream(_standard_input(), path, form, text, None)
             _check_names(lone.schema)
         return Incoming(lone.schema, _tables("standard input", lone, lone.schema), ())
-    on, files = data_files(path, table_format=table_format, takes_file=True)
+    on, files = data_files(path, table_format=table_format)
     files = [file for file in files if format_of_name(file) == form] or files
     at = resolve(path)[1].rstrip("/")
     base = folder_of(path) or (None if files == [at] else at)

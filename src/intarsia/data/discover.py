@@ -23,10 +23,10 @@ from intarsia.data.folders import (
 )
 from intarsia.data.journal import visible, visible_under
 from intarsia.data.table_files import (
+    Listed,
     TableFormatOption,
     check_table_format,
-    check_tables,
-    without_deletes,
+    plain_files,
 )
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
@@ -36,7 +36,6 @@ from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import places_of
 from intarsia.storage import FileSource, PathLike, list_files, resolve, several
-from intarsia.table_format import Tables
 
 
 def dataset(
@@ -92,9 +91,9 @@ def dataset(
     damaged one is. By default there is no limit but the format's own, 2 GiB.
 
     The folder of a Delta, Iceberg or Hudi table, or of a stream of Spark's, holds rows that were
-    deleted. Such a folder raises ``PathError``, as do folders and files in it or above it. With
-    ``table_format="ignore"`` all files are read as plain ones; so are files that are listed one by
-    one. Iceberg's files of deletes and deletion vectors are left out either way.
+    deleted. Such a folder raises ``PathError``, as do folders in it and above it, and globs that
+    lead there. With ``table_format="ignore"`` all files are read as plain ones; so are files whose
+    own paths are given. Iceberg's files of deletes and deletion vectors are left out either way.
 
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
@@ -183,32 +182,29 @@ def _located(
     A lone remote file is opened while its storage is asked whether it is a file. ``seen`` is told
     what was listed in a folder.
     """
-    tables: Tables = {}
     if not isinstance(source, str | os.PathLike):
         paths = several(source)
         found, files = list_files(paths, filesystem)
-        given = [resolve(one, filesystem)[1] for one in paths]
-        if files == given:  # all of them are named
-            files = check_tables(found, given, files, tables, table_format, files)
-        else:
-            found, files = visible(paths, filesystem, tables=tables, table_format=table_format)
         cache = FileCache.of(found, form, places=places_of(found, sidecar))
-        return found, without_deletes(found, files, tables, cache.as_opened), None, cache
+        opened = cache.as_opened
+        if files == [resolve(one, filesystem)[1] for one in paths]:  # all of them are named
+            listed = Listed(found, files, files)
+            files = plain_files(listed, table_format, opened=opened)
+        else:
+            _, files = visible(paths, filesystem, table_format=table_format, opened=opened)
+        return found, files, None, cache
     found, at = resolve(source, filesystem)
     places = places_of(found, sidecar)
     cache = FileCache.of(found, form, places=places)
-    look = partial(visible_under, tables=tables, table_format=table_format)
+    look = partial(visible_under, table_format=table_format, opened=cache.as_opened)
     if isinstance(found, pafs.LocalFileSystem):
-        files = look(found, at, None, seen)
-        files = without_deletes(found, files, tables, cache.as_opened)
-        return found, files, folder_of(source), cache
+        return found, look(found, at, None, seen), folder_of(source), cache
     opening = begin(partial(_open_early, cache, at)) if os.path.splitext(at)[1] else None
     listings: dict[str, list[pafs.FileInfo]] = {}
     files = look(found, at, listings, seen)
     places.know(listings)
     if opening is not None:
         opening.result()
-    files = without_deletes(found, files, tables, cache.as_opened)
     return found, files, None if files == [at] else at.rstrip("/"), cache
 
 

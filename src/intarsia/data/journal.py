@@ -23,10 +23,11 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.data.table_files import (
+    Listed,
+    Opener,
     TableFormatOption,
     check_table_format,
-    check_tables,
-    named_in,
+    plain_files,
 )
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
@@ -124,13 +125,13 @@ def visible(
     filesystem: Any = None,
     seen: dict[str, pafs.FileInfo] | None = None,
     *,
-    tables: Tables | None = None,
     table_format: TableFormatOption = "auto",
+    opened: Opener | None = None,
 ) -> tuple[pafs.FileSystem, list[str]]:
     """As ``list_files``, without the files that commits under way say do not count.
 
     ``seen`` is told all that was listed in folders, those files included, by their paths.
-    ``tables`` receives the tables that files lie in; ``check_tables`` says what is done about them.
+    ``table_format`` and ``opened`` are as for ``plain_files``, which says what is no data.
     Raises ``PathError`` where commits follow each other too closely to get a listing in between.
     """
     given = several(path)
@@ -140,7 +141,7 @@ def visible(
     resolved = [resolve(one, filesystem) for one in given]
     found: list[pafs.FileSystem] = []
     seen = {} if seen is None else seen
-    tables = {} if tables is None else tables
+    tables: Tables = {}
 
     def listing() -> list[str]:
         seen.clear()  # what an earlier look has seen
@@ -150,9 +151,8 @@ def visible(
 
     folders = {folder: on for on, at in resolved for folder in folders_above(at)}
     files = _counting(folders, listing, seen)
-    paths = [at for _, at in resolved]
-    named = named_in(path, files, paths)
-    return found[0], check_tables(found[0], paths, files, tables, table_format, named)
+    listed = Listed(found[0], [at for _, at in resolved], files, tables)
+    return found[0], plain_files(listed, table_format, opened=opened)
 
 
 def visible_under(
@@ -161,8 +161,8 @@ def visible_under(
     listings: dict[str, list[pafs.FileInfo]] | None = None,
     seen: dict[str, pafs.FileInfo] | None = None,
     *,
-    tables: Tables | None = None,
     table_format: TableFormatOption = "auto",
+    opened: Opener | None = None,
 ) -> list[str]:
     """As ``visible``, of one folder or glob; a file that is named counts whatever journals say.
 
@@ -170,9 +170,9 @@ def visible_under(
 
     Far storage is asked once for journals where no commit has ever been finished.
     """
-    tables = {} if tables is None else tables
+    tables: Tables = {}
     files = _visible_under(filesystem, path, listings, {} if seen is None else seen, tables)
-    return check_tables(filesystem, [path], files, tables, table_format)
+    return plain_files(Listed(filesystem, [path], files, tables), table_format, opened=opened)
 
 
 def _visible_under(

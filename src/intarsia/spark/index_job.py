@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.data.journal import visible
-from intarsia.data.table_files import TableFormatOption, without_deletes
+from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
@@ -57,7 +57,6 @@ from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
 from intarsia.storage import PathLike, is_uri
-from intarsia.table_format import Tables
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
 from intarsia.write.in_place import check_changeable
@@ -206,9 +205,7 @@ def _wanted(
     anew: bool = False,
 ) -> tuple[list[str], Wanted]:
     require_pyspark()
-    tables: Tables = {}
-    found, files = visible(path, filesystem, tables=tables, table_format=table_format)
-    files = without_deletes(found, files, tables)
+    found, files = visible(path, filesystem, table_format=table_format)
     if not isinstance(sidecar, bool):
         sidecar = os.fspath(sidecar)
         if not is_uri(sidecar) and isinstance(found, pafs.LocalFileSystem):

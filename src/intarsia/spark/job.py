@@ -19,7 +19,6 @@ from intarsia.index.standard import PageIndex
 from intarsia.predicate.nested import nullable, without_dictionary
 from intarsia.spark.curve import check_curve
 from intarsia.spark.footers import collations_of
-from intarsia.spark.foreign import check_own
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
@@ -243,4 +242,4 @@ def check_place(place: Place) -> None:
         raise PathError(f"{place.root}: there is a file where the data set is to be")
     if kind == pafs.FileType.NotFound and is_glob(place.root):
         raise PathError(f"{place.root}: a data set is written to one folder, and this is a pattern")
-    check_own(place)
+    place.check_own()

@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from intarsia.data.table_files import tables_above
 from intarsia.errors import PathError
-from intarsia.spark.foreign import check_no_tables
 from intarsia.storage import NoDataError, PathLike, list_files, resolve
 from intarsia.table_format import Tables
 from intarsia.write.replace import locked
@@ -68,8 +68,19 @@ class Place:
             _, files = list_files(self.path(folder), self.filesystem, tables=tables)
         except NoDataError:
             return []
-        check_no_tables(self.root, tables)
+        self._check_none(tables)
         return [file.removeprefix(f"{self.root}/") for file in files]
+
+    def check_own(self) -> None:
+        """Raise ``PathError`` if the folder is a table of another format, or is in one."""
+        self._check_none(tables_above(self.filesystem, [f"{self.root}/*"]))
+
+    def _check_none(self, tables: Tables) -> None:
+        for folder, kind in tables.items():
+            raise PathError(
+                f"{self.root}: {folder} is {kind.name}, whose log ({kind.log}) would not know of "
+                "what is written here"
+            )
 
     def names(self, prefix: str) -> dict[str, pafs.FileInfo]:
         """What is right in the folder, its name beginning with ``prefix``."""

@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of, root_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
-from intarsia.data.table_files import TableFormatOption, without_deletes
+from intarsia.data.table_files import TableFormatOption
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
@@ -54,7 +53,6 @@ from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.spark.variants import as_output, check_whole
 from intarsia.storage import PathLike
-from intarsia.table_format import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -224,16 +222,14 @@ def opened(
     ``merge_schema`` there are those of all files.
     """
     seen: dict[str, pafs.FileInfo] = {}
-    tables: Tables = {}
-    found, files = visible(path, filesystem, seen, tables=tables, table_format=table_format)
-    cache = FileCache.of(found, FILES, places_of(found, sidecar))
-    files = without_deletes(found, files, tables, cache.as_opened)
+    found, files = visible(path, filesystem, seen, table_format=table_format)
     base = folder_of(path)
     folders = hive_partitioning(files, base, "spark", stated=stated)
     if stated is not None:
         check_keys(folders.schema)
     made = open_dataset(found, files, base, folders, form=FILES)
-    made._cache = cache
+    cache = made._cache
+    cache.places = places_of(found, sidecar)
     plain = _as_in_spark(made.schema, partial(cache.as_opened, files[0]))
     if merge_schema:
         united = united_schema(cache, files, lambda f: _as_in_spark(f.schema_arrow, lambda: f))

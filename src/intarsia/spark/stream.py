@@ -27,7 +27,6 @@ from pyspark.sql.streaming.datasource import (
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import hive_types
 from intarsia.data.journal import visible
-from intarsia.data.table_files import without_deletes
 from intarsia.errors import PathError
 from intarsia.predicate.sql import parse_where
 from intarsia.spark import options as opts
@@ -38,7 +37,6 @@ from intarsia.spark.stated import held_to, stated_schema
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.variants import as_output, check_whole, holds_variant
 from intarsia.storage import NoDataError, infos_under
-from intarsia.table_format import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -153,11 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """All files that readers see: their sizes in bytes, and times of change in ms."""
         root = self._place.root
         try:
-            tables: Tables = {}
-            on, files = visible(
-                root, self._place.filesystem, tables=tables, table_format=self._table_format
-            )
-            files = without_deletes(on, files, tables)
+            _, files = visible(root, self._place.filesystem, table_format=self._table_format)
         except NoDataError:  # nothing has been published yet
             return {}
         infos = {info.path: info for info in infos_under(self._place.filesystem, root)}

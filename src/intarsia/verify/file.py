@@ -55,9 +55,9 @@ def verify(
     wrong. A file that is not
     Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is no file.
     ``progress`` is called with a path, and how many files are done, of how many.
-    ``table_format`` is as for ``intarsia.dataset``; a path to one file needs none.
+    ``table_format`` is as for ``intarsia.dataset``.
     """
-    found, files = data_files(path, filesystem, table_format, takes_file=True)
+    found, files = data_files(path, filesystem, table_format)
     places = places_of(found, sidecar)
     opened: dict[str, _Indexed] = {}
     findings: list[Finding] = []

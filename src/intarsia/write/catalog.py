@@ -138,7 +138,7 @@ def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str,
     base = f"{target.root}/"
     for left in reversed(range(_LOOKS)):
         seen: dict[str, pafs.FileInfo] = {}
-        _, listed = data_files(target.root, target.filesystem, table_format, seen=seen)
+        _, listed = data_files(target.root, target.filesystem, table_format, seen)
         known, changed = list_folder(target.filesystem, target.root, seen.values())
         paths = [path.removeprefix(base) for path in listed if path.removeprefix(base) in known]
         times = [changed[path] for path in paths]

@@ -137,7 +137,7 @@ def add_indexes(
     file stays as it is: its length, its footer, and its entity tag or time of last change. Where
     the file has an index of the same name in itself, that one is used.
 
-    Files of a table of another format are changed if they are listed one by one, or with
+    Files of a table of another format are changed if their own paths are given, or with
     ``table_format="ignore"``, as for ``intarsia.dataset``: its log says how long they are.
 
     Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
@@ -249,10 +249,10 @@ def list_indexes(
     """The indexes of every Parquet file under ``path``, in it and beside it, or in ``sidecar``.
 
     A report's ``unfit`` are the indexes that other files have and this one cannot have.
-    ``table_format`` is as for ``intarsia.dataset``; a path to one file needs none. Raises as
+    ``table_format`` is as for ``intarsia.dataset``. Raises as
     ``add_indexes`` does.
     """
-    found, files = data_files(path, filesystem, table_format, takes_file=True)
+    found, files = data_files(path, filesystem, table_format)
     places = places_of(found, sidecar)
     reports = [report_of(open_file(file, found, sidecar=places)) for file in files]
     known = {entry.name: entry for report in reports for entry in report.entries}
