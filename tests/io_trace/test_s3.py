@@ -398,4 +398,4 @@ def test_tables_of_other_formats_are_found_by_four_listings_a_folder_above(lake)
     above, own = 3, 3  # the bucket, a, and b; what is it, its journals, its files
     assert lists(plain) == 4 * above + own
     assert lists(plain, table_format="ignore") == above + own  # Iceberg's have files of deletes
-    assert lists([f"{plain}/p=1/0.parquet"]) == above + 2
+    assert lists([f"{plain}/p=1/0.parquet"]) == above + 2  # and plain, and p=1
