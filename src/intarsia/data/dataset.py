@@ -42,7 +42,7 @@ from intarsia.data.complete import (
     shortage,
 )
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
-from intarsia.data.folders import folder_constants
+from intarsia.data.folder_values import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
 from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers

@@ -15,10 +15,12 @@ import pyarrow.fs as pafs
 from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
+from intarsia.data.folder_values import folder_expressions
 from intarsia.data.folders import (
     folder_of,
-    hive_types,
+    shares_columns,
     stated_folders,
+    with_keys,
     with_types_of,
 )
 from intarsia.data.journal import visible, visible_under
@@ -125,37 +127,29 @@ def dataset(
     known = cache.catalog = catalog_of(found, base, cache.options, seen, catalog)
     if known is not None:
         known.opened()
-    if known is not None or not isinstance(found, pafs.LocalFileSystem):
-        folders = stated_folders(partitioning, files, base, schema)
-        if folders is not None:
-            made = _open_remote(found, files, base, form, cache, schema, folders)
-            return made.with_options(**options)
-    if partitioning in ("hive", "pyarrow"):
-        partitioning = _hive(
-            found, files, base, hive_types(files, base, partitioning), schema, form
-        )
-    made = open_dataset(found, files, base, partitioning, schema, form)
-    made._cache.places, made._cache.catalog = cache.places, known
+    folders = stated_folders(partitioning, files, base)
+    is_local = known is None and isinstance(found, pafs.LocalFileSystem)
+    if folders is not None and not (is_local and _is_for_pyarrow(folders, cache, files, schema)):
+        made = _open_listed(found, files, base, form, cache, schema, folders)
+    else:
+        if partitioning in ("hive", "pyarrow") and folders is not None and folders.schema.names:
+            partitioning = folders
+        made = open_dataset(found, files, base, partitioning, schema, form)
+        made._cache.places = cache.places
     return made.with_options(**options)
 
 
-def _hive(
-    filesystem: pafs.FileSystem,
-    files: Sequence[str],
-    base: str | None,
-    keys: pa.Schema,
-    schema: pa.Schema | None,
-    form: pads.ParquetFileFormat,
-) -> Any:
-    """Hive partitioning by ``keys``, in the types of ``schema`` or else of the first file."""
-    if not keys.names:
-        return "hive"
-    folders = pads.HivePartitioning(keys)
+def _is_for_pyarrow(
+    folders: pads.Partitioning, cache: FileCache, files: Sequence[str], schema: pa.Schema | None
+) -> bool:
+    """True if no key of ``folders`` is a column of ``schema``, or else of the first file."""
+    if not folders.schema.names:
+        return True
     try:
-        known = form.inspect(files[0], filesystem) if schema is None else schema
-    except (pa.ArrowException, OSError):
-        return folders  # opening the data set says what is wrong with the file
-    return with_types_of(folders, known, files, base)
+        known = cache.as_opened(files[0]).schema_in_data_sets if schema is None else schema
+    except IntarsiaError:
+        return True  # pyarrow's error says what is wrong with the file
+    return not shares_columns(folders, known)
 
 
 def _check_kinds(schema: object, partitioning: object) -> None:
@@ -218,7 +212,7 @@ def _united(
     """All columns of all files and folders."""
     if schema is not None:
         raise ValueError("union_by_name takes the columns of the files; schema says them")
-    folders = stated_folders(partitioning, files, base, None)
+    folders = stated_folders(partitioning, files, base)
     if folders is None:
         raise ValueError("union_by_name needs a partitioning that says the types of its keys")
     united = united_schema(cache, files)
@@ -231,7 +225,7 @@ def _open_early(cache: FileCache, path: str) -> None:
         cache.as_opened(path)
 
 
-def _open_remote(
+def _open_listed(
     filesystem: pafs.FileSystem,
     files: Sequence[str],
     base: str | None,
@@ -240,22 +234,24 @@ def _open_remote(
     schema: pa.Schema | None,
     folders: pads.Partitioning,
 ) -> Dataset:
-    """As ``open_dataset``, of which pyarrow's part asks storage for every file, and twice."""
+    """A data set whose files are only opened if ``schema`` is None: then the first one is.
+
+    pyarrow's own discovery asks storage for every file, and twice, and gives keys fewer types.
+    """
     if schema is None:
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
         schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
-        folders = with_types_of(folders, schema, files, base)
-        for field in folders.schema:
-            if field.name not in schema.names:
-                schema = schema.append(field)
+        schema = with_keys(schema, folders)
+    folders = with_types_of(folders, schema, files, base)
     try:
+        expressions = folder_expressions(folders, files, base)
         fragments = [
-            form.make_fragment(file, filesystem, folders.parse(file.removeprefix(base or "")))
-            for file in files
+            form.make_fragment(file, filesystem, expression)
+            for file, expression in zip(files, expressions, strict=True)
         ]
         made = Dataset(fragments, schema, form, filesystem)
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise FormatError(
             f"{base or files[0]}: not a data set pyarrow can read: {error}"
         ) from error

@@ -10,17 +10,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from intarsia.data.folder_values import NULL_FOLDER, hive_values, key_expression
 from intarsia.errors import FormatError
 from intarsia.storage import is_uri, resolve
 
 Rule = Literal["hive", "pyarrow", "spark"]
 _TYPES: Mapping[Rule, tuple[pa.DataType, ...]] = {
-    "hive": (pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us")),
+    "hive": (pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")),
     "pyarrow": (pa.int32(),),
     "spark": (pa.int32(), pa.int64(), pa.float64(), pa.date32()),
 }
@@ -30,9 +31,10 @@ _INTEGER = re.compile(r"-?\d+", re.ASCII)
 """pyarrow takes hexadecimal digits as well, which Spark does not."""
 _DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.ASCII)
 """pyarrow takes the year 0 as well, which Python does not."""
-_TIMESTAMP = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""The value that stands for NULL in the name of a folder."""
+_TIMESTAMP = re.compile(
+    r"(?!0000)\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}(:?\d{2})?)?",
+    re.ASCII,
+)
 
 
 def folder_of(source: Any) -> str | None:
@@ -75,15 +77,32 @@ def with_types_of(
     Raises ``FormatError`` if a folder's value does not fit.
     """
     keys = folders.schema
-    if not isinstance(folders, pads.HivePartitioning) or not set(keys.names) & set(schema.names):
+    if not shares_columns(folders, schema):
         return folders
-    _check_fit(_values(files, base), schema, base or files[0])
-    return pads.HivePartitioning(_with_types_of(keys, schema))
+    _check_fit(_values_of(folders, files, base), schema, base or files[0])
+    return type(folders)(_with_types_of(keys, schema))
+
+
+def shares_columns(folders: pads.Partitioning, schema: pa.Schema) -> bool:
+    """True if ``schema`` has a key of ``folders``."""
+    return not set(folders.schema.names).isdisjoint(schema.names)
+
+
+def with_keys(schema: pa.Schema, folders: pads.Partitioning) -> pa.Schema:
+    """``schema`` and the keys of ``folders`` that it lacks, or has without a type."""
+    for field in folders.schema:
+        place = schema.get_field_index(field.name)
+        if place < 0:
+            schema = schema.append(field)
+        elif pa.types.is_null(schema.field(place).type):
+            schema = schema.set(place, field)
+    return schema
 
 
 def _with_types_of(keys: pa.Schema, schema: pa.Schema) -> pa.Schema:
-    """``keys``, with the fields of ``schema`` for those that are in it."""
-    return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in keys])
+    """``keys``, with the fields of ``schema`` for those that are in it and have a type."""
+    known = {field.name: field for field in schema if not pa.types.is_null(field.type)}
+    return pa.schema([known.get(field.name, field) for field in keys])
 
 
 def hive_types(files: Sequence[str], base: str | None, rule: Rule) -> pa.Schema:
@@ -95,46 +114,33 @@ def _check_fit(values: Mapping[str, set[str]], stated: pa.Schema, where: str) ->
     """Raise ``FormatError`` for a folder whose value the type of its column cannot hold."""
     for name in values.keys() & set(stated.names):
         kind = stated.field(name).type
-        for value in sorted(values[name] - {NULL_FOLDER}):
-            if not _fits(value, kind):
+        for value in sorted(values[name]):
+            try:
+                key_expression(name, value, kind)
+            except (pa.ArrowInvalid, ValueError) as error:
                 raise FormatError(
-                    f"{where}: folder {name}={value} contradicts the schema, in which column "
-                    f"{name!r} is {kind}: rename the folder, or give partitioning=None to read "
-                    "the files' own column"
-                )
-
-
-def _fits(value: str, kind: pa.DataType) -> bool:
-    """True if pyarrow reads the value of a folder as ``kind``, or reads no folders as ``kind``."""
-    try:
-        pads.HivePartitioning(pa.schema([("key", kind)])).parse(f"/key={quote(value, safe='')}/")
-    except pa.ArrowNotImplementedError:
-        return True
-    except pa.ArrowInvalid:
-        return bool(pa.types.is_dictionary(kind))
-    return True
+                    f"{where}: folder {name}={unquote(value)} contradicts the schema, in which "
+                    f"column {name!r} is {kind}: rename the folder, or give partitioning=None to "
+                    "read the files' own column"
+                ) from error
 
 
 def _types(found: Mapping[str, set[str]], rule: Rule) -> pa.Schema:
-    return pa.schema(
-        [(key, _inferred(values - {NULL_FOLDER}, rule)) for key, values in found.items()]
-    )
+    return pa.schema([(key, _inferred(values, rule)) for key, values in found.items()])
 
 
 def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
     """The values of each key in the names of folders, which have some characters as ``%XX``."""
     values: dict[str, set[str]] = {}
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
-        below = f"{folder}/".removeprefix(base or "")
-        for part in below.split("/")[:-1]:
-            key, is_pair, value = part.partition("=")
-            if is_pair:
-                values.setdefault(unquote(key), set()).add(unquote(value))
+        for key, value in hive_values(folder.removeprefix(base or "")).items():
+            values.setdefault(key, set()).add(value)
     return values
 
 
-def _inferred(values: set[str], rule: Rule) -> pa.DataType:
+def _inferred(found: set[str], rule: Rule) -> pa.DataType:
     """The first type of ``rule`` that holds all values, else text."""
+    values = {unquote(value) for value in found - {NULL_FOLDER}}
     for kind in _TYPES[rule]:
         if values and _all_are(kind, values, rule):
             return kind
@@ -159,46 +165,42 @@ def _all_are(kind: pa.DataType, values: set[str], rule: Rule) -> bool:
     return True
 
 
-def folder_constants(fragment: pads.Fragment, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The columns of ``schema`` that a file's folder fixes, by name."""
-    keys = pads.get_partition_keys(fragment.partition_expression)
-    return {
-        name: pa.scalar(value, schema.field(name).type)
-        for name, value in keys.items()
-        if name in schema.names
-    }
-
-
 def stated_folders(
-    partitioning: Any, files: Sequence[str], base: str | None, schema: pa.Schema | None
+    partitioning: Any, files: Sequence[str], base: str | None
 ) -> pads.Partitioning | None:
     """What ``partitioning`` says of the folders of ``files``, without opening any file.
 
     None where it is a factory of pyarrow's, which only tells once pyarrow has looked for the files
-    itself. ``schema`` is the data set's where that is given: its columns are the keys.
+    itself.
     """
     if partitioning is None:
         return pads.HivePartitioning(pa.schema([]))
     if partitioning in ("hive", "pyarrow"):
-        types = hive_types(files, base, partitioning) if schema is None else schema
-        return pads.HivePartitioning(types)
+        return pads.HivePartitioning(hive_types(files, base, partitioning))
     if isinstance(partitioning, pads.HivePartitioning | pads.DirectoryPartitioning):
         return partitioning
     if isinstance(partitioning, list):
-        if schema is None:
-            return pads.DirectoryPartitioning(_directory_types(partitioning, files, base))
-        if set(partitioning) <= set(schema.names):
-            fields = [schema.field(name) for name in partitioning]
-            return pads.DirectoryPartitioning(pa.schema(fields))
+        values = _directory_values(partitioning, files, base)
+        return pads.DirectoryPartitioning(_types(values, "pyarrow"))
     return None
 
 
-def _directory_types(names: Sequence[str], files: Sequence[str], base: str | None) -> pa.Schema:
+def _values_of(
+    folders: pads.Partitioning, files: Sequence[str], base: str | None
+) -> dict[str, set[str]]:
+    if isinstance(folders, pads.HivePartitioning):
+        return _values(files, base)
+    return _directory_values(folders.schema.names, files, base)
+
+
+def _directory_values(
+    names: Sequence[str], files: Sequence[str], base: str | None
+) -> dict[str, set[str]]:
     values: dict[str, set[str]] = {name: set() for name in names}
     for file in files:
         for name, value in zip(names, _folders(file, base), strict=False):
-            values[name].add(unquote(value))
-    return pa.schema([(name, _inferred(found, "pyarrow")) for name, found in values.items()])
+            values[name].add(value)
+    return values
 
 
 def _folders(file: str, base: str | None) -> list[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.data.folders import NULL_FOLDER
+from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.errors import PredicateError
 from intarsia.format.metadata import CompressionCodec, ConvertedType, Encoding, SchemaElement, Type
 from intarsia.format.schema import Leaf
