@@ -42,6 +42,7 @@ from intarsia.data.complete import (
     shortage,
 )
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
+from intarsia.data.folder_check import check_folders
 from intarsia.data.folder_values import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
@@ -151,8 +152,18 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     @property
     def _is_pyarrows(self) -> bool:
-        """May pyarrow scan by itself, by the footers that it keeps?"""
-        return not self._is_all_ours and self._footers.are_of(self.files, self.filesystem)
+        """True if pyarrow may scan by itself, by the footers that it keeps.
+
+        Raises ``FormatError`` if a footer contradicts the file's folder.
+        """
+        if self._is_all_ours or not self._footers.are_of(self.files, self.filesystem):
+            return False
+        if not any(file.constants for file in self._files):
+            return True
+        if self._cache.is_local and not self._footers.agree:
+            check_folders(self._get_fragments(None), self._files, self._cache, self.schema)
+            self._footers.agree = True
+        return self._cache.is_local
 
     def with_options(self, **changes: Any) -> Dataset:
         """The same data set, whose files are read with other ``ReadOptions``."""

@@ -14,6 +14,8 @@ class Footers:
 
     def __init__(self) -> None:
         self._kept: object = None
+        self.agree = False
+        """True once all of them were compared with the values of the files' folders."""
 
     def are_of(self, files: Sequence[str], filesystem: pafs.FileSystem) -> bool:
         """Are they of the files as they are now? Of far ones only the first scan's surely are.

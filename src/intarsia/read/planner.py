@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
+from intarsia.format.bounds import BoolArray, Bounds
+from intarsia.format.order import Key
 from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
@@ -128,7 +130,7 @@ def folder_might_match(pruning: Pruning, constants: Constants) -> bool:
 
 
 def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> None:
-    """Raise ``FormatError`` if the footer shows that a folder's value is not in the file's column.
+    """Raise ``FormatError`` if the footer shows that a folder's value is not the file's own.
 
     ``constants`` are the columns that the folder fixes. Files may have them as well.
     """
@@ -139,15 +141,35 @@ def check_folder(file: OpenedFile, constants: Constants, schema: pa.Schema) -> N
         leaf = leaf_of(file, test, {}, schema)
         if leaf is None:
             continue
-        might = rows_might_match(test, file.row_group_bounds(leaf.index))
-        counts = np.diff(file.row_group_starts)
-        wrong = np.flatnonzero(~might & (counts > 0))
+        differ = _differ(test, file.row_group_bounds(leaf.index))
+        wrong = np.flatnonzero(differ & (np.diff(file.row_group_starts) > 0))
         if len(wrong):
             raise FormatError(
-                f"the folder says {name}={value}, which no row has in the file's own column "
-                f"{name!r}: move the file, or give partitioning=None to read the file's column",
+                f"the folder says {name}={value}, but the file's own column {name!r} has another "
+                "value: move the file, or give partitioning=None to read the file's column",
                 Where(file.name, row_group=int(wrong[0]), column=name),
             )
+
+
+def _differ(test: Test, bounds: Bounds) -> BoolArray:
+    """For each row group: do its bounds show that a row does not pass ``test``, an equality?"""
+    differ = ~rows_might_match(test, bounds)
+    if test.nulls:
+        return differ | bounds.bounded
+    differ |= bounds.null_counts > 0
+    brackets = bounds.order.brackets(test.values)
+    if brackets is None:
+        return differ
+    (key,), _ = brackets
+    low, high = bounds.low.tolist(), bounds.high.tolist()
+    others = [_is_other(a, key) or _is_other(b, key) for a, b in zip(low, high, strict=True)]
+    return differ | (bounds.bounded & np.array(others, dtype=np.bool_))
+
+
+def _is_other(bound: Key, key: Key) -> bool:
+    """True if a bound shows a value other than ``key``. Bounds of bytes may be cut short."""
+    is_cut = isinstance(bound, bytes) and isinstance(key, bytes) and len(bound) < len(key)
+    return bool(bound != key) and not is_cut
 
 
 def _equals(name: str, value: pa.Scalar) -> Test:

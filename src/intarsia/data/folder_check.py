@@ -1,0 +1,63 @@
+"""Are the values of folders those of the files, before pyarrow scans the files by itself?
+
+pyarrow gives the folder's value for every row and never compares. Scans by page do, in
+``read/planner.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from intarsia.data.cache import FileCache
+from intarsia.data.complete import FAILURES
+from intarsia.data.survey import File
+from intarsia.plan.verdict import Constants
+from intarsia.read.planner import check_folder
+
+
+def check_folders(
+    fragments: Iterable[pads.ParquetFileFragment],
+    files: Iterable[File],
+    cache: FileCache,
+    schema: pa.Schema,
+) -> None:
+    """Raise ``FormatError`` if the footer of a file shows another value than its folder.
+
+    Reads the footers, which pyarrow keeps for its scan. A file that cannot be opened is left to it.
+    """
+    for fragment, file in zip(fragments, files, strict=True):
+        try:
+            is_equal = not file.constants or _is_equal(fragment.metadata, file.constants)
+        except FAILURES:
+            continue
+        if not is_equal:
+            check_folder(cache.as_opened(file.path), file.constants, schema)
+
+
+def _is_equal(footer: pq.FileMetaData, constants: Constants) -> bool:
+    """True if the file lacks these columns, or if its statistics say that these are the values.
+
+    False does not mean that they are not: ``check_folder`` knows all types of values.
+    """
+    names = footer.schema.names
+    found = {names.index(name): value for name, value in constants.items() if name in names}
+    groups = range(footer.num_row_groups) if found else ()
+    return all(
+        _is_only(footer.row_group(group).column(place).statistics, value)
+        for group in groups
+        for place, value in found.items()
+    )
+
+
+def _is_only(statistics: pq.Statistics | None, value: pa.Scalar) -> bool:
+    if statistics is None or not statistics.has_min_max or statistics.null_count != 0:
+        return False
+    try:
+        low, high, plain = statistics.min, statistics.max, value.as_py()
+    except (ValueError, pa.ArrowException):
+        return False
+    return bool(low == high == plain)
