@@ -146,7 +146,7 @@ def _is_for_pyarrow(
     if not folders.schema.names:
         return True
     try:
-        known = cache.as_opened(files[0]).schema_in_data_sets if schema is None else schema
+        known = cache.as_opened(files[0]).schema_arrow if schema is None else schema
     except IntarsiaError:
         return True  # pyarrow's error says what is wrong with the file
     return not shares_columns(folders, known)
