@@ -7,7 +7,7 @@ constants that can never equal a value of their column's type are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,12 +20,14 @@ from intarsia.predicate.evaluation import compute_columns
 from intarsia.predicate.filterable import filterable_schema, filterable_type
 from intarsia.predicate.functions import is_list
 from intarsia.predicate.nested import type_at, without_dictionary
-from intarsia.predicate.serialized import Serialized, batch_of, serialized_of
+from intarsia.predicate.serialized import batch_of, serialized_of
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
 _CONSTANT_OPTIONS = {"is_in": "value_set", "map_lookup": "query_key"}
 """Functions whose constants are among their options, and the names of these."""
 _Nodes = list[tuple[str, str]]
+_Part = Callable[[_Nodes], pc.Expression]
+"""Makes the Expression of some of a filter's nodes."""
 
 
 class _Call(NamedTuple):
@@ -53,14 +55,17 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
         return expression
     given = serialized.batch.columns
     columns = [_filterable(column) for column in given]
+
+    def part(nodes: _Nodes) -> pc.Expression:
+        return serialized._replace(batch=batch_of(columns)).part(nodes)
+
     if any(_has(field.type, pa.types.is_fixed_size_binary) for field in filterable_schema(schema)):
         for call in _calls(serialized.nodes):
             for at in call.constants:
-                known = serialized._replace(batch=batch_of(columns))
-                columns[at] = _comparable(columns[at], call, known, schema)
+                columns[at] = _comparable(columns[at], call, part, schema)
     if all(new.type == old.type for new, old in zip(columns, given, strict=True)):
         return expression
-    return serialized._replace(batch=batch_of(columns)).part(serialized.nodes)
+    return part(serialized.nodes)
 
 
 def _filterable(column: pa.Array) -> pa.Array:
@@ -68,9 +73,9 @@ def _filterable(column: pa.Array) -> pa.Array:
 
     pyarrow 26 ends the process if such a NULL is compared in another type.
     """
+    kind = filterable_type(column.type)
     is_view = pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)
-    keeps = is_view and column.null_count
-    return column if keeps else column.cast(filterable_type(column.type))
+    return column if kind == column.type or (is_view and column.null_count) else column.cast(kind)
 
 
 def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
@@ -93,19 +98,16 @@ def _calls(nodes: _Nodes) -> Iterator[_Call]:
             start, call = opened.pop()
             if call.constants:
                 yield call
-        elif kind == "literal" or (
-            kind == "options" and opened[-1][1].function in _CONSTANT_OPTIONS
-        ):
-            if opened:
-                opened[-1][1].constants.append(int(value))
+        if not opened:
             continue
-        if opened and kind != "options":
-            opened[-1][1].arguments.append(nodes[start:at])
+        outer = opened[-1][1]
+        if kind == "literal" or (kind == "options" and outer.function in _CONSTANT_OPTIONS):
+            outer.constants.append(int(value))
+        elif kind != "options":
+            outer.arguments.append(nodes[start:at])
 
 
-def _comparable(
-    column: pa.Array, call: _Call, serialized: Serialized, schema: pa.Schema
-) -> pa.Array:
+def _comparable(column: pa.Array, call: _Call, part: _Part, schema: pa.Schema) -> pa.Array:
     """The constants in ``column``, one row, as ``call`` compares them with its other arguments."""
     name = _CONSTANT_OPTIONS.get(call.function)
     constants = column if name is None else column.field(name)
@@ -113,7 +115,7 @@ def _comparable(
     if not (_is_string_or_bytes(values.type) or pa.types.is_null(values.type)):
         return column
     for nodes in call.arguments:
-        kind = _compared_type(nodes, serialized, schema)
+        kind = _compared_type(nodes, part, schema)
         if is_uuid(kind):
             values = _as_uuid_bytes(values)
             break
@@ -129,7 +131,7 @@ def _comparable(
     return pa.StructArray.from_arrays(fields, column.type.names)
 
 
-def _compared_type(nodes: _Nodes, serialized: Serialized, schema: pa.Schema) -> pa.DataType | None:
+def _compared_type(nodes: _Nodes, part: _Part, schema: pa.Schema) -> pa.DataType | None:
     """The type of the values that an argument is compared by: a list's elements, a map's keys.
 
     Returns None if it is unknown.
@@ -138,7 +140,7 @@ def _compared_type(nodes: _Nodes, serialized: Serialized, schema: pa.Schema) -> 
     if len(nodes) == len(paths[0] if paths else ()) + (nodes[0][0] == "nested_field_ref"):
         kind = type_at(schema, paths[0])
     else:
-        kind = _computed_type(nodes, serialized, schema, {path[0] for path in paths})
+        kind = _computed_type(nodes, part, schema, {path[0] for path in paths})
     if kind is None:
         return None
     if is_list(kind):
@@ -160,7 +162,7 @@ def _paths(nodes: _Nodes) -> Iterator[tuple[str, ...]]:
 
 
 def _computed_type(
-    nodes: _Nodes, serialized: Serialized, schema: pa.Schema, names: Iterable[str]
+    nodes: _Nodes, part: _Part, schema: pa.Schema, names: Container[str]
 ) -> pa.DataType | None:
     """The type of what ``nodes`` compute of the columns ``names``, found by computing no rows.
 
@@ -170,7 +172,7 @@ def _computed_type(
     stored = filterable_schema(pa.schema(fields))
     nothing = pa.table([pa.nulls(0, field.type) for field in stored], schema=stored)
     try:
-        kind = compute_columns({"": serialized.part(nodes)}, nothing).schema.field(0).type
+        kind = compute_columns({"": part(nodes)}, nothing).schema.field(0).type
     except (PredicateError, pa.ArrowException, TypeError):  # evaluating the filter says why
         return None
     holds_uuids = any(_has(field.type, is_uuid) for field in fields)
