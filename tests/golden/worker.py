@@ -32,6 +32,8 @@ NAMES = {
     PageType.DICTIONARY_PAGE: "DICT",
     PageType.INDEX_PAGE: "INDEX",
 }
+WITH_LOGICAL_TYPES = pads.ParquetFileFormat(arrow_extensions_enabled=True)
+"""UUIDs and JSON as such also in files without ``ARROW:schema``, as data sets have them here."""
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -113,7 +115,7 @@ def reads(path: Path) -> str:
 def left(path: Path) -> str:
     """Does a data set give pyarrow's rows with every page checked, and with a filter?"""
     try:
-        theirs = pads.dataset(path).to_table()
+        theirs = pads.dataset(path, format=WITH_LOGICAL_TYPES).to_table()
         always = pc.is_valid(pc.field(theirs.schema.names[0])) | pc.scalar(True)
     except (*READ_ERRORS, IndexError):  # no column
         return "not by pyarrow"

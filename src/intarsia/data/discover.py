@@ -135,7 +135,7 @@ def dataset(
         if partitioning in ("hive", "pyarrow") and folders is not None and folders.schema.names:
             partitioning = folders
         made = open_dataset(found, files, base, partitioning, schema, form)
-        made._cache.places = cache.places
+        made._cache = cache  # the first file may be open
     return made.with_options(**options)
 
 
@@ -242,8 +242,10 @@ def _open_listed(
         known = None if cache.catalog is None else cache.catalog.first(files[0])
         first = known or cache.as_opened(files[0])
         schema = first.schema_arrow.with_metadata(first.templates.stored_metadata)
+        folders = with_types_of(folders, schema, files, base)
         schema = with_keys(schema, folders)
-    folders = with_types_of(folders, schema, files, base)
+    else:
+        folders = with_types_of(folders, schema, files, base)
     try:
         expressions = folder_expressions(folders, files, base)
         fragments = [

@@ -51,7 +51,7 @@ def key_expression(name: str, value: str, kind: pa.DataType) -> pc.Expression | 
     Returns None if the type has no text, as lists and structs: only the files tell the value.
     Raises ``pa.ArrowInvalid`` or ``ValueError`` if the value does not fit the type.
     """
-    if value == NULL_FOLDER:
+    if unquote(value) == NULL_FOLDER:
         return pc.field(name).is_null()
     if _is_pyarrows(kind):
         folder = f"/{quote(name, safe='')}={value}/"

@@ -140,7 +140,7 @@ def _values(files: Sequence[str], base: str | None) -> dict[str, set[str]]:
 
 def _inferred(found: set[str], rule: Rule) -> pa.DataType:
     """The first type of ``rule`` that holds all values, else text."""
-    values = {unquote(value) for value in found - {NULL_FOLDER}}
+    values = {unquote(value) for value in found} - {NULL_FOLDER}
     for kind in _TYPES[rule]:
         if values and _all_are(kind, values, rule):
             return kind
