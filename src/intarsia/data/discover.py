@@ -36,6 +36,7 @@ from intarsia.errors import FormatError, IntarsiaError, check_several
 from intarsia.parallel import begin
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
+from intarsia.read.options import Reader, check_reader
 from intarsia.read.sidecars import places_of
 from intarsia.storage import FileSource, PathLike, list_files, resolve, several
 
@@ -56,6 +57,7 @@ def dataset(
     on_corrupt: OnCorrupt | None = None,
     page_size_limit: int | None = None,
     table_format: TableFormatOption = "auto",
+    reader: Reader = "auto",
 ) -> Dataset:
     """Open Parquet files as one data set: a file, a folder, a glob, a URI, or a list of these.
 
@@ -97,6 +99,10 @@ def dataset(
     lead there. With ``table_format="ignore"`` all files are read as plain ones; so are files whose
     own paths are given. Iceberg's files of deletes and deletion vectors are left out either way.
 
+    ``reader`` says who reads the files for ``intarsia.sql``: ``"pages"`` is our own reader, which
+    skips pages; ``"engine"`` is DuckDB's, if it gives the same rows; by default the one that is
+    likely to be faster.
+
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
     ``UnsupportedError`` where files that are to be united have a column of unlike types.
@@ -104,6 +110,7 @@ def dataset(
     check_on_corrupt(on_corrupt)
     check_page_size_limit(page_size_limit)
     check_table_format(table_format)
+    check_reader(reader)
     check_several(read_dictionary=read_dictionary)
     _check_kinds(schema, partitioning)
     catalog = catalog if on_corrupt is None else False
@@ -111,6 +118,7 @@ def dataset(
         "distinct_index_column": distinct_index_column,
         "on_corrupt": on_corrupt,
         "page_size_limit": page_size_limit,
+        "reader": reader,
     }
     seen: dict[str, pafs.FileInfo] = {}
     scan_options = pads.ParquetFragmentScanOptions(

@@ -56,8 +56,12 @@ class Kept(NamedTuple):
     part: Part
 
 
-def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Iterator[Kept]:
+def files_left(
+    cache: FileCache, files: Sequence[File], request: Request, *, by_footer: bool = False
+) -> Iterator[Kept]:
     """Those of ``files`` that might hold matching rows, in their order.
+
+    ``by_footer`` reads nothing else of the files, and tells no rows that match.
 
     Files of folders that cannot match are not opened; few files are not worth a survey, nor are
     those whose statistics may be damaged. A file that cannot be opened is kept: the error comes
@@ -72,7 +76,7 @@ def files_left(cache: FileCache, files: Sequence[File], request: Request) -> Ite
     try:
         size = _FIRST
         while found := list(itertools.islice(zip(wanted, leases, strict=False), size)):
-            yield from _kept(cache, found, request)
+            yield from _kept(cache, found, request, by_footer)
             size = min(2 * size, _MOST)
     finally:
         leases.close()
@@ -115,10 +119,13 @@ def _lease(cache: FileCache, path: str) -> Lease | None:
 
 
 def _kept(
-    cache: FileCache, found: Sequence[tuple[File, Lease | None]], request: Request
+    cache: FileCache,
+    found: Sequence[tuple[File, Lease | None]],
+    request: Request,
+    by_footer: bool,
 ) -> Iterator[Kept]:
     opened = [(file, lease) for file, lease in found if lease is not None]
-    verdicts = iter(_might_match(opened, request))
+    verdicts = iter(_might_match(opened, request, by_footer))
     for file, lease in found:
         again = partial(cache.lease, file.path)
         might, matching = (True, None) if lease is None else next(verdicts)
@@ -135,7 +142,7 @@ def _first(lease: Lease, again: Callable[[], Lease]) -> Callable[[], Lease]:
 
 
 def _might_match(
-    opened: Sequence[tuple[File, Lease]], request: Request
+    opened: Sequence[tuple[File, Lease]], request: Request, by_footer: bool
 ) -> list[tuple[bool, Matching | None]]:
     """For each file: might it hold matching rows, and which are they, where that is known?
 
@@ -147,7 +154,7 @@ def _might_match(
         files = [opened[at][1].file for at in members]
         constants = [opened[at][0].constants for at in members]
         try:
-            might[members], rows = _verdicts(files, constants, request)
+            might[members], rows = _verdicts(files, constants, request, by_footer)
         except FormatError:  # which file is damaged, and where, planning it will say
             continue
         reading = readers(files, constants, rows, request)
@@ -157,7 +164,10 @@ def _might_match(
 
 
 def _verdicts(
-    files: Sequence[OpenedFile], constants: Sequence[Constants], request: Request
+    files: Sequence[OpenedFile],
+    constants: Sequence[Constants],
+    request: Request,
+    by_footer: bool,
 ) -> tuple[BoolArray, dict[int, RowRanges]]:
     """By footers, then by values: of small files that might hold rows that match.
 
@@ -166,7 +176,7 @@ def _verdicts(
     """
     survey = _Survey(files, constants, request.schema)
     might = survey.might_match(request.pruning)
-    if request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
+    if by_footer or request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
         return might, {}
     unsure = might & survey.might_match(request.filter.escapes)
     asked = np.flatnonzero(might if request.columns else unsure).tolist()

@@ -57,6 +57,12 @@ def require_duckdb() -> ModuleType:
     return duckdb
 
 
+def ends_database(error: Exception) -> bool:
+    """True if a DuckDB error leaves its database of no use."""
+    duckdb = require_duckdb()
+    return isinstance(error, duckdb.InternalException | duckdb.FatalException)
+
+
 @contextlib.contextmanager
 def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection in UTC that knows ``contains_words``, closed in the end.

@@ -18,11 +18,19 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
+from intarsia.data.hand_over import HandOver, hand_over, has_page_index
+from intarsia.engines.duckdb_files import create_view
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
-from intarsia.engines.session import NotAnsweredError, asking_first, require_duckdb, session
+from intarsia.engines.session import (
+    NotAnsweredError,
+    asking_first,
+    ends_database,
+    require_duckdb,
+    session,
+)
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
 from intarsia.predicate.folding import Now
@@ -95,7 +103,7 @@ def sql(
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = _rewritten(query, parameters, opened, now).without_looks()
-        return _answer(connection, rewritten, parameters, opened)[0]
+        return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
 
 
 def _rewritten(
@@ -130,10 +138,17 @@ def _answer(
     query: Query,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
+    *,
+    hands_over: bool = True,
 ) -> tuple[pa.Table, list[str]]:
-    """The answer of a query, and DuckDB's types of its columns."""
+    """The answer of a query, and DuckDB's types of its columns.
+
+    If it ``hands_over`` files, DuckDB's reader may read them. ``NotAnsweredError`` is raised if
+    that fails: our reader either succeeds, or names the file and the place.
+    """
     query, tables = from_offset(query, tables)
-    sql = _register(connection, query, parameters, tables)
+    hands_over = hands_over and query.is_one
+    sql, handed = _register(connection, query, parameters, tables, hands_over=hands_over)
     if sql != query.sql and parameters:
         parameters = mentioned(sql, parameters, LOOKED_AT)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
@@ -144,11 +159,16 @@ def _answer(
         answer = connection.sql(sql, params=parameters or None)
         if answer is None:
             return pa.table({}), []
-        count, types = _count(query, tables), [str(kind) for kind in answer.types]
+        count, types = (
+            None if handed else _count(query, tables),
+            [str(kind) for kind in answer.types],
+        )
         if count is None:
             return answer.to_arrow_table(), types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
+        if handed and not ends_database(failure):
+            raise NotAnsweredError from failure
         if "reading the stream" in str(failure):
             for table in watched:
                 table.read_again()
@@ -193,28 +213,59 @@ def _register(
     query: Query,
     parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
-) -> str:
-    """Every scan under its name, and every table under its own, for what was not rewritten.
+    *,
+    hands_over: bool,
+) -> tuple[str, bool]:
+    """Registers every scan under its name, and every table under its own, if it is mentioned.
 
-    Gives what is left to ask of them. A scan is a filtered data set rather than a stream, so that
-    DuckDB may read it twice, and asks for columns itself.
+    Returns what is left to ask of them, and whether DuckDB reads files by itself. A scan is a
+    filtered data set rather than a stream, so that DuckDB may read it twice, and asks for columns
+    itself.
     """
+    handed = False
     for name, table in tables.items():
-        connection.register(name, table)
+        is_used = hands_over and name in query.others
+        if is_used and _is_handed(connection, name, table, table.schema.names):
+            handed = True
+        else:
+            connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     # The scan that is looked at first comes last: its WHERE may read the others.
     for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
         table, look = tables[scan.table], scan.look
         if isinstance(table, WatchedDataset):
-            table = _left(table, scan, joined.filter_of(scan)).of_fields(scan.paths)
+            left = _first(table, scan, joined.filter_of(scan), hands_over=hands_over)
+            limit = None if scan.need is None else scan.need.limit
+            if hands_over and _is_handed(connection, scan.name, table, scan.columns, left, limit):
+                handed = True
+                continue
+            table = (table if left is None else table.filter(left)).of_fields(scan.paths)
             if look is not None:
                 found = rows_found(connection, table, look, scan.columns, parameters)
                 if found is not None:
                     connection.register(scan.name, found)
-                    return look.answered()
+                    return look.answered(), handed
             table = _needed(table, scan)
         connection.register(scan.name, table)
-    return query.sql
+    return query.sql, handed
+
+
+def _is_handed(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    table: pads.Dataset | pa.Table,
+    columns: Sequence[str],
+    left: pc.Expression | None = None,
+    limit: int | None = None,
+) -> bool:
+    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made."""
+    if not isinstance(table, WatchedDataset) or not table.is_whole:
+        return False
+    found = hand_over(table, columns, left, limit)
+    if not isinstance(found, HandOver):
+        return False
+    connection.execute(create_view(name, found))
+    return True
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
@@ -227,14 +278,21 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     return None
 
 
-def _left(table: WatchedDataset, scan: Scan, left: pc.Expression | None) -> WatchedDataset:
-    """The rows of a data set that ``left`` leaves of it, and of these the first, if none else."""
+def _first(
+    table: WatchedDataset, scan: Scan, left: pc.Expression | None, *, hands_over: bool
+) -> pc.Expression | None:
+    """``left``, and the rows that come first, if the query needs only those.
+
+    If files may be handed over, page indexes alone tell: DuckDB goes by those of row groups itself.
+    """
     firsts = [] if scan.need is None else scan.need.firsts
+    if hands_over and not any(has_page_index(table, first.column) for first in firsts):
+        return left
     found = [first_rows(table, first, left) for first in firsts]
     if found and all(first is not None for first in found):
         first = functools.reduce(operator.or_, found)
         left = first if left is None else left & first
-    return table if left is None else table.filter(left)
+    return left
 
 
 def _needed(table: WatchedDataset, scan: Scan) -> Dataset:

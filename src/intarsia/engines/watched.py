@@ -49,6 +49,11 @@ class WatchedDataset(CodedDataset):
         made._parts_left = parts
         return made
 
+    @property
+    def is_whole(self) -> bool:
+        """True if neither ``limited`` nor ``at`` leaves rows out."""
+        return self._limit is None and self._parts_left is None
+
     def read_again(self) -> None:
         """Read what pyarrow scanned by itself, to note what is wrong with it."""
         for columns in self.whole[:]:

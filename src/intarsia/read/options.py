@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from intarsia.read.damage import OnCorrupt
+
+Reader = Literal["auto", "pages", "engine"]
+"""Which reader reads files: ours, page by page, or an engine's own, if it gives the same rows."""
+
+
+def check_reader(reader: object) -> None:
+    """Raise ``ValueError`` unless ``reader`` is a ``Reader``."""
+    if reader not in get_args(Reader):
+        raise ValueError(f"reader is one of {', '.join(get_args(Reader))}, not {reader!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +27,7 @@ class ReadOptions:
     checks pages as far as they can be, and says what becomes of damaged ones. ``page_size_limit``
     are the most bytes that one page may hold, where there is a limit.
     ``coerce_int96_timestamp_unit`` is that of INT96, of which nanoseconds, the default, hold 1677
-    to 2262 only.
+    to 2262 only. ``reader`` says which reader reads files: by default the one that is faster.
     """
 
     page_checksum_verification: bool = False
@@ -27,6 +36,7 @@ class ReadOptions:
     on_corrupt: OnCorrupt | None = None
     page_size_limit: int | None = None
     coerce_int96_timestamp_unit: str | None = None
+    reader: Reader = "auto"
 
     def changed(self, **changes: Any) -> ReadOptions:
         """These, but for ``changes``; checksums are compared where damage is looked for."""

@@ -1,0 +1,267 @@
+"""Handing files over to an engine's own reader: where that gives the same rows, and is as fast.
+
+An engine's reader decodes a page several times as fast as ours, which can skip more pages. So files
+are handed over unless their indexes leave few bytes to read.
+
+::
+
+    footers ──► portable columns? ──no──► our reader
+                    │ yes
+                    ▼
+    indexes ──► many bytes left? ──no──► our reader
+                    │ yes
+                    ▼
+              the engine's reader
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+
+from intarsia.data.asked import request_of
+from intarsia.data.dataset import Dataset
+from intarsia.data.folder_values import NULL_FOLDER
+from intarsia.data.survey import files_left
+from intarsia.format.schema import Leaf
+from intarsia.plan.verdict import Constants
+from intarsia.predicate.tree import tests_of
+from intarsia.read.columns import roots_to_read
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import indexes_for, leaf_of, plan_rows
+from intarsia.read.portable import has_old_bounds, is_portable, plain_type
+from intarsia.read.request import Request
+from intarsia.read.selection import groups_of, select
+
+PAGE_COST = 3.0
+"""Our reader takes about this many times the processor time of an engine's for the same bytes."""
+_PLAIN_PATH = re.compile(r"[\w./=+@~, -]+")
+"""Paths that no engine takes for a pattern, or decodes."""
+_PLAIN_VALUES = {
+    pa.string(): re.compile(r"[A-Za-z0-9_.-]+", re.ASCII),
+    pa.int32(): re.compile(r"0|-?[1-9][0-9]{0,8}"),
+    pa.int64(): re.compile(r"0|-?[1-9][0-9]{0,17}"),
+    pa.date32(): re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+}
+"""Values of folders that all engines read alike, by type."""
+_OMITS_BOUNDS_OF_NAN = "DuckDB"
+"""This writer gives a chunk with NaN no bounds. Others do, and leave NaN out of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Files that an engine is to read, and what it has to know about them.
+
+    ``schema`` has the columns of the query as the data set has them, and ``folder_keys`` are those
+    of them that only the names of folders have. Bounds of the columns ``without_nan`` may leave
+    out NaN, so the engine must not use them.
+    """
+
+    files: tuple[str, ...]
+    schema: pa.Schema
+    folder_keys: tuple[str, ...]
+    without_nan: tuple[str, ...]
+
+
+class _RefusedError(Exception):
+    """Why files are not handed over."""
+
+
+class _OpenFile(NamedTuple):
+    """A file in which rows may match."""
+
+    path: str
+    file: OpenedFile
+    constants: Constants
+
+
+def hand_over(
+    data: Dataset,
+    columns: Sequence[str],
+    filter_: pc.Expression | None = None,
+    limit: int | None = None,
+) -> HandOver | str:
+    """Returns how an engine is to read ``columns`` of ``data``, or why it is not to.
+
+    The rows in question are those for which ``filter_`` is TRUE, or any ``limit`` of them. Opens
+    the files that may have such rows. ``ReadOptions.reader`` forces the choice as far as answers
+    stay the same.
+    """
+    try:
+        return _checked(data, columns, filter_, limit)
+    except _RefusedError as error:
+        return str(error)
+
+
+def _checked(
+    data: Dataset, columns: Sequence[str], filter_: pc.Expression | None, limit: int | None
+) -> HandOver:
+    reader = data._cache.options.reader
+    if reader == "pages":
+        raise _RefusedError("the reader of pages was asked for")
+    _check_data(data)
+    schema = pa.schema([data.schema.field(name) for name in columns])
+    request = request_of(data.schema, list(columns), filter_)
+    files = tuple(_candidates(data, request, limit))
+    if not files:
+        raise _RefusedError("no row is left")
+    _check_paths([path for path, *_ in files])
+    folder_keys = _folder_keys(files, schema)
+    in_files = [field for field in schema if field.name not in folder_keys]
+    _check_columns(files, in_files)
+    if reader == "auto":
+        _check_cost(files, request)
+    floats = [field.name for field in in_files if _has_floats(field.type)]
+    is_safe = all(_omits_bounds_of_nan(file) for _, file, _ in files)
+    paths = tuple(path for path, *_ in files)
+    return HandOver(paths, schema, folder_keys, () if is_safe else tuple(floats))
+
+
+def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> None:
+    """Raise unless engines read these columns as we do."""
+    names = [field.name for field in fields]
+    portable: set[int] = set()
+    for path, file, _ in files:
+        if has_old_bounds(file, names):
+            raise _RefusedError(f"{path}: bounds of an old writer")
+        if id(file.schema) in portable:  # files of one writer share it
+            continue
+        for field in fields:
+            if not is_portable(file, field.name, field.type):
+                raise _RefusedError(f"{path}: column {field.name!r} is stored in an unusual way")
+        portable.add(id(file.schema))
+
+
+def _check_data(data: Dataset) -> None:
+    options = data._cache.options
+    if type(data.filesystem) is not pafs.LocalFileSystem:
+        raise _RefusedError("the files are not on local disks")
+    if options.page_checksum_verification or options.page_size_limit is not None:
+        raise _RefusedError("pages are to be checked")
+    if data._scan_options.get("filter") is not None:
+        raise _RefusedError("the data set has a filter of its own")
+    names = [name.lower() for name in data.schema.names]
+    if len(set(names)) < len(names):
+        raise _RefusedError("names of columns differ by case only")
+
+
+def _candidates(data: Dataset, request: Request, limit: int | None) -> Iterator[_OpenFile]:
+    """Yields the files in which footers and folders leave rows, as many as ``limit`` needs."""
+    cache, left = data._cache, limit if request.filter is None else None
+    for kept in files_left(cache, data._files, request, by_footer=True):
+        lease = kept.part.get()
+        file = lease.file if lease.is_current() else cache.get(kept.file.path)
+        yield _OpenFile(kept.file.path, file, kept.file.constants)
+        if left is not None:
+            left -= file.num_rows
+            if left <= 0:
+                return
+
+
+def _check_paths(paths: Sequence[str]) -> None:
+    if len(set(paths)) < len(paths):
+        raise _RefusedError("a file is there twice")
+    for path in paths:
+        if not os.path.isabs(path) or not _PLAIN_PATH.fullmatch(path):
+            raise _RefusedError(f"{path}: an engine may take the path for a pattern")
+
+
+def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of ``schema`` that only the names of folders have.
+
+    Raises ``_RefusedError`` unless all engines read the names of the folders alike.
+    """
+    known = {name for _, _, constants in files for name in constants}
+    stored = {name for name in known if all(file.schema.root(name) for _, file, _ in files)}
+    keys = [name for name in schema.names if name in known - stored]
+    if not keys:
+        return ()
+    folders = {posixpath.dirname(path) for path, *_ in files}
+    pairs = [[part.partition("=")[::2] for part in f.split("/") if "=" in part] for f in folders]
+    names = [name for name, _ in pairs[0]]
+    if any([name for name, _ in found] != names for found in pairs) or len({*names}) < len(names):
+        raise _RefusedError("folders have different keys")
+    if not set(schema.names).isdisjoint({*names} - {*keys}) or not set(keys) <= set(names):
+        raise _RefusedError("columns of files are called as keys of folders")
+    if any(file.schema.root(name) for name in keys for _, file, _ in files):
+        raise _RefusedError("some files have a column that folders have")
+    for name, value in dict.fromkeys(pair for found in pairs for pair in found):
+        plain = _PLAIN_VALUES.get(plain_type(schema.field(name).type)) if name in keys else None
+        if name in keys and not (value == NULL_FOLDER or (plain and plain.fullmatch(value))):
+            raise _RefusedError(f"folder {name}={value}: an engine may read the value otherwise")
+    return tuple(keys)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind))
+
+
+def _omits_bounds_of_nan(file: OpenedFile) -> bool:
+    return (file.metadata.created_by or "").startswith(_OMITS_BOUNDS_OF_NAN)
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+def _check_cost(files: Sequence[_OpenFile], request: Request) -> None:
+    """Raise if our reader needs so many bytes less that it is faster."""
+    if not _may_narrow(files, request):
+        return
+    ours = theirs = 0
+    for _, file, constants in files:
+        left, total = _bytes_to_read(file, constants, request)
+        ours, theirs = ours + left, theirs + total
+    if PAGE_COST * ours < theirs:
+        raise _RefusedError(f"indexes leave {ours / theirs:.0%} of the bytes")
+
+
+def _bytes_to_read(file: OpenedFile, constants: Constants, request: Request) -> tuple[int, int]:
+    """The bytes that our reader, and an engine, would read of the columns of ``request``."""
+    leaves = [i for root in roots_to_read(file, request, constants) for i in root.leaves]
+    footers = plan_rows(file, request.pruning, constants, request.schema, by_footer=True)
+    total = sum(
+        chunk.total_compressed_size
+        for group in groups_of(file, footers.rows)
+        for chunk in file.outlines(group, leaves)
+    )
+    rows = plan_rows(file, request.pruning, constants, request.schema).rows
+    reads = select(file, roots_to_read(file, request, constants), rows) if rows else []
+    return sum(s.num_bytes for read in reads for *_, s in read.selections()), total
+
+
+def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
+    """True if an index of a file may leave part of a row group."""
+    tests = tests_of(request.pruning)
+    leaves: dict[int, list[Leaf]] = {}
+    for _, file, constants in files if tests else ():
+        if file.directory is not None and indexes_for(file, tests, constants, request.schema):
+            return True
+        known = leaves.get(id(file.schema))
+        if known is None:
+            found = [leaf_of(file, test, constants, request.schema) for test in tests]
+            known = leaves[id(file.schema)] = [leaf for leaf in found if leaf is not None]
+        if any(_is_page_indexed(file, leaf) for leaf in known):
+            return True
+    return False
+
+
+def has_page_index(data: Dataset, column: str) -> bool:
+    """True if the first file of ``data`` has a page index of a column that is not nested."""
+    if not data._files:
+        return False
+    file = data._cache.as_opened(data._files[0].path)
+    leaf = file.schema.leaf((column,))
+    return leaf is not None and _is_page_indexed(file, leaf)
+
+
+def _is_page_indexed(file: OpenedFile, leaf: Leaf) -> bool:
+    groups = len(file.metadata.row_groups)
+    return groups > 0 and file.column_chunk(0, leaf.index).column_index_offset is not None
