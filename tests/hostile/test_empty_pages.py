@@ -1,5 +1,6 @@
 """Data pages that hold no values, at which pyarrow's reader stops: no row is lost in silence."""
 
+import pickle
 from pathlib import Path
 
 import datafusion
@@ -50,6 +51,11 @@ def through_datafusion(path, names):
     return context.sql(f"SELECT {', '.join(names)} FROM lake").to_arrow_table()
 
 
+def fragment(path):
+    (one,) = ia.dataset(path).get_fragments()
+    return one
+
+
 def in_batches(path, names, **options):
     data = ia.dataset(path)
     batches = list(data.to_batches(names, **options))
@@ -67,8 +73,17 @@ READS = {
     "filter": lambda path, names: ia.dataset(path).to_table(names, pc.field("n") >= 0),
     "expressions": lambda path, names: ia.dataset(path).to_table({n: pc.field(n) for n in names}),
     "sorted": lambda path, names: ia.dataset(path).sort_by("n").to_table(names),
-    "fragments": lambda path, names: pa.concat_tables(
-        one.to_table(columns=names) for one in ia.dataset(path).get_fragments(None)
+    "fragment": lambda path, names: fragment(path).to_table(columns=names),
+    "batches of a fragment": lambda path, names: pa.Table.from_batches(
+        fragment(path).to_batches(columns=names)
+    ),
+    "scanner of a fragment": lambda path, names: fragment(path).scanner(columns=names).to_table(),
+    "head of a fragment": lambda path, names: fragment(path).head(10, names),
+    "filtered fragment": lambda path, names: fragment(path).to_table(
+        columns=names, filter=pc.field("n") >= 0
+    ),
+    "pickled fragment": lambda path, names: pickle.loads(pickle.dumps(fragment(path))).to_table(
+        columns=names
     ),
     "ParquetFile": lambda path, names: ia.ParquetFile(path).read(names),
     "ia.sql": lambda path, names: ia.sql(f"SELECT {', '.join(names)} FROM lake", lake=path),
@@ -103,7 +118,7 @@ def test_every_way_of_reading_gives_every_row(written, lists, options, names):
     wanted = table.select(names).to_pydict()
     for name, read in READS.items():
         assert read(path, names).to_pydict() == wanted, name
-    assert ia.dataset(path).count_rows() == table.num_rows
+    assert ia.dataset(path).count_rows() == fragment(path).count_rows() == table.num_rows
 
 
 def test_pyarrow_stops_there(written):  # as soon as it does not, decode/empty_pages.py may go
@@ -180,6 +195,7 @@ SHORT = {
     "fewer values in the footer": ([plain(1, 2), plain(3)], {"values": 2}),
 }
 FLAT_READS = ("to_table", "to_batches", "batches of one row", "head", "ParquetFile")
+FLAT_READS += ("fragment", "batches of a fragment", "head of a fragment")
 FLAT_READS += ("ia.sql", "ia.polars.scan", "Polars")
 
 

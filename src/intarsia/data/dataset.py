@@ -45,9 +45,9 @@ from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folder_check import check_folders
 from intarsia.data.folder_values import folder_constants
 from intarsia.data.footers import Footers
-from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
+from intarsia.data.fragment import PlannedFragment, check_is_whole, pyarrows, unread
 from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
-from intarsia.data.scan_options import check_scan_options
+from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
@@ -76,7 +76,6 @@ from intarsia.storage import gap_bytes
 _BATCH_ROWS = 131_072
 _NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
-_OWN: Any = object()
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -102,18 +101,24 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filesystem: pafs.FileSystem | None = None,
         root_partition: pc.Expression | None = None,
     ) -> None:
-        fragments = list(fragments)
+        fragments = list(map(pyarrows, fragments))
         for fragment in fragments:
             check_is_whole(fragment)
         if filesystem is None and not fragments:  # of which pyarrow would have none at all
             filesystem = pafs.LocalFileSystem()
         self._begin(fragments, schema, format, filesystem, root_partition)
 
-    def _begin(self, fragments: Sequence[pads.Fragment], schema: pa.Schema, *others: Any) -> None:
+    def _begin(
+        self,
+        fragments: Sequence[pads.Fragment],
+        schema: pa.Schema,
+        *others: Any,
+        cache: FileCache | None = None,
+    ) -> None:
         """As ``__init__``, of fragments that are known to be of whole files."""
         super().__init__(fragments, schema, *others)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
-        self._cache = FileCache.of(self.filesystem, self.format)
+        self._cache = cache or FileCache.of(self.filesystem, self.format)
         self._footers = Footers()
         self._partitioning = None
         self._confuses_pyarrow = confuses_pyarrow(schema)
@@ -164,6 +169,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             check_folders(self._get_fragments(None), self._files, self._cache, self.schema)
             self._footers.agree = True
         return self._cache.is_local
+
+    def _of_fragment(self, fragment: pads.ParquetFileFragment, schema: pa.Schema) -> Dataset:
+        """Returns a data set of one of the files, without this one's filter."""
+        made = type(self).__new__(type(self))
+        parts = [fragment], schema, fragment.format, fragment.filesystem
+        made._begin(*parts, cache=self._cache)
+        return made
 
     def with_options(self, **changes: Any) -> Dataset:
         """The same data set, whose files are read with other ``ReadOptions``."""
@@ -249,23 +261,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def get_fragments(
         self,
-        filter: FilterLike = _OWN,  # noqa: A002 # pyarrow's name for it
-    ) -> Iterator[Any]:
-        """The files as fragments.
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+    ) -> Iterator[PlannedFragment]:
+        """The files as fragments; with a filter, those that might hold matching rows.
 
-        With a filter, those that might hold matching rows, as ``PlannedFragment``: they behave as
-        pyarrow's fragments do, and read by page. Without one the fragments are pyarrow's own,
-        unless ``filter=None`` is given, as engines do that only scan them, and there are lists or
-        maps. Raises ``ValueError`` on a filtered data set.
+        They behave as pyarrow's fragments do, and are scanned as a data set is. Functions of
+        pyarrow that take fragments, as ``Scanner.from_fragment`` does, need their
+        ``pyarrow_fragment``. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
         is_known = self._footers.are_of(self.files, self.filesystem)
-        if (filter is None or filter is _OWN) and not self._is_all_ours:
-            own = fragments if is_known else map(unread, fragments)
-            is_scanned = filter is None and has_repeated(self.schema, None)
-            yield from (PlannedFragment(one, self) for one in own) if is_scanned else own
+        if filter is None and not self._is_all_ours:
+            for fragment in fragments:
+                yield PlannedFragment(fragment if is_known else unread(fragment), self)
             return
-        filter = None if filter is _OWN else filter  # noqa: A001
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
@@ -430,6 +439,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
         source._cache.health.tell()
         return found
+
+    def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
+        check_counts(options)
+        return dict(super()._scanner_options(options))
 
     def _wanted(
         self, filter_: FilterLike, options: Mapping[str, Any] = _NO_OPTIONS
