@@ -34,11 +34,13 @@ from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.complete import (
     FAILURES,
+    MAX_HELD_FILE_BYTES,
     begins_complete,
     completed,
     has_repeated,
     may_stop_unseen,
     num_rows,
+    of_whole_files,
     shortage,
 )
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
@@ -489,9 +491,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         by_page = by_page or ROW_NUMBER in (columns or ())
         by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
         by_page = by_page or computes_with_other_types(columns, self.schema)
-        if in_batches and not by_page:
-            constants = {name for file in self._files for name in file.constants}
-            by_page = may_stop_unseen(self.schema, columns, constants)
+        if in_batches and not by_page and self._may_stop_unseen(columns):
+            by_page = not self._can_be_held
         if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
@@ -513,21 +514,42 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """Returns pyarrow's own scanner, without a filter."""
         return pads.FileSystemDataset.scanner(self, columns, **options)
 
+    def _may_stop_unseen(self, columns: Columns) -> bool:
+        """True if pyarrow may leave rows of ``columns`` out and not notice in batches."""
+        constants = {name for file in self._files for name in file.constants}
+        return may_stop_unseen(self.schema, columns, constants)
+
+    @property
+    def _can_be_held(self) -> bool:
+        """True if all rows of a file fit in memory, and files are told apart by their paths."""
+        paths = self.files
+        if not self._cache.is_local or len(set(paths)) < len(paths):
+            return False
+        sizes = (info.size or 0 for info in self.filesystem.get_file_info(paths))
+        return max(sizes, default=0) <= MAX_HELD_FILE_BYTES
+
     def _completed(
         self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yields the batches of pyarrow's scanner, and by page the rows after one that fails."""
 
         def rest(given: int) -> Iterator[pa.RecordBatch] | None:
-            fragments = self._get_fragments(None)
-            if given and not begins_complete(fragments, self.schema, columns, given):
-                return None
             scan = self._rest(given, columns, options)
             size = options.get("batch_size", _BATCH_ROWS)
             return None if scan is None else batches_of(scan[1], size)
 
+        def rest_if_complete(given: int) -> Iterator[pa.RecordBatch] | None:
+            fragments = self._get_fragments(None)
+            is_complete = not given or begins_complete(fragments, self.schema, columns, given)
+            return rest(given) if is_complete else None
+
+        fragments = partial(self._get_fragments, None)
         with self._naming(options):
-            yield from completed(scanner.to_batches(), partial(self._get_fragments, None), rest)
+            if self._may_stop_unseen(columns) and self._can_be_held:
+                whole = of_whole_files(scanner.scan_batches(), fragments())
+                yield from completed(whole, fragments, rest)
+            else:
+                yield from completed(scanner.to_batches(), fragments, rest_if_complete)
 
     def _rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]
