@@ -86,6 +86,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
     ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions or SQL
     conditions. Raises ``UnsupportedError`` for fragments of some of a file's row groups.
+
+    These methods compare the rows with the footers. ``pyarrow.dataset.Scanner.from_dataset``, Acero
+    and unions scan in C++ and do not: see ``docs/pushdown.md``.
     """
 
     _files: list[File]
@@ -295,7 +298,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pads.Scanner:
         """A scanner. One with a filter, or of lists or maps, can be consumed once, as
-        ``Scanner.from_batches`` can.
+        ``Scanner.from_batches`` can. Other scanners are pyarrow's own, which gives fewer rows
+        without an error if a chunk has pages without values; ``to_table`` reads these.
 
         Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
         without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
