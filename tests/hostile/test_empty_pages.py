@@ -1,5 +1,6 @@
 """Data pages that hold no values, at which pyarrow's reader stops: no row is lost in silence."""
 
+import pickle
 from pathlib import Path
 
 import datafusion
@@ -50,6 +51,11 @@ def through_datafusion(path, names):
     return context.sql(f"SELECT {', '.join(names)} FROM lake").to_arrow_table()
 
 
+def fragment(path):
+    (one,) = ia.dataset(path).get_fragments()
+    return one
+
+
 def in_batches(path, names, **options):
     data = ia.dataset(path)
     batches = list(data.to_batches(names, **options))
@@ -67,8 +73,17 @@ READS = {
     "filter": lambda path, names: ia.dataset(path).to_table(names, pc.field("n") >= 0),
     "expressions": lambda path, names: ia.dataset(path).to_table({n: pc.field(n) for n in names}),
     "sorted": lambda path, names: ia.dataset(path).sort_by("n").to_table(names),
-    "fragments": lambda path, names: pa.concat_tables(
-        one.to_table(columns=names) for one in ia.dataset(path).get_fragments(None)
+    "fragment": lambda path, names: fragment(path).to_table(columns=names),
+    "batches of a fragment": lambda path, names: pa.Table.from_batches(
+        fragment(path).to_batches(columns=names)
+    ),
+    "scanner of a fragment": lambda path, names: fragment(path).scanner(columns=names).to_table(),
+    "head of a fragment": lambda path, names: fragment(path).head(10, names),
+    "filtered fragment": lambda path, names: fragment(path).to_table(
+        columns=names, filter=pc.field("n") >= 0
+    ),
+    "pickled fragment": lambda path, names: pickle.loads(pickle.dumps(fragment(path))).to_table(
+        columns=names
     ),
     "ParquetFile": lambda path, names: ia.ParquetFile(path).read(names),
     "ia.sql": lambda path, names: ia.sql(f"SELECT {', '.join(names)} FROM lake", lake=path),
@@ -103,7 +118,7 @@ def test_every_way_of_reading_gives_every_row(written, lists, options, names):
     wanted = table.select(names).to_pydict()
     for name, read in READS.items():
         assert read(path, names).to_pydict() == wanted, name
-    assert ia.dataset(path).count_rows() == table.num_rows
+    assert ia.dataset(path).count_rows() == fragment(path).count_rows() == table.num_rows
 
 
 def test_pyarrow_stops_there(written):  # as soon as it does not, decode/empty_pages.py may go
@@ -138,6 +153,97 @@ def test_columns_that_only_pyarrow_gives_are_an_error(written):
     for filter_ in (None, pc.field("l").is_valid()):
         with pytest.raises(ia.FormatError, match=r"a\.parquet: pyarrow's reader gave 0 of 1 rows"):
             ia.dataset(path).to_table(["l", "__fragment_index"], filter_)
+
+
+# --- lists alone of several files, which pyarrow scans as long as it gives all rows of each ------
+
+STRUCTS = pa.list_(pa.struct({"a": pa.int64(), "b": pa.int64()}))
+ONE, MANY = [[{"a": 1, "b": 2}, {"a": 3, "b": 4}]], [[{"a": n, "b": n}] for n in range(50)]
+EMPTY_FIRST_PAGES = {"data_page_size": 1, "write_batch_size": 1, "row_group_size": 1}
+FILES = {
+    "sound": (MANY, {"row_group_size": 20}),
+    "no row": ([], {}),
+    "all left out": (ONE, EMPTY_FIRST_PAGES),
+    "the first group left out": (ONE + MANY[:5], EMPTY_FIRST_PAGES),
+    "the last group left out": (MANY[:5] + ONE, EMPTY_FIRST_PAGES),
+    "refused": (ONE, {**EMPTY_FIRST_PAGES, "use_dictionary": ["l.list.element.b"]}),
+}
+LAKES = {
+    "all sound": ["sound"] * 3,
+    **{f"{kind} between": ["sound", kind, "sound"] for kind in FILES},
+    **{f"{kind} twice": ["no row", kind, kind] for kind in FILES},
+    "all kinds": [*FILES],
+    "all kinds backwards": [*reversed(FILES)],
+    "no file has rows": ["no row"] * 2,
+}
+
+
+def scanned_by(made, names, **options):
+    return made.scanner(names, **options).to_table()
+
+
+BATCHES = {
+    "to_batches": lambda made, names, **options: pa.Table.from_batches(
+        made.to_batches(names, **options), pa.schema({"l": STRUCTS})
+    ),
+    "scanner": scanned_by,
+    "DuckDB": lambda made, names, **_: duckdb.sql("SELECT l FROM made").to_arrow_table(),
+}
+
+
+@pytest.fixture(params=LAKES.values(), ids=LAKES)
+def lake(request, tmp_path):
+    """A data set's files, and the lists in each."""
+    paths, lists = [], []
+    for number, kind in enumerate(request.param):
+        rows, options = FILES[kind]
+        path = str(tmp_path / f"{number}.parquet")
+        pq.write_table(pa.table({"l": pa.array(rows, STRUCTS)}), path, **options)
+        paths.append(path)
+        lists.append(rows)
+    return paths, lists
+
+
+@pytest.mark.parametrize("read", BATCHES.values(), ids=BATCHES)
+@pytest.mark.parametrize("held", [True, False], ids=["small", "large"])
+def test_files_that_lack_rows_are_read_between_others(lake, read, held, monkeypatch):
+    paths, lists = lake
+    wanted = [row for rows in lists for row in rows]
+    if not held:
+        monkeypatch.setattr("intarsia.data.dataset.MAX_HELD_FILE_BYTES", 0)
+    for options in ({}, {"batch_size": 1}, {"use_threads": False}):
+        assert read(ia.dataset(paths), ["l"], **options)["l"].to_pylist() == wanted
+
+
+def test_files_that_are_listed_twice_are_scanned_by_pyarrow_twice(tmp_path):
+    pq.write_table(pa.table({"l": MANY}), tmp_path / "a.parquet")
+    data = ia.dataset([str(tmp_path / "a.parquet")])
+    fragments = [*data.get_fragments(), *data.get_fragments()]
+    twice = ia.Dataset(fragments, data.schema, data.format, data.filesystem)
+    found = pa.Table.from_batches(twice.to_batches(["l", "__fragment_index"]))
+    assert found["l"].to_pylist() == MANY * 2
+    assert found["__fragment_index"].to_pylist() == [0] * len(MANY) + [1] * len(MANY)
+
+
+def test_files_that_are_listed_twice_are_read_twice(lake):
+    paths, lists = lake
+    data = ia.dataset(paths)
+    place = data.schema, data.format, data.filesystem
+    fragments = [one for fragment in data.get_fragments() for one in (fragment, fragment)]
+    found = pa.Table.from_batches(ia.Dataset(fragments, *place).to_batches(["l"]), data.schema)
+    assert found["l"].to_pylist() == [row for rows in lists for row in rows + rows]
+
+
+def test_small_files_of_lists_are_pyarrows_to_scan(tmp_path, monkeypatch):
+    for number in range(3):
+        pq.write_table(pa.table({"l": MANY}), tmp_path / f"{number}.parquet")
+    data = ia.dataset(tmp_path)
+    monkeypatch.setattr(ia.Dataset, "_rest", None)
+    assert sum(batch.num_rows for batch in data.to_batches(["l"])) == 3 * len(MANY)
+    (tmp_path / "1.parquet").write_bytes(b"PAR1 no file PAR1")
+    monkeypatch.undo()
+    with pytest.raises(ia.FormatError, match=r"1\.parquet"):
+        list(data.to_batches(["l"]))
 
 
 # --- pages of flat columns, which no writer is known to leave without values ---------------------
@@ -180,6 +286,7 @@ SHORT = {
     "fewer values in the footer": ([plain(1, 2), plain(3)], {"values": 2}),
 }
 FLAT_READS = ("to_table", "to_batches", "batches of one row", "head", "ParquetFile")
+FLAT_READS += ("fragment", "batches of a fragment", "head of a fragment")
 FLAT_READS += ("ia.sql", "ia.polars.scan", "Polars")
 
 

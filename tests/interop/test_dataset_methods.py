@@ -21,6 +21,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.data import dataset, matches, numbered
+from intarsia.data.fragment import pyarrows
 
 field = pads.field
 FILTER = (field("k") > 40) & (field("k") < 260) & (field("word") != "w3")
@@ -205,8 +206,8 @@ CALLS: dict[str, Callable[[pads.Dataset], Any]] = {
         ds, columns=["k"], filter=FILTER
     ).to_table(),
     "scanner from_fragment": lambda ds: [
-        pads.Scanner.from_fragment(fragment, schema=ds.schema, filter=OTHER).count_rows()
-        for fragment in ds.get_fragments()
+        pads.Scanner.from_fragment(own, schema=ds.schema, filter=OTHER).count_rows()
+        for own in map(pyarrows, ds.get_fragments())
     ],
     # derived data sets
     "filter": lambda ds: ds.filter(OTHER).to_table(),
@@ -718,3 +719,30 @@ def test_a_scan_is_closed_where_a_computed_column_fails(
     with pytest.raises(pa.ArrowInvalid) as failed:
         ia.dataset(tmp_path / "a").to_table(columns={"s": field("b").cast(pa.string())})
     assert closed, failed.value  # whose frames hold the scan
+
+
+def test_data_sets_are_made_of_fragments(tmp_path):
+    for number in range(3):
+        pq.write_table(pa.table({"a": [number]}), tmp_path / f"{number}.parquet")
+    data = ia.dataset(tmp_path)
+    place = data.schema, data.format, data.filesystem
+    fragments = list(data.get_fragments())
+    assert str(tmp_path / "0.parquet") in repr(fragments[0])
+    made = ia.Dataset(fragments[1:], *place)
+    assert made.to_table() == pa.table({"a": [1, 2]})
+    own = pads.FileSystemDataset([one.pyarrow_fragment for one in fragments[:1]], *place)
+    assert own.to_table() == pa.table({"a": [0]})
+
+
+def test_a_pickled_fragment_does_not_hold_the_other_files(tmp_path):
+    table = pa.table({"a": [1]})
+    sizes = []
+    for count in (1, 20):
+        for number in range(count):
+            (tmp_path / f"{count}").mkdir(exist_ok=True)
+            pq.write_table(table, tmp_path / f"{count}" / f"{number}.parquet")
+        fragment = next(iter(ia.dataset(tmp_path / f"{count}").get_fragments()))
+        stored = pickle.dumps(fragment)
+        assert pickle.loads(stored).to_table() == table
+        sizes.append(len(stored))
+    assert sizes[1] < sizes[0] + 20

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ SOURCES = {
     "data set": lambda ds: ds,
     "filtered data set": lambda ds: ds.filter(pads.field("a") >= 0),
     "planned fragment": lambda ds: next(iter(ds.get_fragments(pads.field("a") >= 0))),
+    "fragment": lambda ds: next(iter(ds.get_fragments())),
 }
 REFUSED = {
     "batch_size": [0, -1],
@@ -33,9 +35,17 @@ REFUSED = {
     "fragment_readahead": [0, -1],
 }
 SMALLEST = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
+MADE_BY_PYARROW = {
+    "from_dataset": lambda ds, **options: pads.Scanner.from_dataset(ds, **options).to_table(),
+    "Acero": lambda ds, **options: acero.Declaration(
+        "scan", acero.ScanNodeOptions(ds, **options)
+    ).to_table(),
+}
+"""Scans that pyarrow makes of a data set's C++ object."""
 IN_TIME = """
 import sys
-from test_scan_options import REFUSED, SOURCES, WAYS, opened
+import pyarrow.dataset as pads
+from test_scan_options import MADE_BY_PYARROW, REFUSED, SOURCES, WAYS, opened
 
 def is_refused(scan, source, name, value):
     try:
@@ -50,6 +60,10 @@ for source_name, of in SOURCES.items():
             for value in values:
                 if not is_refused(scan, of(ds), name, value):
                     print(source_name, way, name, value)
+for way, scan in MADE_BY_PYARROW.items():
+    for source in (ds, ds.filter(pads.field("a") >= 0), ds.replace_schema(ds.schema)):
+        if not is_refused(scan, source, "fragment_readahead", 0):
+            print(way, type(source))
 """
 
 

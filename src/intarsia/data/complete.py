@@ -8,6 +8,7 @@ get different numbers of rows. If all of them get the same, too few, only the fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -16,6 +17,9 @@ from intarsia.data.asked import Columns, expressions_of, paths_of
 from intarsia.errors import FormatError, Where
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.nested import Path, type_at
+
+MAX_HELD_FILE_BYTES = 16 * 1024 * 1024
+"""Above this size of a file, its rows are not held in memory until pyarrow has given them all."""
 
 FAILURES = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What pyarrow raises where it cannot read a file."""
@@ -64,6 +68,22 @@ def completed(
     if left is None:
         raise error
     yield from left
+
+
+def of_whole_files(
+    batches: Iterable[pads.TaggedRecordBatch], fragments: Iterable[pads.ParquetFileFragment]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of pyarrow's scan up to the first file that lacks rows.
+
+    Holds the batches of a file until all its rows are there. The files are different ones.
+    """
+    by_file = groupby(batches, lambda one: one.fragment.path)
+    for fragment, (path, tagged) in zip(fragments, by_file, strict=False):
+        held = [one.record_batch for one in tagged]
+        given = sum(batch.num_rows for batch in held)
+        if path != fragment.path or given != fragment.metadata.num_rows:
+            return
+        yield from held
 
 
 def begins_complete(

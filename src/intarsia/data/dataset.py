@@ -34,20 +34,22 @@ from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.complete import (
     FAILURES,
+    MAX_HELD_FILE_BYTES,
     begins_complete,
     completed,
     has_repeated,
     may_stop_unseen,
     num_rows,
+    of_whole_files,
     shortage,
 )
 from intarsia.data.explained import explain_files, plan_files, plan_files_left
 from intarsia.data.folder_check import check_folders
 from intarsia.data.folder_values import folder_constants
 from intarsia.data.footers import Footers
-from intarsia.data.fragment import PlannedFragment, check_is_whole, unread
+from intarsia.data.fragment import PlannedFragment, check_is_whole, pyarrows, unread
 from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
-from intarsia.data.scan_options import check_scan_options
+from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
@@ -76,7 +78,6 @@ from intarsia.storage import gap_bytes
 _BATCH_ROWS = 131_072
 _NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
-_OWN: Any = object()
 
 
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
@@ -85,6 +86,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
     All of ``pyarrow.dataset.Dataset`` works: ``to_table``, ``to_batches``, ``scanner``, ``head``,
     ``take``, ``count_rows``, ``filter``, ``join``, ``sort_by``, … . Filters are Expressions or SQL
     conditions. Raises ``UnsupportedError`` for fragments of some of a file's row groups.
+
+    These methods compare the rows with the footers. ``pyarrow.dataset.Scanner.from_dataset``, Acero
+    and unions scan in C++ and do not: see ``docs/pushdown.md``.
     """
 
     _files: list[File]
@@ -102,18 +106,24 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filesystem: pafs.FileSystem | None = None,
         root_partition: pc.Expression | None = None,
     ) -> None:
-        fragments = list(fragments)
+        fragments = list(map(pyarrows, fragments))
         for fragment in fragments:
             check_is_whole(fragment)
         if filesystem is None and not fragments:  # of which pyarrow would have none at all
             filesystem = pafs.LocalFileSystem()
         self._begin(fragments, schema, format, filesystem, root_partition)
 
-    def _begin(self, fragments: Sequence[pads.Fragment], schema: pa.Schema, *others: Any) -> None:
+    def _begin(
+        self,
+        fragments: Sequence[pads.Fragment],
+        schema: pa.Schema,
+        *others: Any,
+        cache: FileCache | None = None,
+    ) -> None:
         """As ``__init__``, of fragments that are known to be of whole files."""
         super().__init__(fragments, schema, *others)
         self._files = [File(f.path, folder_constants(f, schema)) for f in fragments]
-        self._cache = FileCache.of(self.filesystem, self.format)
+        self._cache = cache or FileCache.of(self.filesystem, self.format)
         self._footers = Footers()
         self._partitioning = None
         self._confuses_pyarrow = confuses_pyarrow(schema)
@@ -164,6 +174,13 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             check_folders(self._get_fragments(None), self._files, self._cache, self.schema)
             self._footers.agree = True
         return self._cache.is_local
+
+    def _of_fragment(self, fragment: pads.ParquetFileFragment, schema: pa.Schema) -> Dataset:
+        """Returns a data set of one of the files, without this one's filter."""
+        made = type(self).__new__(type(self))
+        parts = [fragment], schema, fragment.format, fragment.filesystem
+        made._begin(*parts, cache=self._cache)
+        return made
 
     def with_options(self, **changes: Any) -> Dataset:
         """The same data set, whose files are read with other ``ReadOptions``."""
@@ -249,23 +266,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def get_fragments(
         self,
-        filter: FilterLike = _OWN,  # noqa: A002 # pyarrow's name for it
-    ) -> Iterator[Any]:
-        """The files as fragments.
+        filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+    ) -> Iterator[PlannedFragment]:
+        """The files as fragments; with a filter, those that might hold matching rows.
 
-        With a filter, those that might hold matching rows, as ``PlannedFragment``: they behave as
-        pyarrow's fragments do, and read by page. Without one the fragments are pyarrow's own,
-        unless ``filter=None`` is given, as engines do that only scan them, and there are lists or
-        maps. Raises ``ValueError`` on a filtered data set.
+        They behave as pyarrow's fragments do, and are scanned as a data set is. Functions of
+        pyarrow that take fragments, as ``Scanner.from_fragment`` does, need their
+        ``pyarrow_fragment``. Raises ``ValueError`` on a filtered data set.
         """
         fragments = super().get_fragments()
         is_known = self._footers.are_of(self.files, self.filesystem)
-        if (filter is None or filter is _OWN) and not self._is_all_ours:
-            own = fragments if is_known else map(unread, fragments)
-            is_scanned = filter is None and has_repeated(self.schema, None)
-            yield from (PlannedFragment(one, self) for one in own) if is_scanned else own
+        if filter is None and not self._is_all_ours:
+            for fragment in fragments:
+                yield PlannedFragment(fragment if is_known else unread(fragment), self)
             return
-        filter = None if filter is _OWN else filter  # noqa: A001
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
@@ -284,7 +298,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         **options: Any,
     ) -> pads.Scanner:
         """A scanner. One with a filter, or of lists or maps, can be consumed once, as
-        ``Scanner.from_batches`` can.
+        ``Scanner.from_batches`` can. Other scanners are pyarrow's own, which gives fewer rows
+        without an error if a chunk has pages without values; ``to_table`` reads these.
 
         Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
         without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
@@ -431,6 +446,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         source._cache.health.tell()
         return found
 
+    def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
+        check_counts(options)
+        return dict(super()._scanner_options(options))
+
     def _wanted(
         self, filter_: FilterLike, options: Mapping[str, Any] = _NO_OPTIONS
     ) -> pc.Expression | None:
@@ -475,9 +495,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         by_page = by_page or ROW_NUMBER in (columns or ())
         by_page = by_page or any(map(needs_evaluation, expressions_of(columns)))
         by_page = by_page or computes_with_other_types(columns, self.schema)
-        if in_batches and not by_page:
-            constants = {name for file in self._files for name in file.constants}
-            by_page = may_stop_unseen(self.schema, columns, constants)
+        if in_batches and not by_page and self._may_stop_unseen(columns):
+            by_page = not self._can_be_held
         if not by_page and self._is_pyarrows:
             return None
         request, project = asked(self.schema, columns, wanted)
@@ -499,21 +518,42 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """Returns pyarrow's own scanner, without a filter."""
         return pads.FileSystemDataset.scanner(self, columns, **options)
 
+    def _may_stop_unseen(self, columns: Columns) -> bool:
+        """True if pyarrow may leave rows of ``columns`` out and not notice in batches."""
+        constants = {name for file in self._files for name in file.constants}
+        return may_stop_unseen(self.schema, columns, constants)
+
+    @property
+    def _can_be_held(self) -> bool:
+        """True if all rows of a file fit in memory, and files are told apart by their paths."""
+        paths = self.files
+        if not self._cache.is_local or len(set(paths)) < len(paths):
+            return False
+        sizes = (info.size or 0 for info in self.filesystem.get_file_info(paths))
+        return max(sizes, default=0) <= MAX_HELD_FILE_BYTES
+
     def _completed(
         self, scanner: pads.Scanner, columns: Columns, options: Mapping[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yields the batches of pyarrow's scanner, and by page the rows after one that fails."""
 
         def rest(given: int) -> Iterator[pa.RecordBatch] | None:
-            fragments = self._get_fragments(None)
-            if given and not begins_complete(fragments, self.schema, columns, given):
-                return None
             scan = self._rest(given, columns, options)
             size = options.get("batch_size", _BATCH_ROWS)
             return None if scan is None else batches_of(scan[1], size)
 
+        def rest_if_complete(given: int) -> Iterator[pa.RecordBatch] | None:
+            fragments = self._get_fragments(None)
+            is_complete = not given or begins_complete(fragments, self.schema, columns, given)
+            return rest(given) if is_complete else None
+
+        fragments = partial(self._get_fragments, None)
         with self._naming(options):
-            yield from completed(scanner.to_batches(), partial(self._get_fragments, None), rest)
+            if self._may_stop_unseen(columns) and self._can_be_held:
+                whole = of_whole_files(scanner.scan_batches(), fragments())
+                yield from completed(whole, fragments, rest)
+            else:
+                yield from completed(scanner.to_batches(), fragments, rest_if_complete)
 
     def _rest(
         self, given: int, columns: Columns, options: Mapping[str, Any]

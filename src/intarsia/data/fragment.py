@@ -1,4 +1,4 @@
-"""Fragments that read by page, for engines that scan a data set fragment by fragment."""
+"""The files of a data set as fragments, whose scans are those of a data set."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ def check_is_whole(fragment: pads.ParquetFileFragment) -> None:
         raise UnsupportedError(message, Where(fragment.path))
 
 
+def pyarrows(fragment: Any) -> pads.ParquetFileFragment:
+    """Returns pyarrow's own fragment for a fragment of either class."""
+    return fragment.pyarrow_fragment if isinstance(fragment, PlannedFragment) else fragment
+
+
 class PlannedFragment:
     """One file of a data set, as a fragment.
 
     It behaves as the ``pyarrow.dataset.ParquetFileFragment`` it stands for, whose attributes it
-    has, but its scans with a filter read only the pages that can match.
+    has, but its scans are those of ``Dataset``. ``subset`` and ``split_by_row_group`` give
+    pyarrow's own fragments, whose scans are pyarrow's.
     """
 
     def __init__(self, fragment: pads.ParquetFileFragment, dataset: Dataset) -> None:
@@ -49,8 +55,21 @@ class PlannedFragment:
     def _is_current(self) -> bool:
         return self._footers.are_of([self._fragment.path], self._fragment.filesystem)
 
+    def __repr__(self) -> str:
+        return f"<intarsia.PlannedFragment path={self._fragment.path}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlannedFragment, (unread(self._fragment), self._dataset)
+        fragment = unread(self._fragment)
+        alone = self._dataset._of_fragment(fragment, self._dataset.schema)
+        return PlannedFragment, (fragment, alone)
+
+    @property
+    def pyarrow_fragment(self) -> pads.ParquetFileFragment:
+        """pyarrow's own fragment of the file, for functions that take no other.
+
+        pyarrow's scans of it may give fewer rows than there are: see ``docs/pushdown.md``.
+        """
+        return self._fragment
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fragment, name)
@@ -71,11 +90,7 @@ class PlannedFragment:
         if not self._is_current():
             self._fragment = unread(self._fragment)
             self._mark()
-        fragment = self._fragment
-        parts = [fragment], schema, fragment.format, fragment.filesystem
-        alone = type(self._dataset)(*parts)
-        alone._cache = self._dataset._cache
-        return alone
+        return self._dataset._of_fragment(self._fragment, schema)
 
     def to_table(
         self,

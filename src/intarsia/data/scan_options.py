@@ -22,13 +22,20 @@ _LEAST = {"batch_size": 1, "batch_readahead": 0, "fragment_readahead": 1}
 def check_scan_options(options: Mapping[str, Any]) -> None:
     """Check the options of a scan, whether pyarrow scans or Intarsia does.
 
-    Raises ``TypeError`` for an unknown option and for a count that is no integer, ``ValueError``
-    for a count that is too small.
+    Raises ``TypeError`` for an unknown option, and otherwise as ``check_counts`` does.
     """
     unknown = set(options) - _NAMES
     if unknown:
         hint = "; conditions are given as filter" if unknown & {"where", "filters"} else ""
         raise TypeError(f"unknown options: {', '.join(sorted(unknown))}{hint}")
+    check_counts(options)
+
+
+def check_counts(options: Mapping[str, Any]) -> None:
+    """Check the options of a scan that are counts; other options may be among them.
+
+    Raises ``TypeError`` for a count that is no integer, ``ValueError`` for one that is too small.
+    """
     for name, least in _LEAST.items():
         if name in options and operator.index(options[name]) < least:
             never_ends = name == "fragment_readahead" and options[name] == 0
