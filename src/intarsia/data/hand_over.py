@@ -33,6 +33,7 @@ from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.data.survey import files_left
 from intarsia.format.schema import Leaf
 from intarsia.plan.verdict import Constants
+from intarsia.predicate.nested import holds
 from intarsia.predicate.tree import tests_of
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
@@ -52,7 +53,7 @@ _PLAIN_VALUES = {
     pa.date32(): re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
 }
 """Values of folders that all engines read alike, by type."""
-_OMITS_BOUNDS_OF_NAN = "DuckDB"
+_GIVES_NAN_NO_BOUNDS = "DuckDB"
 """This writer gives a chunk with NaN no bounds. Others do, and leave NaN out of them."""
 
 
@@ -61,14 +62,14 @@ class HandOver:
     """Files that an engine is to read, and what it has to know about them.
 
     ``schema`` has the columns of the query as the data set has them, and ``folder_keys`` are those
-    of them that only the names of folders have. Bounds of the columns ``without_nan`` may leave
-    out NaN, so the engine must not use them.
+    of them that only the names of folders have. Statistics of the floats ``with_hidden_nan`` may
+    leave out NaN, so an engine must not take them for bounds of all values.
     """
 
     files: tuple[str, ...]
     schema: pa.Schema
     folder_keys: tuple[str, ...]
-    without_nan: tuple[str, ...]
+    with_hidden_nan: tuple[str, ...]
 
 
 class _RefusedError(Exception):
@@ -119,10 +120,22 @@ def _checked(
     _check_columns(files, in_files)
     if reader == "auto":
         _check_cost(files, request)
-    floats = [field.name for field in in_files if _has_floats(field.type)]
-    is_safe = all(_omits_bounds_of_nan(file) for _, file, _ in files)
     paths = tuple(path for path, *_ in files)
-    return HandOver(paths, schema, folder_keys, () if is_safe else tuple(floats))
+    return HandOver(paths, schema, folder_keys, _with_hidden_nan(files, in_files))
+
+
+def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:
+    """The floats among ``fields`` whose statistics may leave out NaN.
+
+    Raises ``_RefusedError`` if there are some in lists, maps or structs.
+    """
+    floats = [field for field in fields if holds(field.type, pa.types.is_floating)]
+    if all(_gives_nan_no_bounds(file) for _, file, _ in files):
+        return ()
+    for field in floats:
+        if not pa.types.is_floating(field.type):
+            raise _RefusedError(f"statistics of column {field.name!r} may leave out NaN")
+    return tuple(field.name for field in floats)
 
 
 def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> None:
@@ -200,12 +213,8 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
     return tuple(keys)
 
 
-def _has_floats(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind))
-
-
-def _omits_bounds_of_nan(file: OpenedFile) -> bool:
-    return (file.metadata.created_by or "").startswith(_OMITS_BOUNDS_OF_NAN)
+def _gives_nan_no_bounds(file: OpenedFile) -> bool:
+    return (file.metadata.created_by or "").startswith(_GIVES_NAN_NO_BOUNDS)
 
 
 # --- cost ---------------------------------------------------------------------------------------

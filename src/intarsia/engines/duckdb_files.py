@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from intarsia.data.hand_over import HandOver
@@ -13,7 +15,6 @@ _KEY_TYPES = {
     pa.int64(): "BIGINT",
     pa.date32(): "DATE",
 }
-_ONE = {pa.float32(): "1::FLOAT", pa.float64(): "1::DOUBLE"}
 
 
 def create_view(name: str, handed: HandOver) -> str:
@@ -21,23 +22,34 @@ def create_view(name: str, handed: HandOver) -> str:
     return f"CREATE OR REPLACE TEMPORARY VIEW {_name(name)} AS {query_of(handed)}"
 
 
+def drop_views(names: Iterable[str]) -> str:
+    """Returns the statements that drop views of these names."""
+    return "; ".join(f"DROP VIEW {_name(name)}" for name in names)
+
+
 def query_of(handed: HandOver) -> str:
     """Returns the SELECT that gives the rows and columns of ``handed``."""
-    columns = ", ".join(_column(handed, field) for field in handed.schema) or 'NULL AS "none"'
+    columns = ", ".join(_column(handed, name) for name in handed.schema.names)
     files = ", ".join(map(_text, handed.files))
-    options = f"hive_partitioning = {bool(handed.folder_keys)}, union_by_name = false"
+    options = f"hive_partitioning = {bool(handed.folder_keys)}"
     if handed.folder_keys:
         types = ", ".join(_key_type(handed.schema.field(name)) for name in handed.folder_keys)
         options += f", hive_types_autocast = false, hive_types = {{{types}}}"
-    return f"SELECT {columns} FROM read_parquet([{files}], {options})"
+    if handed.with_hidden_nan:
+        options += ", can_have_nan = true"
+    return f"SELECT {columns or 'NULL'} FROM read_parquet([{files}], {options})"
 
 
-def _column(handed: HandOver, field: pa.Field) -> str:
-    name = _name(field.name)
-    if field.name not in handed.without_nan:
-        return name
-    # DuckDB takes bounds of a plain column for those of all its values, NaN included.
-    return f"{name} * {_ONE[field.type]} AS {name}"
+def _column(handed: HandOver, name: str) -> str:
+    """A column, with a CASE around it if DuckDB must not see its statistics.
+
+    With ``can_have_nan`` alone DuckDB 2.0 takes NaN for the greatest value wherever there are
+    statistics. Those of a CASE are unknown to it.
+    """
+    own = _name(name)
+    if name not in handed.with_hidden_nan:
+        return own
+    return f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END AS {own}"
 
 
 def _key_type(field: pa.Field) -> str:

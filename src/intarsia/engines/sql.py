@@ -19,7 +19,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.data.hand_over import HandOver, hand_over, has_page_index
-from intarsia.engines.duckdb_files import create_view
+from intarsia.engines.duckdb_files import create_view, drop_views
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
@@ -164,7 +164,9 @@ def _answer(
             [str(kind) for kind in answer.types],
         )
         if count is None:
-            return answer.to_arrow_table(), types
+            found = answer.to_arrow_table()
+            connection.execute(drop_views(handed))
+            return found, types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
         if handed and not ends_database(failure):
@@ -215,18 +217,18 @@ def _register(
     tables: Mapping[str, pads.Dataset | pa.Table],
     *,
     hands_over: bool,
-) -> tuple[str, bool]:
+) -> tuple[str, list[str]]:
     """Registers every scan under its name, and every table under its own, if it is mentioned.
 
-    Returns what is left to ask of them, and whether DuckDB reads files by itself. A scan is a
-    filtered data set rather than a stream, so that DuckDB may read it twice, and asks for columns
-    itself.
+    Returns what is left to ask of them, and the names of the views of files that DuckDB reads. A
+    scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks for
+    columns itself.
     """
-    handed = False
+    handed: list[str] = []
     for name, table in tables.items():
         is_used = hands_over and name in query.others
         if is_used and _is_handed(connection, name, table, table.schema.names):
-            handed = True
+            handed.append(name)
         else:
             connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
@@ -237,7 +239,7 @@ def _register(
             left = _first(table, scan, joined.filter_of(scan), hands_over=hands_over)
             limit = None if scan.need is None else scan.need.limit
             if hands_over and _is_handed(connection, scan.name, table, scan.columns, left, limit):
-                handed = True
+                handed.append(scan.name)
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
             if look is not None:

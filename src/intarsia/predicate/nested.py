@@ -69,19 +69,20 @@ def without_dictionary(kind: pa.DataType) -> pa.DataType:
 
 def has_dictionary(kind: pa.DataType) -> bool:
     """Is there a dictionary in ``kind``, however deep?"""
-    return _holds(kind, pa.types.is_dictionary)
+    return holds(kind, pa.types.is_dictionary)
 
 
 def has_map(kind: pa.DataType) -> bool:
     """Is there a map in ``kind``, however deep?"""
-    return _holds(kind, pa.types.is_map)
+    return holds(kind, pa.types.is_map)
 
 
-def _holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+def holds(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """True if ``kind``, or a type in it, is one that ``is_one`` holds for."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     held = (kind.field(number).type for number in range(kind.num_fields))
-    return is_one(kind) or any(_holds(one, is_one) for one in held)
+    return is_one(kind) or any(holds(one, is_one) for one in held)
 
 
 def whole_maps(values: pa.ChunkedArray) -> pa.ChunkedArray:
