@@ -28,7 +28,6 @@ from intarsia.errors import FormatError, unknown_column
 from intarsia.storage import resolve
 
 STDIN = "-"
-FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 _EXTENSIONS = {
     "parquet": ("parquet", "parq", "pq"),
     "csv": ("csv", "tsv"),

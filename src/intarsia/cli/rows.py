@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.cli import foreign, terminal
+from intarsia.cli.columns import column_names
 from intarsia.cli.foreign import Incoming
-from intarsia.cli.options import column_names
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
