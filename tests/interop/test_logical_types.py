@@ -187,6 +187,33 @@ def test_bytes_of_another_length_are_an_error(tmp_path):
             ds.to_table(filter=never)
 
 
+@pytest.mark.parametrize("name", ["text", "json", "twelve"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_whose_types_have_no_value_in_common_are_an_error(name, turned, tmp_path):
+    others = {
+        "text": pa.array([str(one) for one in IDS]),
+        "json": pa.array(["{}"] * ROWS, pa.json_()),
+        "twelve": pa.array([one.bytes[:12] for one in IDS], pa.binary(12)),
+        "bytes": pa.array([one.bytes for one in IDS], pa.binary()),
+        "sixteen": pa.array([one.bytes for one in IDS], pa.binary(16)),
+    }
+    write(tmp_path / "a.parquet", "Arrow schema", TABLE.append_column("x", others[name]))
+    ds = ia.dataset(tmp_path / "a.parquet")
+    for uuids in (field("u"), field("s", "u"), pc.coalesce(field("u"), field("s", "u"))):
+        sides = (field("x"), uuids) if turned else (uuids, field("x"))
+        for never in (sides[0] == sides[1], ~(sides[0] != sides[1]) & (field("i") > 3)):
+            with pytest.raises(ia.PredicateError, match=r"does not compare|never equals"):
+                ds.to_table(filter=never)
+    with pytest.raises(ia.PredicateError, match=r"does not compare|never equals"):
+        ds.count_rows(filter="x = u" if turned else "u = x")
+    for kind in ("bytes", "sixteen"):
+        table = TABLE.append_column("x", others[kind])
+        write(tmp_path / "a.parquet", "Arrow schema", table)
+        fitting = ia.dataset(tmp_path / "a.parquet")
+        assert len(matching(fitting, field("s", "u") == field("x"))) == ROWS
+        assert len(matching(fitting, field("u") == field("x"))) == ROWS * 9 // 10
+
+
 def test_nulls_are_compared_as_nulls(ds):
     for null in (pa.scalar(None, pa.uuid()), pa.scalar(None, pa.string()), pa.scalar(None)):
         assert matching(ds, field("u") == null) == []
