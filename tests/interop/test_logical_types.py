@@ -319,6 +319,31 @@ def test_the_command_prints_uuids_as_text(form, path):
         assert (found["u"], found["s"]["u"], found["l"][0]) == (TEXT, TEXT, TEXT)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "--column", "u"],
+        ["inspect", "--column", "u", "--json"],
+        ["inspect", "--json"],
+        ["pages", "--column", "s.u", "--all"],
+        ["pages", "--column", "u", "--json", "--all"],
+        ["pages", "--column", "m", "--dictionary", "--all"],
+        ["scan", "--columns", "u,s,l,m,by", "--limit", "2"],
+        ["scan", "--columns", "u,s,l,m,by", "--limit", "2", "--format", "json"],
+    ],
+    ids=" ".join,
+)
+def test_commands_print_uuids_as_text(arguments, tmp_path):
+    path = write(tmp_path / "a.parquet", "Arrow schema", TABLE.slice(AT, 2))
+    name, *options = arguments
+    run = CliRunner().invoke(cli, [name, str(path), *options], env={"COLUMNS": "300"})
+    assert run.exit_code == 0, run.output
+    assert TEXT in run.output
+    printed = run.output.lower().replace(TEXT, "")
+    assert "uuid(" not in printed
+    assert ID.hex not in printed
+
+
 def test_a_stated_schema_says_what_the_columns_are(path):
     as_bytes = ia.dataset(path, schema=STORED)
     assert as_bytes.to_table().to_pylist() == TABLE.cast(STORED).to_pylist()
