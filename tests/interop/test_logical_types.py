@@ -214,6 +214,19 @@ def test_columns_whose_types_have_no_value_in_common_are_an_error(name, turned, 
         assert len(matching(fitting, field("u") == field("x"))) == ROWS * 9 // 10
 
 
+def test_text_of_another_length_than_the_bytes_is_an_error(ds, tmp_path):
+    spans = pa.table({"v": pa.array([b"123456789abc"], pa.binary(12))})
+    pq.write_table(spans, tmp_path / "a.parquet")
+    twelve = ia.dataset(tmp_path / "a.parquet")
+    assert twelve.count_rows(filter="v = '123456789abc'") == 1
+    with pytest.raises(ia.PredicateError, match=r"fixed_size_binary\[12\]: it has 3 bytes"):
+        twelve.count_rows(filter="v = 'abc'")
+    with pytest.raises(ia.PredicateError, match=r"\\ begins a byte, as in \\xFF"):
+        twelve.count_rows(filter=r"v = '\x'")
+    with pytest.raises(ia.PredicateError, match="it has 4 bytes"):
+        ds.count_rows(filter="list_contains(l, 'nope')")
+
+
 def test_nulls_are_compared_as_nulls(ds):
     for null in (pa.scalar(None, pa.uuid()), pa.scalar(None, pa.string()), pa.scalar(None)):
         assert matching(ds, field("u") == null) == []
