@@ -19,6 +19,7 @@ from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import cast_type
 from intarsia.read.damage import OnCorrupt
+from intarsia.write.annotations import placed
 from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.embed import IndexReport, list_indexes
 from intarsia.write.rows import ROW_GROUP_BYTES, Rows
@@ -108,6 +109,7 @@ def write(
     check_order(rows.schema, order or ())
     size = row_group_size or USUAL_ROW_GROUP
     name = os.path.basename(out)
+    said = placed(rows.annotations, rows.schema, {})
     with ParquetWriter(
         out,
         rows.schema,
@@ -117,6 +119,8 @@ def write(
         compression=compression,
         compression_level=compression_level,
         max_rows_per_page=max_rows_per_page,
+        annotations=said.fields,
+        write_statistics=True if said.ordered is None else list(said.ordered),
     ) as writer:
         with terminal.progress("writing") as update:
             tables = _counted(rows.tables, name, total, update)
