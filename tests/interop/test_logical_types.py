@@ -187,6 +187,46 @@ def test_bytes_of_another_length_are_an_error(tmp_path):
             ds.to_table(filter=never)
 
 
+@pytest.mark.parametrize("name", ["text", "json", "twelve"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_whose_types_have_no_value_in_common_are_an_error(name, turned, tmp_path):
+    others = {
+        "text": pa.array([str(one) for one in IDS]),
+        "json": pa.array(["{}"] * ROWS, pa.json_()),
+        "twelve": pa.array([one.bytes[:12] for one in IDS], pa.binary(12)),
+        "bytes": pa.array([one.bytes for one in IDS], pa.binary()),
+        "sixteen": pa.array([one.bytes for one in IDS], pa.binary(16)),
+    }
+    write(tmp_path / "a.parquet", "Arrow schema", TABLE.append_column("x", others[name]))
+    ds = ia.dataset(tmp_path / "a.parquet")
+    for uuids in (field("u"), field("s", "u"), pc.coalesce(field("u"), field("s", "u"))):
+        sides = (field("x"), uuids) if turned else (uuids, field("x"))
+        for never in (sides[0] == sides[1], ~(sides[0] != sides[1]) & (field("i") > 3)):
+            with pytest.raises(ia.PredicateError, match=r"does not compare|never equals"):
+                ds.to_table(filter=never)
+    with pytest.raises(ia.PredicateError, match=r"does not compare|never equals"):
+        ds.count_rows(filter="x = u" if turned else "u = x")
+    for kind in ("bytes", "sixteen"):
+        table = TABLE.append_column("x", others[kind])
+        write(tmp_path / "a.parquet", "Arrow schema", table)
+        fitting = ia.dataset(tmp_path / "a.parquet")
+        assert len(matching(fitting, field("s", "u") == field("x"))) == ROWS
+        assert len(matching(fitting, field("u") == field("x"))) == ROWS * 9 // 10
+
+
+def test_text_of_another_length_than_the_bytes_is_an_error(ds, tmp_path):
+    spans = pa.table({"v": pa.array([b"123456789abc"], pa.binary(12))})
+    pq.write_table(spans, tmp_path / "a.parquet")
+    twelve = ia.dataset(tmp_path / "a.parquet")
+    assert twelve.count_rows(filter="v = '123456789abc'") == 1
+    with pytest.raises(ia.PredicateError, match=r"fixed_size_binary\[12\]: it has 3 bytes"):
+        twelve.count_rows(filter="v = 'abc'")
+    with pytest.raises(ia.PredicateError, match=r"\\ begins a byte, as in \\xFF"):
+        twelve.count_rows(filter=r"v = '\x'")
+    with pytest.raises(ia.PredicateError, match="it has 4 bytes"):
+        ds.count_rows(filter="list_contains(l, 'nope')")
+
+
 def test_nulls_are_compared_as_nulls(ds):
     for null in (pa.scalar(None, pa.uuid()), pa.scalar(None, pa.string()), pa.scalar(None)):
         assert matching(ds, field("u") == null) == []
@@ -290,6 +330,31 @@ def test_the_command_prints_uuids_as_text(form, path):
     if form == "json":
         found = json.loads(run.output.splitlines()[0])
         assert (found["u"], found["s"]["u"], found["l"][0]) == (TEXT, TEXT, TEXT)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "--column", "u"],
+        ["inspect", "--column", "u", "--json"],
+        ["inspect", "--json"],
+        ["pages", "--column", "s.u", "--all"],
+        ["pages", "--column", "u", "--json", "--all"],
+        ["pages", "--column", "m", "--dictionary", "--all"],
+        ["scan", "--columns", "u,s,l,m,by", "--limit", "2"],
+        ["scan", "--columns", "u,s,l,m,by", "--limit", "2", "--format", "json"],
+    ],
+    ids=" ".join,
+)
+def test_commands_print_uuids_as_text(arguments, tmp_path):
+    path = write(tmp_path / "a.parquet", "Arrow schema", TABLE.slice(AT, 2))
+    name, *options = arguments
+    run = CliRunner().invoke(cli, [name, str(path), *options], env={"COLUMNS": "300"})
+    assert run.exit_code == 0, run.output
+    assert TEXT in run.output
+    printed = run.output.lower().replace(TEXT, "")
+    assert "uuid(" not in printed
+    assert ID.hex not in printed
 
 
 def test_a_stated_schema_says_what_the_columns_are(path):

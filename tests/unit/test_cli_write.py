@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -21,6 +22,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli import foreign
+from intarsia.format.metadata import ConvertedType, Empty, GeometryType, LogicalType
+from intarsia.write.annotations import Annotation
+from intarsia.write.writer import open_writer
 
 ROWS = 500
 TABLE = pa.table(
@@ -546,3 +550,79 @@ def test_dictionaries_and_views_are_put_in_order_by_their_values(say, tmp_path, 
         assert say("write", tmp_path / "a.feather", out, "--sort-by", by).code == 0
         expected = [0, 1, 2, 3] if by == "n" else [2, 0, 3, 1]
         assert pq.read_table(out)["n"].to_pylist() == expected
+
+
+SAID = {
+    "e": {"converted_type": ConvertedType.ENUM, "logicalType": LogicalType(ENUM=Empty())},
+    "v": {"converted_type": ConvertedType.INTERVAL},
+    "g": {"logicalType": LogicalType(GEOMETRY=GeometryType())},
+}
+SAID_SCHEMA = pa.schema(
+    {
+        "k": pa.int64(),
+        "e": pa.binary(),
+        "v": pa.binary(12),
+        "s": pa.struct({"e": pa.binary(), "plain": pa.binary()}),
+        "g": pa.binary(),
+    }
+)
+
+
+def span(days):
+    """An INTERVAL: months, days and milliseconds of 4 bytes each."""
+    return bytes(4) + days.to_bytes(4, "little") + bytes(4)
+
+
+def put_annotated(path, said):
+    """A file whose leaves of a name say something that Arrow has no type for."""
+    values = [
+        {"k": k, "e": b"e1", "v": span(k % 9), "s": {"e": b"e2", "plain": b"p"}, "g": b"\1"}
+        for k in range(ROWS)
+    ]
+    pq.write_table(SAID_SCHEMA.empty_table(), path)
+    leaves = ia.ParquetFile(path).schema.leaves
+    fields = {leaf.elements[-1]: said[leaf.path[-1]] for leaf in leaves if leaf.path[-1] in said}
+    with open_writer(SAID_SCHEMA, path, annotations=fields) as writer:
+        writer.write_table(pa.Table.from_pylist(values, SAID_SCHEMA))
+    return path
+
+
+def names_said(path):
+    """What the leaves of a file say that Arrow has no type for, by their paths."""
+    schema = ia.ParquetFile(path).schema
+    found = {
+        leaf.name: Annotation(leaf.element.converted_type, leaf.element.logicalType).name
+        for leaf in schema.leaves
+    }
+    return {name: said for name, said in found.items() if said not in ("", "INTEGER")}
+
+
+def test_new_files_say_of_columns_what_old_ones_did(say, tmp_path, out):
+    source = put_annotated(tmp_path / "a.parquet", SAID)
+    expected = {"e": "ENUM", "v": "INTERVAL", "s.e": "ENUM", "g": "GEOMETRY"}
+    assert names_said(source) == expected
+    options = ("--where", "k >= 100", "--sort-by", "v", "--index", "e:lookup")
+    assert say("write", source, out, *options).code == 0
+    assert names_said(out) == expected
+    assert ia.verify(out) == []
+    kept = ia.dataset(source).to_table(filter=pc.field("k") >= 100)
+    assert ia.dataset(out).to_table().sort_by("k").equals(kept)
+    by_duckdb = duckdb.sql(f"SELECT e, v FROM '{out}' WHERE k = 499").fetchall()
+    assert by_duckdb == duckdb.sql(f"SELECT e, v FROM '{source}' WHERE k = 499").fetchall()
+
+    assert say("write", source, out, "--columns", "s.e,k,g").code == 0
+    assert names_said(out) == {"g": "GEOMETRY"}
+    twice = say("write", source, out, "--columns", "s.e,e")
+    assert (twice.code, "two columns are called e" in twice.err) == (2, True)
+
+
+def test_what_files_do_not_agree_on_is_not_said(say, tmp_path, out):
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    put_annotated(folder / "a.parquet", SAID)
+    put_annotated(folder / "b.parquet", {"e": SAID["e"]})
+    pq.write_table(pa.table({"k": [1]}), folder / "c.parquet")
+    assert say("write", folder, out).code == 0
+    assert names_said(out) == {"e": "ENUM", "s.e": "ENUM"}
+    assert ia.verify(out) == []
+    assert ia.dataset(out).count_rows() == 2 * ROWS + 1

@@ -27,6 +27,7 @@ def moment(unit, *, utc, of="TIMESTAMP"):
 
 
 INT32, INT64 = struct.Struct("<i"), struct.Struct("<q")
+UUID_ELEMENT = element(Type.FIXED_LEN_BYTE_ARRAY, LogicalType(UUID=Empty()), type_length=16)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,8 @@ INT32, INT64 = struct.Struct("<i"), struct.Struct("<q")
             "00:00:01",
         ),
         (element(Type.BYTE_ARRAY, LogicalType(STRING=Empty())), "é".encode(), "é"),
+        (UUID_ELEMENT, bytes(range(16)), "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        (UUID_ELEMENT, b"cut off", "0x637574206f6666"),
         (element(Type.BYTE_ARRAY, LogicalType(STRING=Empty())), b"\xff", "0xff"),
         (element(Type.BYTE_ARRAY), b"abc", "0x616263"),
         (element(Type.INT96), bytes(12), "0x" + "00" * 12),

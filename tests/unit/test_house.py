@@ -9,7 +9,7 @@ import intarsia
 
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
-    ("errors", "version"),
+    ("errors", "version", "index_kinds"),
     ("ranges", "source", "parallel"),
     ("text",),
     ("predicate",),

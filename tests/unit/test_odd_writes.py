@@ -48,14 +48,6 @@ def test_checkpoints_of_extensions_within_structs(path):
     assert pq.read_table(path).equals(table)
 
 
-def test_half_floats_are_not_compared(path):
-    ia.write_table(pa.table({"h": pa.array([1, 2], pa.float16())}), path)
-    one = pa.array([1], pa.float16())
-    for filter_ in (pc.field("h") == one[0], pc.field("h").isin(one)):
-        with pytest.raises(ia.PredicateError, match="cannot evaluate"):
-            ia.dataset(path).to_table(filter=filter_)
-
-
 def test_views_two_structs_down_are_taken(path):
     kind = pa.struct([("z", pa.struct([("x", pa.string_view())]))])
     table = pa.table({"c": pa.array([{"z": {"x": str(n)}} for n in range(5)], kind), "i": range(5)})

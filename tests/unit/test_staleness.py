@@ -243,3 +243,45 @@ def test_files_without_the_column_lack_no_index_on_it(tmp_path):
     found = [str(finding) for finding in ia.verify(tmp_path)]
     assert len(found) == 3
     assert all("2.parquet" in one and "1 of the 2 files" in one for one in found)
+
+
+LIST, STRUCT = pa.list_(pa.string()), pa.struct({"x": pa.string()})
+COLUMNS = {
+    pa.string(): ["v001"] * 10,
+    pa.int64(): range(10),
+    LIST: [["v001"]] * 10,
+    STRUCT: [{"x": "v001"}] * 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("index", "fitting", "other"),
+    [
+        ("w:ngram", pa.string(), pa.int64()),
+        ("w:words", pa.string(), pa.int64()),
+        ("w:lookup", pa.string(), LIST),
+        ("w:lookup", pa.int64(), STRUCT),
+        ("w.x:lookup", STRUCT, pa.string()),
+        ("lookup(lower(w))", pa.string(), pa.int64()),
+        ("w:elements", LIST, pa.string()),
+    ],
+)
+def test_files_whose_column_has_another_type_lack_no_index_on_it(index, fitting, other, tmp_path):
+    for number, kind in enumerate((fitting, fitting, other, other)):
+        indexes = ["n:lookup", index] if number == 0 else ["n:lookup"]
+        table = pa.table({"n": range(10), "w": pa.array(COLUMNS[kind], kind)})
+        ia.write_table(table, tmp_path / f"{number}.parquet", indexes=indexes)
+    (_, name), *_ = ([entry.name for entry in one.indexes] for one in ia.list_indexes(tmp_path))
+
+    with pytest.warns(ia.IntarsiaWarning) as told:
+        ia.dataset(tmp_path).plan(filter="n = 3")
+    assert f"of 4 files looked into, 1 lack {name}, as " in str(told[0].message)
+    (found,) = ia.verify(tmp_path)
+    assert found.message == f"it has no index {name}, which 1 of the 2 files have"
+    assert [bool(one.unfit) for one in ia.list_indexes(tmp_path)] == [False, False, True, True]
+
+    ia.add_indexes(tmp_path / "1.parquet", [index], replace=False)
+    assert ia.verify(tmp_path) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ia.dataset(tmp_path).plan(filter="n = 3")

@@ -8,53 +8,28 @@ import json
 import click
 
 from intarsia.cli import terminal
-from intarsia.cli.options import table_format_option
 from intarsia.data.table_files import TableFormatOption
 from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
 from intarsia.write.catalog_show import CatalogState, show_catalog
 
-_json = click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 
-
-@click.group()
-def catalog() -> None:
-    """Keep a catalog of many files, so that a query opens few of them."""
-
-
-@catalog.command()
-@click.argument("path")
-@table_format_option
-@_json
 def build(path: str, table_format: TableFormatOption, as_json: bool) -> None:
-    """Build the catalog of the data set in the folder PATH.
-
-    It lies in _intarsia/ and holds footers, bounds of columns and the keys of indexes that have
-    some, as lookups do. It may be deleted at any time; answers do not depend on it.
-    """
+    """Build the catalog of a folder."""
     _print(build_catalog(path, table_format=table_format), as_json)
 
 
-@catalog.command()
-@click.argument("path")
-@table_format_option
-@_json
 def refresh(path: str, table_format: TableFormatOption, as_json: bool) -> None:
-    """Bring the catalog of PATH up to date: only files that are new or were changed are read."""
+    """Bring the catalog of a folder up to date."""
     _print(build_catalog(path, refresh=True, table_format=table_format), as_json)
 
 
-@catalog.command()
-@click.argument("path")
-@_json
 def show(path: str, as_json: bool) -> None:
-    """Show what the catalog of PATH holds, and how many files were changed since."""
+    """Show what the catalog of a folder holds."""
     _print(show_catalog(path), as_json)
 
 
-@catalog.command()
-@click.argument("path")
 def drop(path: str) -> None:
-    """Remove the catalog of PATH. Sidecars stay."""
+    """Remove the catalog of a folder."""
     click.echo(f"{terminal.plural(drop_catalog(path), 'file')} removed")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+
+import click
+import pyarrow as pa
 
 from intarsia.errors import unknown_column
 from intarsia.format.schema import Leaf, Schema
@@ -27,3 +31,14 @@ def _named(schema: Schema, name: str) -> Sequence[Leaf]:
     if root is None or not root.leaves:
         raise unknown_column(name, (leaf.name for leaf in schema.leaves))
     return schema.leaves[root.all_leaves.start : root.all_leaves.stop]
+
+
+def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
+    """The names that ``--columns`` says; all of them by default."""
+    if columns is None:
+        return list(schema.names)
+    try:
+        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
+    except csv.Error as error:
+        raise click.UsageError(f"--columns {columns!r}: {error}") from error
+    return [name if name in schema.names else name.strip() for name in names]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import pyarrow.fs as pafs
 
 from intarsia.cli import terminal
@@ -22,28 +21,8 @@ from intarsia.write.embed import list_indexes
 _FILE = "logs.parquet"
 
 
-@click.command()
-@click.argument("folder", default="intarsia-demo")
-@click.option(
-    "--rows",
-    type=click.IntRange(1),
-    default=1_000_000,
-    show_default=True,
-    metavar="N",
-    help="Rows of the table.",
-)
 def demo(folder: str, rows: int) -> None:
-    """Write a table with indexes to FOLDER, and ask it five questions.
-
-    The table is a log of made-up requests, always the same; a file logs.parquet that is there is
-    replaced. FOLDER is intarsia-demo in the current folder by default, and stays, to be tried out:
-    the last lines say how.
-
-    Each answer is compared with brute force, pyarrow over every row of the same file, and the pages
-    and bytes that it took are counted as they are read.
-
-    The exit code is 1 where an answer differs.
-    """
+    """Write a table with indexes to a folder, and ask it five questions."""
     path = _place(folder)
     with terminal.progress("writing") as update:
         row = write_logs(path, rows, update)

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import click
@@ -26,9 +27,9 @@ from intarsia.data.folders import folder_of, hive_types
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import FormatError, unknown_column
 from intarsia.storage import resolve
+from intarsia.write.annotations import Annotations
 
 STDIN = "-"
-FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 _EXTENSIONS = {
     "parquet": ("parquet", "parq", "pq"),
     "csv": ("csv", "tsv"),
@@ -69,6 +70,8 @@ class Incoming(NamedTuple):
     schema: pa.Schema
     tables: Iterator[pa.Table]
     files: Sequence[str]
+    annotations: Annotations = MappingProxyType({})
+    """What Parquet files say of these columns that Arrow's types do not."""
 
 
 class _File(NamedTuple):

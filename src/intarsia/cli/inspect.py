@@ -14,7 +14,6 @@ import pyarrow.fs as pafs
 from intarsia.cli import page, show_column, show_file, show_pages, terminal
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe
-from intarsia.cli.options import all_option, html_option, table_format_option
 from intarsia.cli.show_files import Summary
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError
@@ -28,23 +27,8 @@ from intarsia.storage import FileSource, resolve
 
 _Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
 """Files by their names, or why they are not shown."""
-_column = click.option(
-    "-c",
-    "--column",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    help="Only this column; one with fields stands for all of them. May be given again.",
-)
 
 
-@click.command()
-@click.argument("path")
-@_column
-@all_option
-@click.option("--json", "as_json", is_flag=True, help="The whole footer as one JSON document.")
-@html_option
-@table_format_option
 def inspect(
     path: str,
     names: Sequence[str],
@@ -53,23 +37,7 @@ def inspect(
     html: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.
-
-    PATH is a file, folder, glob or URI. With --column, show that column row group by row group:
-    bounds, sizes, indexes. A type is followed by ? where values may be NULL, by * where a row may
-    have several. Of indexes, offset is a page index that has no bounds. In a file of more than 40
-    columns those that take most are shown. The files of a folder or glob are summed up, unless
-    --column or --json asks for each.
-
-    --json gives the footer with the specification's names, bounds as values, other bytes in base
-    64; with --column, its row groups have the chunks of that column only. Of several files, each
-    has a line.
-
-    --html, of one file, shows where in it every page is, by rows and by bytes: of all columns, or
-    of those of --column.
-
-    The exit code is 1 where a part of a file could not be decoded; the rest is shown.
-    """
+    """Show what files hold."""
     page.check_option(html, as_json)
     if html is not None and everything:
         raise click.UsageError("--html has what it has room for: --all does not go with it")
@@ -143,21 +111,6 @@ def _sum_up(path: str, files: _Files, everything: bool) -> bool:
     return summary.is_whole
 
 
-@click.command()
-@click.argument("path")
-@_column
-@click.option(
-    "--row-group",
-    "row_groups",
-    type=click.IntRange(0),
-    metavar="N",
-    multiple=True,
-    help="Only this row group, counted from 0. May be given again.",
-)
-@click.option("--dictionary", is_flag=True, help="Show the entries of dictionaries instead.")
-@all_option
-@click.option("--json", "as_json", is_flag=True, help="All of them as one JSON array.")
-@table_format_option
 def pages(
     path: str,
     names: Sequence[str],
@@ -167,15 +120,7 @@ def pages(
     as_json: bool,
     table_format: TableFormatOption,
 ) -> None:
-    """Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.
-
-    PATH is a file, folder, glob or URI. Rows are counted from the start of the row group, offsets
-    from the start of the file; bytes are those of the page without its header. Bounds are the
-    column index's, else the page's own. 100 pages, or entries of dictionaries, are shown of a file
-    unless --all asks for more.
-
-    The exit code is 1 where a chunk could not be decoded; the others are shown.
-    """
+    """Show the pages of files."""
     several = _is_several(path)
 
     def chunks(file: OpenedFile) -> list[ChunkId]:

@@ -1,13 +1,12 @@
 """The command line's entry: which commands there are, and how errors are told.
 
-A command's module is imported when that command is called. ``--help`` and ``--version`` import
-none.
+The module that does a command's work is imported when that command runs. ``--help``, of a command
+as well, and ``--version`` import none.
 """
 
 from __future__ import annotations
 
 import codecs
-import importlib
 import io
 import json
 import sys
@@ -16,37 +15,16 @@ import warnings
 import click
 
 from intarsia.cli import INTERRUPTED
+from intarsia.cli.commands.catalog import catalog
+from intarsia.cli.commands.check import recover, verify
+from intarsia.cli.commands.demo import demo
+from intarsia.cli.commands.index import index
+from intarsia.cli.commands.inspect import inspect, pages
+from intarsia.cli.commands.scan import explain, scan
+from intarsia.cli.commands.write import write
 from intarsia.errors import IntarsiaError
 from intarsia.version import __version__
 
-COMMANDS = {
-    "catalog": ("catalog", "Keep a catalog of many files, so that a query opens few of them."),
-    "demo": ("demo", "Write a table with indexes to FOLDER, and ask it five questions."),
-    "explain": (
-        "scan",
-        "Show which rows, pages and bytes of PATH a query touches, and which index cut what.",
-    ),
-    "index": ("index", "Add, list, export and drop the indexes of files."),
-    "inspect": (
-        "inspect",
-        "Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.",
-    ),
-    "pages": (
-        "inspect",
-        "Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.",
-    ),
-    "recover": (
-        "check",
-        "Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.",
-    ),
-    "scan": ("scan", "Print the rows of PATH, a file, folder, glob or URI, that match."),
-    "verify": (
-        "check",
-        "Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.",
-    ),
-    "write": ("write", "Write the rows of SOURCE to OUT, one Parquet file with page indexes."),
-}
-"""By name: the module of ``intarsia.cli`` that has the command, and its help's first sentence."""
 IN_SHELL = {
     "with sidecar=True": "with --sidecar",
     "table_format='ignore'": "--table-format ignore",
@@ -115,33 +93,22 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     click.echo(f"intarsia: warning: {message}", err=True)
 
 
-class Commands(click.Group):
-    """The commands, each imported when it is called."""
-
-    def list_commands(self, ctx: click.Context | None) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _ = COMMANDS[cmd_name]
-        found: click.Command = getattr(importlib.import_module(f"intarsia.cli.{module}"), cmd_name)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        limit = formatter.width - 6 - max(map(len, COMMANDS))  # as click's own groups do
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, short_help(COMMANDS[name][1], limit)) for name in sorted(COMMANDS)]
-            )
-
-
-def short_help(sentence: str, limit: int) -> str:
-    """Returns a command's short help, given its help's first sentence, as click cuts it."""
-    return click.Command(None, help=sentence).get_short_help_str(limit)
-
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="intarsia")
 def cli() -> None:
     """Indexes inlaid in Parquet: see what files hold, add indexes, read by page."""
+
+
+for _command in (
+    catalog,
+    demo,
+    explain,
+    index,
+    inspect,
+    pages,
+    recover,
+    scan,
+    verify,
+    write,
+):
+    cli.add_command(_command)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-
 import click
-import pyarrow as pa
 
 _MOST_ROWS = 2**62
 """There are no more, and one more is still a number of 64 bits."""
+FORMATS = ("parquet", "csv", "json", "arrow", "orc")
+"""Formats of files that rows are read from."""
 where_option = click.option(
     "--where", metavar="SQL", help="Only rows for which this condition holds."
 )
@@ -64,14 +63,3 @@ html_option = click.option(
     "replaced.",
 )
 all_option = click.option("--all", "everything", is_flag=True, help="Cut no list short.")
-
-
-def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
-    """The names that ``--columns`` says; all of them by default."""
-    if columns is None:
-        return list(schema.names)
-    try:
-        names = next(csv.reader([columns], skipinitialspace=True)) or [""]
-    except csv.Error as error:
-        raise click.UsageError(f"--columns {columns!r}: {error}") from error
-    return [name if name in schema.names else name.strip() for name in names]

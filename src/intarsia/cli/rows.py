@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,21 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.cli import foreign, terminal
+from intarsia.cli.columns import column_names
 from intarsia.cli.foreign import Incoming
-from intarsia.cli.options import column_names
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PathError, PredicateError, unknown_column
 from intarsia.globs import HIDDEN, is_glob, means
+from intarsia.parallel import waited_for
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.filterable import filterable_schema, filterable_type, restorer_of, taken
 from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
+from intarsia.read.file import open_file
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
 from intarsia.storage import resolve
+from intarsia.write.annotations import Annotations, agreed_alone, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
 """What pyarrow's own scan of a data set reads before it is wanted: less than usual."""
@@ -92,7 +96,20 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
             table = pa.Table.from_batches([batch])
             yield table if table.schema.equals(schema) else table.cast(schema)
 
-    return Incoming(schema, tables(), data.files), count
+    whole = [name for name in schema.names if name in names and schema.names.count(name) == 1]
+    own = pa.schema([schema.field(name) for name in whole])
+    return Incoming(schema, tables(), data.files, _annotations(source, data.files, own)), count
+
+
+def _annotations(source: str, files: Sequence[str], schema: pa.Schema) -> Annotations:
+    """What ``files`` agree on of columns of ``schema``, and Arrow's types do not say."""
+    on, _ = resolve(source)
+
+    def of(file: str) -> tuple[pa.Schema, Annotations]:
+        opened = open_file(file, on)
+        return opened.schema_arrow, annotations_of(opened.schema)
+
+    return agreed_alone([*waited_for(partial(of, file) for file in files)], schema)
 
 
 def _of_others(rows: Incoming, asked: Asked) -> Incoming:

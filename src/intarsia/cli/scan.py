@@ -7,19 +7,7 @@ import json
 import click
 
 from intarsia.cli import page, show, stream
-from intarsia.cli.options import (
-    column_names,
-    columns_option,
-    html_option,
-    limit_option,
-    on_corrupt_option,
-    page_size_limit_option,
-    partitioning_option,
-    sidecar_folder_option,
-    table_format_option,
-    union_by_name_option,
-    where_option,
-)
+from intarsia.cli.columns import column_names
 from intarsia.data.asked import check_columns
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
@@ -31,27 +19,6 @@ from intarsia.report.render import query_html
 _TABLE_ROWS = 50
 
 
-@click.command()
-@click.argument("path")
-@where_option
-@columns_option
-@limit_option
-@click.option("--count", is_flag=True, help="Print how many rows there are instead.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object a line, bytes in base 64; table shows 50 rows unless --limit says "
-    "otherwise.",
-)
-@on_corrupt_option
-@page_size_limit_option
-@union_by_name_option
-@partitioning_option
-@sidecar_folder_option
-@table_format_option
 def scan(
     path: str,
     where: str | None,
@@ -66,10 +33,7 @@ def scan(
     sidecar_folder: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Print the rows of PATH, a file, folder, glob or URI, that match.
-
-    Rows with lists, structs or bytes are none of CSV's; JSON has them all.
-    """
+    """Print the rows that match."""
     source = dataset(
         path,
         union_by_name=union_by_name,
@@ -100,19 +64,6 @@ def scan(
         print_rows(source.to_batches(names, expression))
 
 
-@click.command()
-@click.argument("path")
-@where_option
-@columns_option
-@click.option(
-    "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
-)
-@click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
-@html_option
-@union_by_name_option
-@partitioning_option
-@sidecar_folder_option
-@table_format_option
 def explain(
     path: str,
     where: str | None,
@@ -125,12 +76,7 @@ def explain(
     sidecar_folder: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
-
-    20 files are shown, and the 20 columns of each that take most.
-
-    --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
-    """
+    """Show what a query touches."""
     page.check_option(html, as_json)
     source = dataset(
         path,

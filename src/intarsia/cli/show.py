@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import pyarrow as pa
@@ -132,11 +132,28 @@ def own(report: StandardReport) -> str:
     return f"{clean(report.name)}: on {on}, {report.bytes:,} bytes"
 
 
+def printable(value: Any) -> Any:
+    """Returns ``value`` in types that print the same in lists and structs as by themselves.
+
+    A UUID or a date in a list is its text, not Python's call that makes one.
+    """
+    match value:
+        case None | bool() | int() | float() | str() | bytes():
+            return value
+        case dict():
+            return {name: printable(one) for name, one in value.items()}
+        case list():
+            return [printable(one) for one in value]
+        case tuple():
+            return tuple(map(printable, value))
+    return str(value)
+
+
 def rows(table: pa.Table, more: bool) -> None:
     """Rows of data."""
     columns = []
     for field, values in zip(table.schema, table.columns, strict=True):
-        cells = ["NULL" if v is None else clean(str(v)) for v in readable_values(values)]
+        cells = ["NULL" if v is None else clean(str(printable(v))) for v in readable_values(values)]
         kind = field.type
         right = any(check(kind) for check in _NUMBERS)
         columns.append(Column(clean(field.name), cells, right=right))

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import click
 import pyarrow as pa
@@ -14,36 +13,25 @@ import sqlglot
 from sqlglot import exp
 
 from intarsia.cli import foreign, terminal
-from intarsia.cli.options import (
-    column_names,
-    columns_option,
-    limit_option,
-    on_corrupt_option,
-    page_size_limit_option,
-    partitioning_option,
-    sidecar_folder_option,
-    table_format_option,
-    union_by_name_option,
-    where_option,
-)
+from intarsia.cli.columns import column_names
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
 from intarsia.predicate.casts import cast_type
 from intarsia.read.damage import OnCorrupt
-from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.write.annotations import placed
+from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.embed import IndexReport, list_indexes
 from intarsia.write.rows import ROW_GROUP_BYTES, Rows
 from intarsia.write.writer import ParquetWriter
 
-_MOST_ROWS, _ANY_BYTES = 2**31 - 1, 2**62
-_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+_ANY_BYTES = 2**62
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([\w/+:-]+)\]")
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
 
 
-def _types(_: Any, __: Any, given: Sequence[str]) -> dict[str, pa.DataType]:
-    """The types that ``--type`` says, by the columns' names."""
+def types_of(given: Sequence[str]) -> dict[str, pa.DataType]:
+    """Returns the types that ``--type`` says, by the columns' names. Raises ``BadParameter``."""
     found = {}
     for text in given:
         name, is_said, kind = text.partition("=")
@@ -70,78 +58,6 @@ def _type(text: str) -> pa.DataType:
         return cast_type(exp.DataType.build(text, dialect="duckdb"))
 
 
-@click.command()
-@click.argument("source")
-@click.argument("out")
-@click.option(
-    "--index",
-    "indexes",
-    metavar="INDEX",
-    multiple=True,
-    help="An index to embed, as index add takes it. May be given again.",
-)
-@click.option(
-    "--from",
-    "form",
-    type=click.Choice(foreign.FORMATS),
-    help="What SOURCE is; by default as its name, or its files' names, say.",
-)
-@where_option
-@columns_option
-@limit_option
-@click.option(
-    "--sort-by",
-    metavar="A,B,…",
-    help="Put rows in the order of these columns, NULL last. All rows are in memory then.",
-)
-@click.option("--compression", type=click.Choice(_CODECS), default="zstd", show_default=True)
-@click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
-@click.option(
-    "--row-group-size",
-    type=click.IntRange(1, _MOST_ROWS),
-    metavar="ROWS",
-    help=f"Rows of a row group; by default {USUAL_ROW_GROUP:,}, or fewer that take 256 MB.",
-)
-@click.option(
-    "--max-rows-per-page",
-    type=click.IntRange(1),
-    default=PAGE_ROWS,
-    show_default=True,
-    metavar="ROWS",
-    help="Rows of a page.",
-)
-@click.option(
-    "--checkpoint-row-groups",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Have every Nth row group on the disk for sure, for recover, whatever happens then.",
-)
-@click.option(
-    "--keep-unfinished",
-    is_flag=True,
-    help="Leave what was written before an error, under its temporary name, for recover.",
-)
-@click.option("--delimiter", metavar="CHARACTER", help="Of CSV: a comma; in .tsv, a tab.")
-@click.option("--no-header", is_flag=True, help="Of CSV: columns are called f0, f1, ….")
-@click.option(
-    "--null", metavar="TEXT", help="Of CSV: what stands for NULL, also in texts, without quotes."
-)
-@click.option(
-    "--type",
-    "types",
-    metavar="COLUMN=TYPE",
-    multiple=True,
-    callback=_types,
-    help="Of CSV and JSON: a column's type, as string, int64, double, decimal(9, 2), date32 or "
-    "timestamp[us, tz=UTC]; SQL's names do as well. May be given again.",
-)
-@union_by_name_option
-@partitioning_option
-@on_corrupt_option
-@page_size_limit_option
-@sidecar_folder_option
-@table_format_option
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def write(
     source: str,
     out: str,
@@ -169,22 +85,7 @@ def write(
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
-    """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
-
-    \b
-    intarsia write logs.csv logs.parquet --index "lookup(trace_id)" --index msg:ngram
-    intarsia write lake/logs errors.parquet --where "status = 500" --columns ts,msg
-    zcat logs.json.gz | intarsia write - logs.parquet --from json
-
-    SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC,
-    or - for standard input, of CSV, JSON or Arrow. CSV and JSON may be compressed (.gz, .zst), and
-    are read as pyarrow reads them: types are those of the first 16 MB. Several files of other
-    formats than Parquet have to have the same columns.
-
-    Rows stay in their order, and in memory there is a row group of them at a time. OUT is a local
-    file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
-    that is read.
-    """
+    """Write the rows of a source to a Parquet file."""
     if out == foreign.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
     form = foreign.format_of(source, form, table_format)
@@ -208,6 +109,7 @@ def write(
     check_order(rows.schema, order or ())
     size = row_group_size or USUAL_ROW_GROUP
     name = os.path.basename(out)
+    said = placed(rows.annotations, rows.schema, {})
     with ParquetWriter(
         out,
         rows.schema,
@@ -217,6 +119,8 @@ def write(
         compression=compression,
         compression_level=compression_level,
         max_rows_per_page=max_rows_per_page,
+        annotations=said.fields,
+        write_statistics=True if said.ordered is None else list(said.ordered),
     ) as writer:
         with terminal.progress("writing") as update:
             tables = _counted(rows.tables, name, total, update)

@@ -245,7 +245,7 @@ class SegmentReader:
             if known_version(index.kind) == index.kind_version:
                 kind = make(index.kind, index.on, index.params)
                 if has_fingerprints(kind):
-                    of = subject_of(self.exemplar(index.form), kind, index.meaning)
+                    of = subject_of(self.exemplar(index.form).columns, kind, index.meaning)
                     self._kinds[number] = kind, of
         return self._kinds[number]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import uuid
 from enum import IntEnum
 from typing import Any
 
@@ -12,6 +13,7 @@ from intarsia.format.metadata import SchemaElement
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.summary import is_text
 
+_UUID_BYTES = 16
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -30,8 +32,8 @@ def plural(count: int, noun: str) -> str:
 def readable(element: SchemaElement, value: bytes | None) -> Any:
     """An encoded bound as bool, int, float, ``Decimal``, date, time, timestamp or text.
 
-    Timestamps come as ISO 8601 text, all their digits kept. Bytes that are no text, and values of
-    types without an order, come as ``0x`` and hexadecimal digits.
+    UUIDs come as text. Timestamps come as ISO 8601 text, all their digits kept. Bytes that are no
+    text, and values of types without an order, come as ``0x`` and hexadecimal digits.
     """
     if value is None:
         return None
@@ -39,7 +41,7 @@ def readable(element: SchemaElement, value: bytes | None) -> Any:
     if not order.is_defined:
         return _hex(value)
     if order.domain is Domain.BYTES:
-        return _text(value) if is_text(element) else _hex(value)
+        return _of_bytes(element, value)
     keys, usable = order.keys([value])
     key = keys[0]
     if not usable[0] and not (order.has_nan and len(value) == order.width):
@@ -73,6 +75,14 @@ def _moment(order: ValueOrder, key: int) -> Any:
     if order.domain is Domain.TIME:
         return f"{whole:%H:%M:%S}{fraction}"
     return f"{whole.isoformat()}{fraction}{'Z' if order.utc else ''}"
+
+
+def _of_bytes(element: SchemaElement, value: bytes) -> str:
+    if is_text(element):
+        return _text(value)
+    logical = element.logicalType
+    is_uuid = logical is not None and logical.UUID is not None and len(value) == _UUID_BYTES
+    return str(uuid.UUID(bytes=value)) if is_uuid else _hex(value)
 
 
 def _text(value: bytes) -> str:

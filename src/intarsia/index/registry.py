@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping, Set
 from typing import Any
@@ -25,8 +24,8 @@ from intarsia.index.ngram import NGram
 from intarsia.index.spec import parsed, split, unquoted
 from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.index.words import Words
+from intarsia.index_kinds import installed, names
 
-GROUP = "intarsia.index_kinds"
 EmbeddedIndex = Inverted | Summary
 IndexSpec = EmbeddedIndex | Standard
 """An index as it is asked for: one to embed, or one of the format's own."""
@@ -91,17 +90,12 @@ def known_kind(kind: str) -> type[EmbeddedIndex] | None:
     A plugin that cannot be imported is warned of, once.
     """
     known = _BUILT_IN.get(kind) or _registered.get(kind)
-    return known or (_installed(kind) if kind in _entry_points() else None)
-
-
-@functools.cache
-def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
-    return {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
+    return known or (_installed(kind) if kind in installed() else None)
 
 
 @functools.cache
 def _installed(kind: str) -> type[EmbeddedIndex] | None:
-    point = _entry_points()[kind]
+    point = installed()[kind]
     try:
         found = point.load()
         problem = _problem(found)
@@ -118,7 +112,7 @@ def _installed(kind: str) -> type[EmbeddedIndex] | None:
 
 def kinds() -> list[str]:
     """The names of all known kinds, sorted; those installed are not imported for it."""
-    return sorted({*_BUILT_IN, *_registered, *_entry_points(), *_STANDARD})
+    return sorted({*names(), *_registered})
 
 
 def spec_name(index: IndexSpec) -> str:

@@ -2,7 +2,8 @@
 
 pyarrow compares no UUIDs and no JSON. It compares a string of any length with 16 bytes, and finds
 no row. So UUIDs, and strings that are compared with UUIDs, become the 16 bytes that files store;
-constants that can never equal a value of their column's type are refused.
+constants that can never equal a value of their column's type are refused, and so are two columns
+whose types have no value in common.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_text, is_uuid
+from intarsia.predicate.casts import is_text, is_uuid, without_extension
 from intarsia.predicate.constants import UUID_BYTES, is_bytes, uuid_scalar
 from intarsia.predicate.evaluation import compute_columns
 from intarsia.predicate.filterable import filterable_schema, filterable_type
@@ -23,6 +24,7 @@ from intarsia.predicate.nested import type_at, without_dictionary
 from intarsia.predicate.serialized import batch_of, serialized_of
 
 _EQUALITIES = {"equal", "not_equal", "is_in"}
+_COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _CONSTANT_OPTIONS = {"is_in": "value_set", "map_lookup": "query_key"}
 """Functions whose constants are among their options, and the names of these."""
 _Nodes = list[tuple[str, str]]
@@ -43,8 +45,9 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
 
     UUIDs and JSON become the bytes and strings that store them. A string beside a UUID column is
     read as a UUID, with or without hyphens. Raises ``PredicateError`` if it is not one, if bytes
-    beside it are not 16, and if a constant's length excludes that it equals a value of
-    ``fixed_size_binary``.
+    beside it are not 16, if a constant's length excludes that it equals a value of
+    ``fixed_size_binary``, and if columns of such types and of others are compared that have no
+    value in common.
 
     >>> text = "00000000-0000-0000-0000-000000000041"
     >>> with_comparable_constants(pc.field("u") == text, pa.schema({"u": pa.uuid()}))
@@ -63,6 +66,8 @@ def with_comparable_constants(expression: pc.Expression, schema: pa.Schema) -> p
         for call in _calls(serialized.nodes):
             for at in call.constants:
                 columns[at] = _comparable(columns[at], call, part, schema)
+            if call.function in _COMPARISONS and len(call.arguments) == 2:
+                _check_types(call, part, schema)
     if all(new.type == old.type for new, old in zip(columns, given, strict=True)):
         return expression
     return part(serialized.nodes)
@@ -85,7 +90,7 @@ def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
 
 
 def _calls(nodes: _Nodes) -> Iterator[_Call]:
-    """Yields every call that has constants, arguments before the calls that take them."""
+    """Yields every call, arguments before the calls that take them."""
     opened: list[tuple[int, _Call]] = []
     at = 0
     while at < len(nodes):
@@ -96,8 +101,7 @@ def _calls(nodes: _Nodes) -> Iterator[_Call]:
             continue
         if kind == "end":
             start, call = opened.pop()
-            if call.constants:
-                yield call
+            yield call
         if not opened:
             continue
         outer = opened[-1][1]
@@ -195,6 +199,26 @@ def _as_uuid_bytes(values: pa.Array) -> pa.Array:
         if value is not None and len(value) != UUID_BYTES.byte_width:
             raise PredicateError(f"a UUID has 16 bytes, and {value!r} has {len(value)}")
     return values.cast(UUID_BYTES)
+
+
+def _check_types(call: _Call, part: _Part, schema: pa.Schema) -> None:
+    """Raise ``PredicateError`` if two columns are compared whose types have no value in common.
+
+    A UUID has none in common with strings, and fixed numbers of bytes none with other numbers.
+    """
+    one, other = (_compared_type(nodes, part, schema) for nodes in call.arguments)
+    if one is None or other is None:
+        return
+    for left, right in ((one, other), (other, one)):
+        if is_uuid(left) and is_text(without_extension(right)):
+            raise PredicateError(f"a UUID does not compare with {right}")
+    widths = {
+        kind.byte_width
+        for kind in map(without_extension, (one, other))
+        if pa.types.is_fixed_size_binary(kind)
+    }
+    if len(widths) > 1 and call.function in _EQUALITIES:
+        raise PredicateError(f"a value of {one} never equals one of {other}")
 
 
 def _check_length(values: pa.Array, kind: pa.DataType) -> None:

@@ -88,8 +88,17 @@ def text_scalar(text: str, kind: pa.DataType | None) -> pa.Scalar:
             return _timestamp(f"1970-01-01 {text}", pa.timestamp(kind.unit)).cast(kind)
         return pa.scalar(_bytes(text) if is_bytes(kind) else text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = r": \ begins a byte, as in \xFF; itself it is \x5C" if is_bytes(kind) else ""
-        raise PredicateError(f"'{text}' cannot be read as {kind}{hint}") from error
+        raise PredicateError(f"'{text}' cannot be read as {kind}{_hint(text, kind)}") from error
+
+
+def _hint(text: str, kind: pa.DataType) -> str:
+    """Says why a text literal is not bytes of type ``kind``; nothing of other types."""
+    if not is_bytes(kind):
+        return ""
+    try:
+        return f": it has {len(_bytes(text))} bytes"
+    except pa.ArrowInvalid:
+        return r": \ begins a byte, as in \xFF; itself it is \x5C"
 
 
 def is_uuid_text(text: str) -> bool:

@@ -1,6 +1,7 @@
 """The types in which pyarrow filters and compares values.
 
-pyarrow neither takes nor filters views of strings and bytes, and compares no UUIDs and no JSON.
+pyarrow neither takes nor filters views of strings and bytes, and compares no UUIDs, no JSON and no
+floats of 16 bits.
 These columns are read in other types, and given back in their own.
 """
 
@@ -15,24 +16,29 @@ from intarsia.predicate.nested import whole_maps, with_children, with_whole_maps
 
 VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """Views, and types of as many characters or bytes."""
+_INSTEAD = {**VIEWED, pa.float16(): pa.float32()}
+"""Types that pyarrow does not filter or compare, and those that hold the same values."""
 
 
 def filterable_type(kind: pa.DataType) -> pa.DataType:
-    """Returns ``kind`` with views, UUIDs and JSON, at any depth, in types that pyarrow filters."""
+    """Returns ``kind`` with views, UUIDs, JSON and float16 in types that pyarrow filters.
+
+    They may be at any depth.
+    """
     if kind.id not in _MAY_CHANGE:
         return kind
     kind = without_extension(kind)
     if isinstance(kind, pa.BaseExtensionType):  # a user's own, which may have no hash
         return kind
-    if kind in VIEWED:
-        return VIEWED[kind]
+    if kind in _INSTEAD:
+        return _INSTEAD[kind]
     return with_children(kind, lambda field: field.with_type(filterable_type(field.type)))
 
 
 _MAY_CHANGE = {
     kind.id
     for kind in (
-        *VIEWED,
+        *_INSTEAD,
         pa.uuid(),
         pa.struct([]),
         pa.map_(pa.string(), pa.null()),

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
-from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
-from intarsia.predicate.term import columns_named
+from intarsia.read.column_types import ColumnTypes
+from intarsia.read.subjects import can_have
 
 if TYPE_CHECKING:  # they are told here
     from intarsia.read.damage import CorruptData
@@ -28,7 +28,7 @@ class Health:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, frozenset[str]] = {}
-        self._schemas: dict[str, Schema] = {}
+        self._columns: dict[str, ColumnTypes] = {}
         self._known: dict[str, tuple[IndexEntry, Home]] = {}
         self._stale: dict[str, Mapping[Home, Collection[IndexEntry]]] = {}
         self._told = False
@@ -55,11 +55,11 @@ class Health:
         path: str,
         held: Mapping[IndexEntry, Home],
         stale: Mapping[Home, Collection[IndexEntry]],
-        schema: Schema,
+        columns: ColumnTypes,
     ) -> None:
         """A file has these indexes, and others that are ``stale``, as far as it is known which."""
         with self._lock:
-            self._schemas[path] = schema
+            self._columns[path] = columns
             self._names[path] = frozenset(entry.name for entry in held)
             self._known |= {entry.name: (entry, home) for entry, home in held.items()}
             self._stale[path] = stale
@@ -90,32 +90,19 @@ class Health:
         )
 
     def _missing(self, besides: Collection[str] = ()) -> dict[str, list[str]]:
-        """As ``missing_in``, without files that lack the column that an index is on."""
-        fitting: dict[str, list[str]] = {}
-        for name, paths in missing_in(self._names, besides).items():
-            entry, _ = self._known[name]
-            own = [path for path in paths if may_have(entry, self._schemas[path])]
-            if own:
-                fitting[name] = own
-        return fitting
+        """As ``missing_in``, without files that cannot have an index."""
+        lacking = missing_in(self._names, besides)
+        able = {
+            name: able_to_have(self._known[name][0], {path: self._columns[path] for path in paths})
+            for name, paths in lacking.items()
+        }
+        return {name: paths for name, paths in able.items() if paths}
 
 
-def may_have(entry: IndexEntry, schema: Schema) -> bool:
-    """Are there the columns that an index is on?"""
-    if entry.meaning:
-        return all(schema.root(name) is not None for name in columns_named(entry.on))
-    within = f"{entry.on}."
-    return any(leaf.name == entry.on or leaf.name.startswith(within) for leaf in schema.leaves)
-
-
-def absent_columns(on: str, schema: Schema) -> list[str]:
-    """Returns the columns that an index on ``on``, a path or a function, needs and a file lacks."""
-    within = f"{on}."
-    if any(leaf.name == on or leaf.name.startswith(within) for leaf in schema.leaves):
-        return []
-    if not any(character in on for character in "()[]+-*"):
-        return [on]
-    return sorted(name for name in columns_named(on) if schema.root(name) is None)
+def able_to_have(entry: IndexEntry, files: Mapping[str, ColumnTypes]) -> list[str]:
+    """Returns those of ``files`` that can be given an index as ``entry`` describes it."""
+    able = {columns: can_have(columns, entry) for columns in {*files.values()}}
+    return [path for path, columns in files.items() if able[columns]]
 
 
 def _calls(lost: Iterable[tuple[IndexEntry, Home]]) -> list[str]:

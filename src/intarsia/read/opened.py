@@ -7,7 +7,6 @@ then on treated as if it were not there.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import FAILURES, SchemaTemplates
+from intarsia.decode.template import SchemaTemplates
 from intarsia.decode.whole import read_by_pyarrow
 from intarsia.errors import CorruptDataWarning, FormatError, Where, tell, warn
 from intarsia.format.bounds import (
@@ -25,17 +24,14 @@ from intarsia.format.bounds import (
     page_bounds,
     recounted,
 )
-from intarsia.format.declared_order import order_of
 from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.format.metadata import (
     ColumnChunk,
     ColumnMetaData,
-    ColumnOrder,
     FileMetaData,
     Outline,
-    Type,
 )
-from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.order import ValueOrder
 from intarsia.format.page_index import ColumnIndex
 from intarsia.format.schema import Root, Schema, read_schema
 from intarsia.format.shape import Shape
@@ -50,6 +46,7 @@ from intarsia.index.directory import (
 from intarsia.index.sidecar import Sidecar
 from intarsia.ranges import Int64Array
 from intarsia.read.column_chunks import ColumnChunks
+from intarsia.read.column_types import ColumnTypes
 from intarsia.read.damage import CorruptData, Damage
 from intarsia.read.distrust import miscounts_nulls
 from intarsia.read.health import Health
@@ -105,7 +102,6 @@ class OpenedFile:
             self._checksums = self.checked_footer() if is_checked else None
         except FormatError as error:
             raise error.at(Where(name)) from error
-        self._orders: dict[int, ValueOrder] = shape.kept("orders", dict)
         self._row_group_bounds: dict[int, Bounds] = {}
         self.page_indexes = PageIndexes(self, self._page_index_checksums())
         self.ignored: dict[str, None] = {}
@@ -187,22 +183,21 @@ class OpenedFile:
         return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary, unit)
 
     @functools.cached_property
-    def schema_arrow(self) -> pa.Schema:
-        """The schema as pyarrow reads it."""
-        return self.shape.kept(("arrow", self.options.of_types), self._new_schema_arrow)
+    def columns(self) -> ColumnTypes:
+        """The types of the columns, which files of one shape share."""
+        return self.shape.kept(("columns", self.options.of_types), self._new_columns)
 
-    def _new_schema_arrow(self) -> pa.Schema:
+    def _new_columns(self) -> ColumnTypes:
+        orders, unit = self.metadata.column_orders, self.options.coerce_int96_timestamp_unit
+        return ColumnTypes(self.schema, self.templates, orders, unit)
+
+    @functools.cached_property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
         try:
-            schema = self.templates.arrow_schema()
-            _ = schema.names  # names that are not UTF-8 show only now
+            return self.columns.schema_arrow
         except FormatError as error:
             raise error.at(Where(self.name)) from error
-        except FAILURES as error:
-            raise FormatError(
-                f"pyarrow cannot read the schema: {error}", Where(self.name)
-            ) from error
-        # pyarrow's schema has groups without leaves, which its tables leave out.
-        return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
 
     @functools.cached_property
     def pyarrows_metadata(self) -> pq.FileMetaData:
@@ -210,15 +205,11 @@ class OpenedFile:
         return read_by_pyarrow(self.footer)
 
     def arrow_type(self, root: Root) -> pa.DataType:
-        """The type of a root with all of its leaves, as pyarrow reads it."""
-        at = self.schema.leaves[root.all_leaves.start].root
-        return self.schema_arrow.field(self._arrow_places[at]).type
-
-    @functools.cached_property
-    def _arrow_places(self) -> list[int]:
-        """For each root how many before it are in the Arrow schema: those that have leaves."""
-        have_leaves = (bool(root.all_leaves) for root in self.schema.roots)
-        return list(itertools.accumulate(have_leaves, initial=0))
+        """Returns the type of a root with all of its leaves, as pyarrow reads it."""
+        try:
+            return self.columns.arrow_type(root)
+        except FormatError as error:
+            raise error.at(Where(self.name)) from error
 
     def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
         """What the footer says of one chunk.
@@ -258,36 +249,12 @@ class OpenedFile:
         self.warn(f"the footer is wrong, as pages show: {where}: {', '.join(wrong)}")
 
     def order(self, leaf: int) -> ValueOrder:
-        """How a column's values compare."""
-        element = self.schema.leaves[leaf].element
-        if element.type == Type.INT96 and self.options.coerce_int96_timestamp_unit is not None:
-            return ValueOrder(Domain.UNDEFINED)  # values are cut off, and bounds are not
-        if leaf not in self._orders:
-            order = order_of(element, self._column_order(leaf))
-            is_plain = order.domain is Domain.INTEGER and element.type == Type.INT64
-            self._orders[leaf] = order.of_arrow(self._leaf_type(leaf)) if is_plain else order
-        return self._orders[leaf]
-
-    def _leaf_type(self, leaf: int) -> pa.DataType | None:
-        """The Arrow type of a column or a field of structs; None within lists and maps."""
-        found = self.schema.leaves[leaf]
-        try:
-            kind = self.arrow_type(self.schema.roots[found.root])
-        except FormatError:
-            return None  # pyarrow cannot read the schema, as reading a value will say
-        for name in found.path[1:]:
-            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                return None
-            kind = kind.field(name).type
-        return kind
+        """Returns how a column's values compare."""
+        return self.columns.order(leaf)
 
     def order_is_declared(self, leaf: int) -> bool:
         """Does the footer say how this column's bounds compare?"""
-        return order_is_declared(self._column_order(leaf))
-
-    def _column_order(self, leaf: int) -> ColumnOrder | None:
-        orders = self.metadata.column_orders
-        return orders[leaf] if orders and leaf < len(orders) else None
+        return order_is_declared(self.columns.column_order(leaf))
 
     def row_group_bounds(self, leaf: int) -> Bounds:
         """What statistics say of a column's chunks, one for each row group."""
@@ -391,7 +358,7 @@ class OpenedFile:
             home = self.beside.home if self.beside else False
             homes = {entry: is_beside and home for entry, is_beside in held.items()}
             gone = {is_beside and home: entries for is_beside, entries in stale.items()}
-            self._health.note(self.name, homes, gone, self.schema)
+            self._health.note(self.name, homes, gone, self.columns)
 
     def warn(self, message: str, *, counted: bool = False) -> None:
         """Report that something is not to be trusted; a warning, and kept for ``explain``.

@@ -218,7 +218,7 @@ class Sections:
             if reason:
                 raise FormatError(reason)
             entry, kind = entry_of(found, column), DistinctIDX1(column)
-            embedded = Embedded(entry, kind, subject_of(self._file, kind, ""))
+            embedded = Embedded(entry, kind, subject_of(self._file.columns, kind, ""))
         except (FormatError, IndexSpecError) as error:
             self._file.warn(f"the list at {KEY} is ignored: {error}")
             return None
@@ -253,7 +253,7 @@ class Sections:
         found = known.get(key)
         if found is None:
             kind = make(entry.kind, entry.on, entry.params)
-            found = kind, subject_of(file, kind, entry.meaning)
+            found = kind, subject_of(file.columns, kind, entry.meaning)
             if len(known) < _MOST_MEANT:
                 known[key] = found
         return found

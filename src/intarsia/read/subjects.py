@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import acero
 
-from intarsia.errors import IndexSpecError, PredicateError, instead
+from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.schema import Leaf, Schema
+from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import Reads, Subject, index_name
-from intarsia.index.registry import EmbeddedIndex
+from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.index.subject import order_of_type
 from intarsia.predicate.by_type import kept
 from intarsia.predicate.casts import has_zone, is_in_utc, without_extension
 from intarsia.predicate.functions import element_type, is_list, plain_type
 from intarsia.predicate.nested import leaf_pairs, type_at, without_dictionary
 from intarsia.predicate.term import Term, field_term, parse_term
-
-if TYPE_CHECKING:  # it asks for these
-    from intarsia.read.opened import OpenedFile
+from intarsia.read.column_types import ColumnTypes
 
 HELD = (Reads.ELEMENTS, Reads.ENTRIES)
 """What lists and maps hold."""
 _VALUE = "value"
 
 
-def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = None) -> Subject:
-    """What ``index`` is on in ``file``.
+def subject_of(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None = None) -> Subject:
+    """Returns what ``index`` is on in files with these ``columns``.
 
     ``meaning`` is what the directory says of its functions; without one, ``on`` is a column where
     there is one of that path, else a function. Raises ``IndexSpecError`` where there is neither, or
-    where it cannot be indexed.
+    where it cannot be indexed, ``FormatError`` if pyarrow cannot read the schema.
     """
     try:
-        found = _subject(file, index, meaning)
+        found = _subject(columns, index, meaning)
     except IndexSpecError as error:
         raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {error}") from error
     try:
@@ -48,16 +46,28 @@ def subject_of(file: OpenedFile, index: EmbeddedIndex, meaning: str | None = Non
     return found
 
 
-def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Subject:
-    on, schema = index.on, file.schema
+def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
+    """True if files with these ``columns`` can be given an index as ``entry`` describes it.
+
+    False for a kind that is not known here.
+    """
+    try:
+        subject_of(columns, make(entry.kind, entry.on, entry.params))
+    except (IndexSpecError, FormatError):
+        return False
+    return True
+
+
+def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) -> Subject:
+    on, schema = index.on, columns.schema
     if len(index.on_path) > 1 and schema.root(on) is not None:
         raise IndexSpecError("a column is called that as well, and would be taken for the field")
     if not meaning:
         if index.reads in HELD:
-            return _of_held(file, on, index.reads)
+            return _of_held(columns, on, index.reads)
         leaf = schema.leaf(on)
         if leaf is not None:
-            return _of_leaf(file, leaf, index.reads)
+            return _of_leaf(columns, leaf, index.reads)
         if schema.root(on) is not None:
             raise IndexSpecError(no_leaf(on, schema))
         if meaning is not None:
@@ -65,7 +75,7 @@ def _subject(file: OpenedFile, index: EmbeddedIndex, meaning: str | None) -> Sub
     if index.reads in HELD:
         raise IndexSpecError("it is of lists and maps, not of functions")
     try:
-        term, kind = _function(on, file.schema_arrow)
+        term, kind = _function(on, columns.schema_arrow)
     except PredicateError as error:
         is_function = any(character in on for character in "()[]+-*")
         nor = f". Nor is it a function of columns: {error}" if is_function else ""
@@ -89,8 +99,8 @@ def no_leaf(on: str, schema: Schema) -> str:
     return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
 
 
-def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
-    kind = file.arrow_type(file.schema.roots[leaf.root])
+def _of_leaf(columns: ColumnTypes, leaf: Leaf, reads: Reads) -> Subject:
+    kind = columns.arrow_type(columns.schema.roots[leaf.root])
     for name in leaf.path[1:]:
         if leaf.max_repetition_level or not pa.types.is_struct(kind):
             raise IndexSpecError("the column is nested in lists")
@@ -100,19 +110,19 @@ def _of_leaf(file: OpenedFile, leaf: Leaf, reads: Reads) -> Subject:
     if leaf.max_repetition_level:
         raise IndexSpecError("the column is a list")
     kind = decoded(kind)
-    order = file.order(leaf.index) if reads is Reads.PHYSICAL else order_of_type(kind)
+    order = columns.order(leaf.index) if reads is Reads.PHYSICAL else order_of_type(kind)
     return Subject(field_term(*leaf.path), kind, order)
 
 
-def _of_held(file: OpenedFile, on: str, reads: Reads) -> Subject:
+def _of_held(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
     """What a list or a map holds, by its name or its path within structs: elements, or keys, or
     entries.
     """
-    path = (on,) if file.schema.root(on) is not None else tuple(on.split("."))
-    root = file.schema.root(path[0])
+    path = (on,) if columns.schema.root(on) is not None else tuple(on.split("."))
+    root = columns.schema.root(path[0])
     if root is None or not root.all_leaves:
         raise IndexSpecError(f"column {on!r} is not there")
-    kind = file.arrow_type(root)
+    kind = columns.arrow_type(root)
     for name in path[1:]:
         if not pa.types.is_struct(kind):
             raise IndexSpecError("the column is nested in lists")

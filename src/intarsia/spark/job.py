@@ -22,7 +22,7 @@ from intarsia.spark.footers import collations_of
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
-from intarsia.write.arrow import PAGE_ROWS
+from intarsia.write.defaults import PAGE_ROWS
 from intarsia.write.writer import check_fit
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from intarsia.spark.task import WrittenFile
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write import MANIFEST, file_writer, make_job_folder, told_of
 from intarsia.storage import PathLike
-from intarsia.write.arrow import PAGE_ROWS
+from intarsia.write.defaults import PAGE_ROWS
 from intarsia.write.writer import check_fit
 
 if TYPE_CHECKING:

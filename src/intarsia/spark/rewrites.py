@@ -34,12 +34,12 @@ from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
-from intarsia.spark.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import leaves
 from intarsia.storage import FileSource
+from intarsia.write.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.write.embed import standard_of
 
 _CODECS = {

@@ -12,11 +12,11 @@ from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
-from intarsia.format.schema import Schema
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
 from intarsia.read.chunk import Chunk
+from intarsia.read.column_types import ColumnTypes
 from intarsia.read.file import open_file
-from intarsia.read.health import may_have, missing_in
+from intarsia.read.health import able_to_have, missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.storage import PathLike
@@ -51,9 +51,9 @@ def verify(
     decoded values, embedded indexes with the values they index, those in sidecars too, beside the
     files or in the folder ``sidecar``, and the catalog of a folder with all of these. Gives the
     findings in the order of the file; none where all is well; then, as ``Severity.NOTE``, which
-    files lack an index that others have, of a column that is theirs too, and what the catalog has
-    wrong. A file that is not
-    Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is no file.
+    files lack an index that others have and they can have, and what the catalog has wrong. A file
+    that is not Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is
+    no file.
     ``progress`` is called with a path, and how many files are done, of how many.
     ``table_format`` is as for ``intarsia.dataset``.
     """
@@ -76,9 +76,9 @@ def verify(
 
 
 class _Indexed(NamedTuple):
-    """The schema of a file, and its indexes by their names."""
+    """The columns of a file, and its indexes by their names."""
 
-    schema: Schema
+    columns: ColumnTypes
     indexes: dict[str, IndexEntry]
 
 
@@ -87,7 +87,7 @@ def _missing(opened: Mapping[str, _Indexed]) -> Iterator[Finding]:
     known = {name: entry for file in opened.values() for name, entry in file.indexes.items()}
     names = {path: frozenset(file.indexes) for path, file in opened.items()}
     for name, paths in missing_in(names).items():
-        lacking = [path for path in paths if may_have(known[name], opened[path].schema)]
+        lacking = able_to_have(known[name], {path: opened[path].columns for path in paths})
         has = len(opened) - len(paths)
         message = f"it has no index {name}, which {has:,} of the {has + len(lacking):,} files have"
         yield from (note(Where(path), message) for path in lacking)
@@ -101,7 +101,7 @@ def _of_file(
         file = open_file(path, filesystem, sidecar=places)
         yield from findings_of(file)
         indexes = {entry.name: entry for entry in file.sections.entries}
-        opened[path] = _Indexed(file.schema, indexes)
+        opened[path] = _Indexed(file.columns, indexes)
     except FormatError as problem:
         yield of_exception(problem, Where(path))
     except PathError as problem:

@@ -68,7 +68,7 @@ def _check_section(
     file: OpenedFile, entry: IndexEntry, holder: Holder, where: Where
 ) -> Iterator[Finding]:
     kind = make(entry.kind, entry.on, entry.params)
-    of = subject_of(file, kind, entry.meaning)
+    of = subject_of(file.columns, kind, entry.meaning)
     section = open_section(
         kind,
         holder.window(entry),
@@ -143,7 +143,7 @@ def _distinct_texts(file: OpenedFile, leaf: Leaf) -> set[str | object]:
     """A column's values, in lines; what no list holds where they are no texts."""
     index = DistinctIDX1(leaf.name)
     try:
-        of = subject_of(file, index)
+        of = subject_of(file.columns, index)
     except IndexSpecError:
         return {None}
     with Workspace() as work:

@@ -24,11 +24,8 @@ import pyarrow.parquet as pq
 from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import instead
 from intarsia.predicate.nested import with_children
+from intarsia.write.defaults import USUAL_ROW_GROUP
 
-USUAL_ROW_GROUP = 1024 * 1024
-"""Rows of a row group where nothing else is asked for."""
-PAGE_ROWS = 8192
-"""Rows of a page: a point query reads one page a column, and each costs a header and bounds."""
 _TEXTS = {
     pa.string(): pa.large_string(),
     pa.large_string(): pa.large_string(),

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import IndexSpecError
+from intarsia.errors import FormatError, IndexSpecError, Where
 from intarsia.format.schema import Leaf
 from intarsia.index.blocks import Blocks
 from intarsia.index.directory import IndexEntry
@@ -105,7 +105,9 @@ def new_file_id() -> str:
 def check_index(file: OpenedFile, index: EmbeddedIndex) -> Subject:
     """What ``index`` is to be on. Raises ``IndexSpecError`` where it cannot be."""
     try:
-        return subject_of(file, index)
+        return subject_of(file.columns, index)
+    except FormatError as error:
+        raise error.at(Where(file.name)) from error
     except IndexSpecError as error:
         raise IndexSpecError(f"{file.name}: {error}") from error
 

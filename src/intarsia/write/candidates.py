@@ -91,7 +91,7 @@ def made_of(kind: str, term: Term) -> EmbeddedIndex | None:
 def fits(file: OpenedFile, index: EmbeddedIndex, test: Predicate) -> bool:
     """Can a file have the index, and is it one that is asked such things?"""
     try:
-        of = subject_of(file, index)
+        of = subject_of(file.columns, index)
     except IndexSpecError:
         return False
     return of.term == test.term and may_answer(index, of, test)

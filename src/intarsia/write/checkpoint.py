@@ -30,7 +30,8 @@ from intarsia.format.thrift import amended, decode, encode
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
-from intarsia.write.arrow import USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.arrow import ArrowWriter
+from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.dictionaries import fitted
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024

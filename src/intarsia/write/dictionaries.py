@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.parallel import all_of
 from intarsia.read.opened import OpenedFile
-from intarsia.write.arrow import PAGE_ROWS
+from intarsia.write.defaults import PAGE_ROWS
 
 _LARGEST = 1024 * 1024
 """Bytes of a dictionary, which Arrow ends there; values beyond go without."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, PathError
+from intarsia.format.schema import Schema
 from intarsia.index.probe import open_section
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Bloom, PageIndex
-from intarsia.read.health import absent_columns
+from intarsia.predicate.term import columns_named
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.write.build import check_index, check_indexes, on_of
@@ -80,7 +81,17 @@ def choose(file: OpenedFile, indexes: Sequence[IndexSpec], *, anew: bool, beside
 def _absent(file: OpenedFile, index: IndexSpec) -> list[str]:
     """Returns the columns that ``index`` needs and ``file`` lacks."""
     needed = (index.columns or ()) if isinstance(index, PageIndex) else [index.on]
-    return [name for on in needed for name in absent_columns(on, file.schema)]
+    return [name for on in needed for name in _absent_columns(on, file.schema)]
+
+
+def _absent_columns(on: str, schema: Schema) -> list[str]:
+    """Returns the columns that an index on ``on``, a path or a function, needs and a file lacks."""
+    within = f"{on}."
+    if any(leaf.name == on or leaf.name.startswith(within) for leaf in schema.leaves):
+        return []
+    if not any(character in on for character in "()[]+-*"):
+        return [on]
+    return sorted(name for name in columns_named(on) if schema.root(name) is None)
 
 
 def is_present(file: OpenedFile, index: IndexSpec, *, beside: bool = False) -> bool:

@@ -26,10 +26,11 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource
 from intarsia.storage import FileSource, PathLike, resolve
-from intarsia.write.arrow import PAGE_ROWS, USUAL_ROW_GROUP, ArrowWriter
+from intarsia.write.arrow import ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
 from intarsia.write.compose import compose
+from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
 from intarsia.write.dictionaries import dictionary_settings, says_encodings
 from intarsia.write.fitted import FittedWriter
 from intarsia.write.replace import check_place, replacing, sync_folder

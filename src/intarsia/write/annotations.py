@@ -6,6 +6,7 @@ VARIANT a struct.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,19 @@ def agreed(
             found[name] = first
             continue
         raise UnsupportedError(f"column {name!r} {problem}", Where(where))
+    return found
+
+
+def agreed_alone(
+    files: Sequence[tuple[pa.Schema, Annotations]], schema: pa.Schema
+) -> dict[str, Mapping[Place, Annotation]]:
+    """As ``agreed``, without columns that raise there, and those that ``schema`` lacks."""
+    found: dict[str, Mapping[Place, Annotation]] = {}
+    for name in dict.fromkeys(name for _, own in files for name in own):
+        if name in schema.names:
+            alone = [(types, {name: own[name]} if name in own else {}) for types, own in files]
+            with contextlib.suppress(UnsupportedError):
+                found |= agreed(alone, schema, "")
     return found
 
 

@@ -1,0 +1,56 @@
+"""The commands ``verify`` and ``recover``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from intarsia.cli.options import sidecar_folder_option, table_format_option
+
+
+@click.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
+@click.option("--strict", is_flag=True, help="Exit with 3 where there are only notes, too.")
+@sidecar_folder_option
+@table_format_option
+def verify(**options: Any) -> None:
+    """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
+
+    Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
+    the values. Prints one finding a line.
+
+    The exit code is 0 where all is well, or there are only notes: a file lacks an index that others
+    have. It is 3 where there are warnings: answers stay right; 4 where there are errors: damaged
+    bytes, or claims that make readers fail or answer wrongly.
+    """
+    from intarsia.cli import check as body
+
+    body.verify(**options)
+
+
+@click.command()
+@click.argument("torn")
+@click.argument("out")
+@click.option(
+    "--schema-from",
+    metavar="OTHER",
+    help="A Parquet file of the same columns, for a file that has lost its footer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+def recover(**options: Any) -> None:
+    """Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.
+
+    TORN may be what a writer that was killed has left: .NAME.….intarsia-tmp. It is not changed.
+    An OUT that is there is replaced.
+    Says how many rows came back, how many bytes and, as far as they can be counted, rows are gone,
+    where it stopped, and why.
+
+    The exit code is 0 for a file that is whole, 3 for one that is not, even where all that was
+    written came back, 1 where nothing can be got back, as not even its columns are known, and for
+    any error.
+    """
+    from intarsia.cli import check as body
+
+    body.recover(**options)

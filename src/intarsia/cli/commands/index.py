@@ -1,0 +1,136 @@
+"""The commands of ``intarsia index``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from intarsia import index_kinds
+from intarsia.cli.options import all_option, sidecar_folder_option, table_format_option
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
+
+
+class _WithKinds(click.Command):
+    """A command whose help ends with the names of index kinds."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.epilog = f"Kinds: {', '.join(index_kinds.names())}."
+        super().format_epilog(ctx, formatter)
+
+
+@click.group()
+def index() -> None:
+    """Add, list, export and drop the indexes of files."""
+
+
+@index.command("add", cls=_WithKinds)
+@click.argument("path")
+@click.argument("indexes", nargs=-1, required=True, metavar="INDEX…")
+@click.option(
+    "--sidecar", is_flag=True, help="In a file beside each, in _intarsia/: no file is changed."
+)
+@sidecar_folder_option
+@click.option(
+    "--missing",
+    is_flag=True,
+    help="Only to files that do not have it, with the same settings; bloom filters, with any.",
+)
+@click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
+@table_format_option
+@_json
+def index_add(**options: Any) -> None:
+    """Add each INDEX to PATH, a file, folder, glob or URI.
+
+    \b
+    trace_id:lookup                          an index of our own on a column,
+    lookup(trace_id, granule_rows=1024)      the same with a setting
+    distinct(status)                         for columns of few values: any test; minmax: ranges
+    lookup(lower(email))                     on a function of columns
+    bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
+    page_index                               page indexes for all columns,
+    page_index(ts, user_id)                  or for these
+
+    Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
+    have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
+    other reader still reads it. One that cannot have an INDEX, as it lacks the column, goes
+    without; where no file can have it, none is changed.
+
+    Shows a line for each INDEX, over all files; with --all, what each file has as well.
+    """
+    from intarsia.cli import index as body
+
+    body.index_add(**options)
+
+
+@index.command("drop")
+@click.argument("path")
+@click.argument("indexes", nargs=-1, metavar="INDEX…")
+@click.option("--all", "everything", is_flag=True, help="Every index that was added.")
+@click.option(
+    "--sidecar", is_flag=True, help="From the sidecars in _intarsia/: no file is changed."
+)
+@sidecar_folder_option
+@table_format_option
+@_json
+def index_drop(**options: Any) -> None:
+    """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
+
+    \b
+    trace_id:lookup                          an index, as it is listed
+    user_id:bloom                            the bloom filters that were added to a column
+    page_index                               the page indexes that were added
+
+    What a file was written with stays, and is reported as kept. A file that loses all that was
+    added is, byte for byte, what it was before.
+
+    Shows a line for each index, over all files.
+    """
+    from intarsia.cli import index as body
+
+    body.index_drop(**options)
+
+
+@index.command("list")
+@click.argument("path")
+@sidecar_folder_option
+@table_format_option
+@all_option
+@_json
+def index_list(**options: Any) -> None:
+    """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
+    from intarsia.cli import index as body
+
+    body.index_list(**options)
+
+
+@index.command("export")
+@click.argument("path")
+@click.argument("index")
+@click.argument("out")
+@sidecar_folder_option
+def index_export(**options: Any) -> None:
+    """Write INDEX of the file PATH to OUT, a Parquet file that any tool reads.
+
+    It has a row for each key and granule, or, of kinds that sum up, for each granule. An OUT that
+    is there is replaced.
+    """
+    from intarsia.cli import index as body
+
+    body.index_export(**options)
+
+
+@index.command("advise")
+@click.argument("path")
+@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@table_format_option
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
+def index_advise(**options: Any) -> None:
+    """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.
+
+    Ask for values that occur: of others, bounds may tell already, which makes any index look idle.
+    """
+    from intarsia.cli import index as body
+
+    body.index_advise(**options)

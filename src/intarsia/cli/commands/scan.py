@@ -1,0 +1,76 @@
+"""The commands ``scan`` and ``explain``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from intarsia.cli.options import (
+    columns_option,
+    html_option,
+    limit_option,
+    on_corrupt_option,
+    page_size_limit_option,
+    partitioning_option,
+    sidecar_folder_option,
+    table_format_option,
+    union_by_name_option,
+    where_option,
+)
+
+
+@click.command()
+@click.argument("path")
+@where_option
+@columns_option
+@limit_option
+@click.option("--count", is_flag=True, help="Print how many rows there are instead.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object a line, bytes in base 64; table shows 50 rows unless --limit says "
+    "otherwise.",
+)
+@on_corrupt_option
+@page_size_limit_option
+@union_by_name_option
+@partitioning_option
+@sidecar_folder_option
+@table_format_option
+def scan(**options: Any) -> None:
+    """Print the rows of PATH, a file, folder, glob or URI, that match.
+
+    Rows with lists, structs or bytes are none of CSV's; JSON has them all.
+    """
+    from intarsia.cli import scan as body
+
+    body.scan(**options)
+
+
+@click.command()
+@click.argument("path")
+@where_option
+@columns_option
+@click.option(
+    "--analyze", is_flag=True, help="Run the query as well; show what was read, and the time."
+)
+@click.option("--json", "as_json", is_flag=True, help="All of it, of every file, as JSON.")
+@html_option
+@union_by_name_option
+@partitioning_option
+@sidecar_folder_option
+@table_format_option
+def explain(**options: Any) -> None:
+    """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
+
+    20 files are shown, and the 20 columns of each that take most.
+
+    --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
+    """
+    from intarsia.cli import scan as body
+
+    body.explain(**options)

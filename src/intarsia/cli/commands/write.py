@@ -1,0 +1,126 @@
+"""The command ``write``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from intarsia.cli.options import (
+    FORMATS,
+    columns_option,
+    limit_option,
+    on_corrupt_option,
+    page_size_limit_option,
+    partitioning_option,
+    sidecar_folder_option,
+    table_format_option,
+    union_by_name_option,
+    where_option,
+)
+from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
+
+_MOST_ROWS = 2**31 - 1
+_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+
+def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
+    """The types that ``--type`` says, by the columns' names."""
+    from intarsia.cli.write import types_of
+
+    return types_of(given)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out")
+@click.option(
+    "--index",
+    "indexes",
+    metavar="INDEX",
+    multiple=True,
+    help="An index to embed, as index add takes it. May be given again.",
+)
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(FORMATS),
+    help="What SOURCE is; by default as its name, or its files' names, say.",
+)
+@where_option
+@columns_option
+@limit_option
+@click.option(
+    "--sort-by",
+    metavar="A,B,…",
+    help="Put rows in the order of these columns, NULL last. All rows are in memory then.",
+)
+@click.option("--compression", type=click.Choice(_CODECS), default="zstd", show_default=True)
+@click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
+@click.option(
+    "--row-group-size",
+    type=click.IntRange(1, _MOST_ROWS),
+    metavar="ROWS",
+    help=f"Rows of a row group; by default {USUAL_ROW_GROUP:,}, or fewer that take 256 MB.",
+)
+@click.option(
+    "--max-rows-per-page",
+    type=click.IntRange(1),
+    default=PAGE_ROWS,
+    show_default=True,
+    metavar="ROWS",
+    help="Rows of a page.",
+)
+@click.option(
+    "--checkpoint-row-groups",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Have every Nth row group on the disk for sure, for recover, whatever happens then.",
+)
+@click.option(
+    "--keep-unfinished",
+    is_flag=True,
+    help="Leave what was written before an error, under its temporary name, for recover.",
+)
+@click.option("--delimiter", metavar="CHARACTER", help="Of CSV: a comma; in .tsv, a tab.")
+@click.option("--no-header", is_flag=True, help="Of CSV: columns are called f0, f1, ….")
+@click.option(
+    "--null", metavar="TEXT", help="Of CSV: what stands for NULL, also in texts, without quotes."
+)
+@click.option(
+    "--type",
+    "types",
+    metavar="COLUMN=TYPE",
+    multiple=True,
+    callback=_types,
+    help="Of CSV and JSON: a column's type, as string, int64, double, decimal(9, 2), date32 or "
+    "timestamp[us, tz=UTC]; SQL's names do as well. May be given again.",
+)
+@union_by_name_option
+@partitioning_option
+@on_corrupt_option
+@page_size_limit_option
+@sidecar_folder_option
+@table_format_option
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+def write(**options: Any) -> None:
+    """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
+
+    \b
+    intarsia write logs.csv logs.parquet --index "lookup(trace_id)" --index msg:ngram
+    intarsia write lake/logs errors.parquet --where "status = 500" --columns ts,msg
+    zcat logs.json.gz | intarsia write - logs.parquet --from json
+
+    SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC,
+    or - for standard input, of CSV, JSON or Arrow. CSV and JSON may be compressed (.gz, .zst), and
+    are read as pyarrow reads them: types are those of the first 16 MB. Several files of other
+    formats than Parquet have to have the same columns.
+
+    Rows stay in their order, and in memory there is a row group of them at a time. OUT is a local
+    file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
+    that is read.
+    """
+    from intarsia.cli import write as body
+
+    body.write(**options)

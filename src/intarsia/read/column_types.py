@@ -1,0 +1,87 @@
+"""The types of a file's columns, and how their values compare: what an index kind can be on.
+
+Nothing here holds the file. Files of one schema share one such object.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from intarsia.decode.template import FAILURES, SchemaTemplates
+from intarsia.errors import FormatError
+from intarsia.format.declared_order import order_of
+from intarsia.format.metadata import ColumnOrder, Type
+from intarsia.format.order import Domain, ValueOrder
+from intarsia.format.schema import Root, Schema
+
+
+class ColumnTypes:
+    """The columns of files with the same ``schema``, by their numbers in it."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        templates: SchemaTemplates,
+        column_orders: Sequence[ColumnOrder] | None,
+        int96_unit: str | None,
+    ) -> None:
+        """``int96_unit`` is what INT96 is cut off to; nothing is without one."""
+        self.schema = schema
+        self._templates = templates
+        self._column_orders = column_orders or ()
+        self._cuts_int96 = int96_unit is not None
+        self._orders: dict[int, ValueOrder] = {}
+
+    @functools.cached_property
+    def schema_arrow(self) -> pa.Schema:
+        """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
+        try:
+            schema = self._templates.arrow_schema()
+            _ = schema.names  # names that are not UTF-8 show only now
+        except FAILURES as error:
+            raise FormatError(f"pyarrow cannot read the schema: {error}") from error
+        # pyarrow's schema has groups without leaves, which its tables leave out.
+        return pa.schema([f for f, r in zip(schema, self.schema.roots, strict=True) if r.leaves])
+
+    def arrow_type(self, root: Root) -> pa.DataType:
+        """Returns the type of a root with all of its leaves, as pyarrow reads it."""
+        at = self.schema.leaves[root.all_leaves.start].root
+        return self.schema_arrow.field(self._arrow_places[at]).type
+
+    @functools.cached_property
+    def _arrow_places(self) -> list[int]:
+        """For each root how many before it are in the Arrow schema: those that have leaves."""
+        have_leaves = (bool(root.all_leaves) for root in self.schema.roots)
+        return list(itertools.accumulate(have_leaves, initial=0))
+
+    def order(self, leaf: int) -> ValueOrder:
+        """Returns how a column's values compare."""
+        element = self.schema.leaves[leaf].element
+        if element.type == Type.INT96 and self._cuts_int96:
+            return ValueOrder(Domain.UNDEFINED)  # values are cut off, and bounds are not
+        if leaf not in self._orders:
+            order = order_of(element, self.column_order(leaf))
+            is_plain = order.domain is Domain.INTEGER and element.type == Type.INT64
+            self._orders[leaf] = order.of_arrow(self._leaf_type(leaf)) if is_plain else order
+        return self._orders[leaf]
+
+    def column_order(self, leaf: int) -> ColumnOrder | None:
+        """Returns how the footer says that a column's bounds compare, if it does."""
+        return self._column_orders[leaf] if leaf < len(self._column_orders) else None
+
+    def _leaf_type(self, leaf: int) -> pa.DataType | None:
+        """The Arrow type of a column or a field of structs; None within lists and maps."""
+        found = self.schema.leaves[leaf]
+        try:
+            kind = self.arrow_type(self.schema.roots[found.root])
+        except FormatError:
+            return None  # pyarrow cannot read the schema, as reading a value will say
+        for name in found.path[1:]:
+            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+                return None
+            kind = kind.field(name).type
+        return kind
