@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
@@ -120,20 +120,19 @@ def tables_above(
     filesystem: pafs.FileSystem,
     paths: Iterable[str],
     *,
-    inside: Iterable[str] = (),
+    links: Iterable[str] = (),
     all_kinds: bool = True,
 ) -> Tables:
     """The tables among the folders that ``paths`` lie in. The paths themselves are not looked at.
 
-    Local links are followed, also those among ``inside`` and the folders that these lie in. Remote
-    storage is asked for the logs of all these folders at once, or for Iceberg's only. A folder that
-    must not be listed is taken for no table.
+    Local links are followed, ``links`` as well. Remote storage is asked for the logs of all these
+    folders at once, or for Iceberg's only. A folder that must not be listed is taken for no table.
     """
     on, _ = unwrapped("/", filesystem)
-    paths, inside = _unwrapped_all(filesystem, paths), _unwrapped_all(filesystem, inside)
+    paths = _unwrapped_all(filesystem, paths)
     kinds = FORMATS if all_kinds else (ICEBERG,)
     if isinstance(on, pafs.LocalFileSystem):
-        folders = _local_folders(paths, inside)
+        folders = _local_folders(paths, links)
         logs = ((at, kind) for kind in kinds for at in folders if os.path.isdir(f"{at}/{kind.log}"))
         asked = [(at, kind) for at, kind in logs if at not in _folders_of_everyone()]
     else:
@@ -148,18 +147,38 @@ def _unwrapped_all(filesystem: pafs.FileSystem, paths: Iterable[str]) -> list[st
     return [unwrapped(path, filesystem)[1] for path in paths]
 
 
-def _local_folders(paths: Sequence[str], inside: Sequence[str]) -> dict[str, None]:
-    """All folders above ``paths``, and above what links among ``paths`` and ``inside`` lead to."""
-    parents = dict.fromkeys(map(_folder_of, paths))
-    folders = _above(map(os.path.abspath, parents))
-    below = _above(dict.fromkeys(map(_folder_of, inside)))
+def _local_folders(paths: Sequence[str], links: Iterable[str]) -> dict[str, None]:
+    """All folders above ``paths``, and above what ``links``, and links among ``paths``, lead to."""
+    folders = _above(map(os.path.abspath, dict.fromkeys(map(_folder_of, paths))))
     # What ".." means after a link is known to the disk only.
-    links = [
-        path
-        for path in dict.fromkeys((*paths, *inside, *folders, *below))
-        if "/.." in path or os.path.islink(path.rstrip("/"))
-    ]
-    return folders | _above(_folder_of(os.path.realpath(path)) for path in links)
+    followed = [path for path in (*paths, *folders) if "/.." in path or _is_link(path)]
+    return folders | _above(_folder_of(os.path.realpath(path)) for path in (*followed, *links))
+
+
+def _is_link(path: str) -> bool:
+    return os.path.islink(path.rstrip("/"))
+
+
+def _links_among(files: Sequence[str], named: Container[str]) -> list[str]:
+    """The links among local files, and among the folders that these lie in."""
+    by_folder: dict[str, list[str]] = {}
+    for file in files:
+        by_folder.setdefault(_folder_of(file), []).append(file)
+    found = list(filter(_is_link, _above(by_folder)))
+    for folder, below in by_folder.items():
+        # A folder of files that were given by their own paths may hold very many others.
+        is_listed = folder and len(below) > 1 and below[0] not in named
+        found += _links_in(folder, below) if is_listed else filter(_is_link, below)
+    return found
+
+
+def _links_in(folder: str, files: Sequence[str]) -> list[str]:
+    """All links in a folder, by one look at it, or those among ``files`` if it may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_symlink()]
+    except OSError:
+        return list(filter(_is_link, files))
 
 
 def _folders_of_everyone() -> set[str]:
@@ -199,15 +218,20 @@ def _has_log(filesystem: pafs.FileSystem, folder: str, kind: TableFormat) -> boo
 def _tables_above(listed: Listed, *, all_kinds: bool) -> Tables:
     """The tables above a listing, and those that local links or globs in it lead to."""
     filesystem, given, files = listed.filesystem, listed.given, listed.files
-    if local_path("/", filesystem) is not None:
-        # A local glob lists only what it matches.
-        paths = [*given, *files] if any(map(is_glob, given)) else given
-        return tables_above(filesystem, paths, inside=files, all_kinds=all_kinds)
     there = set(files)
+    folders = [path for path in given if path not in there]  # or globs
+    if local_path("/", filesystem) is not None:
+        named = frozenset(_unwrapped_all(filesystem, given))
+        links = _links_among(_unwrapped_all(filesystem, files), named)
+        # A local glob lists only what it matches.
+        is_listed = len(folders) == len(given) and not any(map(is_glob, given))
+        below = () if is_listed else dict.fromkeys(map(_folder_of, files))
+        paths = [*folders, *(f"{folder}/*" for folder in below)]
+        return tables_above(filesystem, paths, links=links, all_kinds=all_kinds)
     single = [path for path in given if path in there]
     common = os.path.commonprefix(single)  # noqa: RUF071  # it is cut at a "/" below
     # Files that were given by their own paths may lie in too many folders to look above each.
-    paths = [_listed_at(path, files) for path in given if path not in there]
+    paths = [_listed_at(path, files) for path in folders]
     paths.append(f"{common.rpartition('/')[0]}/*")
     return tables_above(filesystem, paths, all_kinds=all_kinds)
 
