@@ -27,11 +27,11 @@ def base_of(pattern: str) -> str:
 
 
 def matching(
-    filesystem: pafs.FileSystem, pattern: str, listed: list[str] | None = None
+    filesystem: pafs.FileSystem, pattern: str, listed: list[pafs.FileInfo] | None = None
 ) -> list[str]:
     """The files and folders that a glob means, sorted; hidden ones only where it says so.
 
-    ``listed`` receives all paths that remote storage lists for it, hidden ones included. Raises
+    ``listed`` receives all that remote storage lists for it, hidden names included. Raises
     ``OSError`` where a folder cannot be listed.
     """
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
@@ -112,14 +112,16 @@ def _stat(path: str, *, follow: bool) -> os.stat_result | None:
         raise
 
 
-def _elsewhere(filesystem: pafs.FileSystem, pattern: str, listed: list[str] | None) -> list[str]:
+def _elsewhere(
+    filesystem: pafs.FileSystem, pattern: str, listed: list[pafs.FileInfo] | None
+) -> list[str]:
     """The files and folders that a glob means, by one listing below the last folder it names."""
     parts = pattern.split("/")
     selector = pafs.FileSelector(base_of(pattern), recursive=True, allow_not_found=True)
-    paths = [info.path for info in filesystem.get_file_info(selector)]
+    infos = filesystem.get_file_info(selector)
     if listed is not None:
-        listed += paths
-    return [path for path in paths if _fits(path.split("/"), parts)]
+        listed += infos
+    return [info.path for info in infos if _fits(info.path.split("/"), parts)]
 
 
 def _fits(parts: list[str], pattern: list[str]) -> bool:

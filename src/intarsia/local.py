@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.listing import is_fsspec
+from intarsia.listing import is_fsspec, wrapped
 
 
 def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:
@@ -29,9 +29,14 @@ def unwrapped(path: str, filesystem: pafs.FileSystem) -> tuple[pafs.FileSystem, 
     local = local_path(path, filesystem)
     if local is not None:
         return pafs.LocalFileSystem(), local
-    while isinstance(filesystem, pafs.SubTreeFileSystem):
-        path, filesystem = _joined(filesystem.base_path, path), filesystem.base_fs
-    return filesystem, path
+    while True:
+        if isinstance(filesystem, pafs.SubTreeFileSystem):
+            path, filesystem = _joined(filesystem.base_path, path), filesystem.base_fs
+        elif is_fsspec(filesystem) and _is_folder_of_another(filesystem.handler.fs):
+            outer = filesystem.handler.fs
+            path, filesystem = _joined(outer.path, path), wrapped(outer.fs)
+        else:
+            return filesystem, path
 
 
 def _local_path(path: str, filesystem: Any) -> str | None:
@@ -39,12 +44,20 @@ def _local_path(path: str, filesystem: Any) -> str | None:
 
     Other classes may derive from these, and do something else with what they are given.
     """
-    match type(filesystem).__module__, type(filesystem).__name__:
-        case "fsspec.implementations.local", "LocalFileSystem":
-            return str(filesystem._strip_protocol(path))
-        case "fsspec.implementations.dirfs", "DirFileSystem":
-            return _local_path(_joined(filesystem.path, path), filesystem.fs)
+    if _is_of(filesystem, "local", "LocalFileSystem"):
+        return str(filesystem._strip_protocol(path))
+    if _is_folder_of_another(filesystem):
+        return _local_path(_joined(filesystem.path, path), filesystem.fs)
     return None
+
+
+def _is_folder_of_another(filesystem: Any) -> bool:
+    return _is_of(filesystem, "dirfs", "DirFileSystem")
+
+
+def _is_of(filesystem: Any, module: str, name: str) -> bool:
+    own = type(filesystem)
+    return (own.__module__, own.__name__) == (f"fsspec.implementations.{module}", name)
 
 
 def _joined(folder: str, path: str) -> str:

@@ -206,7 +206,7 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     if filesystem is not None:
         filesystem = wrapped(filesystem)
         if is_fsspec(filesystem):
-            text = str(filesystem.handler.fs._strip_protocol(text))
+            text = str(filesystem.handler.fs._strip_protocol(text)) or "/"
         elif "://" in text and not isinstance(filesystem, pafs.PyFileSystem):
             raise PathError(f"{text}: with a file system, a path on it is needed, not a URI")
         return filesystem, text
@@ -312,7 +312,7 @@ def _expand(
             return files
         raise NoDataError(f"{path}: there is no data file in this folder")
     if is_glob(path):
-        listed: list[str] = []
+        listed: list[pafs.FileInfo] = []
         matches = matching(filesystem, path, listed)
         if tables is not None:
             tables.update(tables_in(listed))
@@ -372,7 +372,7 @@ def _files_under(
 ) -> list[str]:
     infos = infos_under(filesystem, folder)
     if tables is not None:
-        tables.update(tables_in(info.path for info in infos))
+        tables.update(tables_in(infos))
     base = folder.rstrip("/") + "/"
     by_path = {info.path: info for info in infos if info.type == pafs.FileType.File}
     shown: dict[str, bool] = {}

@@ -1,8 +1,8 @@
 """Table formats that keep a log of which files and rows count: Delta Lake, Iceberg and others.
 
 A folder is a table if it holds the log of one. Its Parquet files alone do not tell the rows of the
-table: they hold deleted rows, files of older versions, and files of deletes. Paths only are looked
-at here; ``data.table_files`` asks storage.
+table: they hold deleted rows, files of older versions, and files of deletes. Only listings are
+looked at here; ``data.table_files`` asks storage.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import pyarrow.fs as pafs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +59,31 @@ def is_deletion_vector(path: str) -> bool:
     return name.endswith((".bin", ".puffin")) and _DELETION_VECTOR.fullmatch(name) is not None
 
 
-def tables_in(paths: Iterable[str]) -> Tables:
-    """The tables that a listing shows, of all paths below a folder."""
+def tables_in(infos: Iterable[pafs.FileInfo]) -> Tables:
+    """The tables that a listing shows, of all that is below a folder."""
     found: Tables = {}
-    for path in paths:
+    for info in infos:
         for kind in FORMATS:
-            if kind.log not in path:  # the usual case, and quick
+            if kind.log not in info.path:  # the usual case, and quick
                 continue
-            root = _root_by(kind, path)
+            root = _root_by(kind, info)
             if root is not None and found.get(root) is not ICEBERG:
                 found[root] = kind
     return found
 
 
-def _root_by(kind: TableFormat, path: str) -> str | None:
-    """The folder that is a table because ``path`` is there."""
-    root, log, rest = f"{path}/".rpartition(f"/{kind.log}/")
-    if not log:
-        return None
-    is_one = kind.file is None or kind.file.fullmatch(rest.rstrip("/")) is not None
-    return root if is_one else None
+def makes_table(kind: TableFormat, info: pafs.FileInfo, rest: str) -> bool:
+    """True if what is at ``rest`` in the log's folder makes its parent a table of this kind."""
+    if kind.file is None:
+        return True
+    return info.type == pafs.FileType.File and kind.file.fullmatch(rest) is not None
+
+
+def _root_by(kind: TableFormat, info: pafs.FileInfo) -> str | None:
+    """The folder that is a table because ``info`` is there; "" if that is the file system's root.
+
+    A file that is called as the log is no log.
+    """
+    path = info.path if info.type == pafs.FileType.File else f"{info.path}/"
+    above, log, rest = f"/{path}".rpartition(f"/{kind.log}/")
+    return above[1:] if log and makes_table(kind, info, rest) else None

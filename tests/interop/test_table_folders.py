@@ -6,6 +6,8 @@ Deleted rows are still in the files of such a folder.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 import warnings
 
@@ -164,6 +166,24 @@ def test_tables_are_found_through_file_systems_that_wrap_others(table):
         assert found.count_rows() > 0
 
 
+def test_paths_that_are_spelled_in_another_way_lead_into_a_table(table, tmp_path, monkeypatch):
+    local, first = pafs.LocalFileSystem(), data_below(table)[0]
+    part = os.path.dirname(first).removeprefix(f"{table}/")
+    os.symlink(f"{table}/{part}", tmp_path / "link")
+    spelled = {
+        table: [part, f"./{part}", f"{part}/*.parquet", f"{table}//{part}//", "."],
+        f"{table}/{part}": [".", f"../{os.path.basename(part)}"],
+        str(tmp_path): ["link", "link//", f"link/../{os.path.basename(part)}"],
+    }
+    for folder, paths in spelled.items():
+        monkeypatch.chdir(folder)
+        for path in paths:
+            with pytest.raises(ia.PathError, match=REFUSED):
+                ia.dataset(path, filesystem=local)
+            found = ia.dataset(path, filesystem=local, table_format="ignore")
+            assert found.count_rows() > 0
+
+
 @pytest.mark.parametrize("above", ["metadata", "x/metadata/y"])
 def test_tables_below_a_folder_that_is_called_as_a_log_are_found(above, tmp_path):
     path = str(tmp_path / above / "t")
@@ -279,6 +299,64 @@ def test_folders_that_only_look_like_tables_are_read(tmp_path):
     assert ia.dataset(tmp_path).count_rows() == 200
 
 
+@pytest.fixture(params=["local", "remote"])
+def put(request, tmp_path):
+    """Gives the file system and the path of a folder with files, or empty folders, of these names.
+
+    Names end with a slash where they are folders.
+    """
+    memory, bucket = fsspec.filesystem("memory"), f"/{uuid.uuid4().hex}"
+
+    def made(*names):
+        for name in names:
+            path = tmp_path / name
+            (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+            if name.endswith(".parquet"):
+                pq.write_table(TABLE, path)
+            elif not name.endswith("/"):
+                path.write_text("{}")
+        if request.param == "local":
+            return pafs.LocalFileSystem(), str(tmp_path)
+        memory.put(f"{tmp_path}/", f"{bucket}/", recursive=True)
+        return memory, bucket
+
+    yield made
+    if memory.exists(bucket):
+        memory.rm(bucket, recursive=True)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["_delta_log"],
+        [".hoodie"],
+        ["_spark_metadata", "p=1/_delta_log"],
+        ["metadata/x.metadata.json/"],
+        ["metadata/_old/v1.metadata.json"],
+        ["metadata=1/b.parquet", "k=_delta_log/c.parquet"],
+    ],
+)
+def test_files_and_folders_that_are_called_as_those_of_tables_make_none(put, names):
+    filesystem, path = put("p=1/a.parquet", *names)
+    for place in (path, f"{path}/p=1", f"{path}/*=*", f"{path}/**/*.parquet"):
+        assert ia.dataset(place, filesystem=filesystem, partitioning=None).count_rows() >= 100
+
+
+def test_a_log_in_the_home_folder_or_above_is_in_nobodys_way(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    for folder in ("", "home/", "temporary/"):
+        (tmp_path / f"{folder}_delta_log").mkdir(parents=True)
+        (tmp_path / f"{folder}work/t/p=1").mkdir(parents=True)
+        pq.write_table(TABLE, tmp_path / f"{folder}work/t/p=1/a.parquet")
+    for folder in (tmp_path / "home" / "work", tmp_path / "temporary" / "work"):
+        for path in (folder, folder / "t", f"{folder}/*/p=1/*.parquet"):
+            assert ia.dataset(path).count_rows() == 100
+    for path in (tmp_path / "home", tmp_path / "temporary", tmp_path):
+        with pytest.raises(ia.PathError, match=REFUSED):
+            ia.dataset(path)
+
+
 def test_a_table_beside_a_folder_is_in_nobodys_way(tmp_path):
     deltalake.write_deltalake(str(tmp_path / "t"), TABLE)
     (tmp_path / "u").mkdir()
@@ -354,6 +432,22 @@ def test_a_table_of_two_formats_is_read_as_plain_files(tmp_path):
         assert ia.dataset(place, table_format="ignore").count_rows() > 0
 
 
+def test_icebergs_deletes_are_no_data_without_its_metadata(iceberg, tmp_path):
+    """As Spark names them; others cannot be told from data without opening every file."""
+    path, before = iceberg
+    folder = os.path.dirname(before[0])
+    for name in ("00001-a", "0-bare", "0-equal"):
+        os.rename(f"{folder}/{name}.parquet", f"{folder}/{name}-deletes.parquet")
+    expected = pads.dataset(before).count_rows() + 7
+    pq.write_table(TABLE.slice(0, 7).drop(["day"]), f"{folder}/0-no-deletes.parquet")
+    place = str(tmp_path / "moved")
+    os.rename(f"{path}/data", place)
+    for source in (place, f"{place}/*/*"):
+        found = ia.dataset(source, table_format="ignore")
+        assert found.count_rows() == len(ids(found)) == expected
+        assert "file_path" not in found.schema.names
+
+
 def test_a_list_of_nothing_but_deletes_has_no_data(iceberg):
     path, _ = iceberg
     for name in ("00001-a.parquet", "0-equal.parquet", "x-deletes.puffin"):
@@ -407,3 +501,43 @@ def test_files_that_are_listed_are_read_from_remote_storage(table, remote):
     files = [file.replace(table, at) for file in data_below(table)]
     local = ia.dataset(data_below(table)).count_rows()
     assert ia.dataset(files, filesystem=memory).count_rows() == local
+
+
+@pytest.mark.parametrize("name", ["t[1]", "t*", "a?/t"])
+def test_folders_whose_names_look_like_globs_are_found(table, remote, name):
+    memory, at = remote
+    bucket, part = at.removesuffix("/lake/t"), os.path.dirname(data_below(table)[0])
+    path = f"{bucket}/x/{name}"
+    memory.put(f"{table}/", f"{path}/", recursive=True)
+    for place in (path, part.replace(table, path)):
+        with pytest.raises(ia.PathError, match=REFUSED):
+            ia.dataset(place, filesystem=memory)
+        assert ia.dataset(place, filesystem=memory, table_format="ignore").count_rows() > 0
+
+
+def test_tables_are_found_through_file_systems_that_wrap_remote_ones(table, remote):
+    memory, at = remote
+    inner = pafs.PyFileSystem(pafs.FSSpecHandler(memory))
+    part = os.path.dirname(data_below(table)[0]).removeprefix(f"{table}/")
+    lake = fsspec.filesystem("dir", path=at.removesuffix("/t"), fs=memory)
+    around = [
+        fsspec.filesystem("dir", path=at, fs=memory),
+        fsspec.filesystem("dir", path="t", fs=lake),
+        pafs.SubTreeFileSystem(at, inner),
+        pafs.SubTreeFileSystem("t", pafs.PyFileSystem(pafs.FSSpecHandler(lake))),
+    ]
+    for filesystem in around:
+        for path in (part, f"{part}/*.parquet", "/"):
+            with pytest.raises(ia.PathError, match=REFUSED):
+                ia.dataset(path, filesystem=filesystem)
+            found = ia.dataset(path, filesystem=filesystem, table_format="ignore")
+            assert found.count_rows() > 0
+
+
+def test_tables_at_the_root_of_storage_are_found(table, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "t"), "zip", table)
+    filesystem = fsspec.filesystem("zip", fo=archive)
+    for path in ("/", "**/*.parquet"):
+        with pytest.raises(ia.PathError, match=REFUSED):
+            ia.dataset(path, filesystem=filesystem)
+    assert ia.dataset("/", filesystem=filesystem, table_format="ignore").count_rows() > 0

@@ -189,7 +189,7 @@ def _located(
         found, files = list_files(paths, filesystem)
         cache = FileCache.of(found, form, places=places_of(found, sidecar))
         opened = cache.as_opened
-        if files == [resolve(one, filesystem)[1] for one in paths]:  # all of them are named
+        if files == paths or files == [resolve(one, filesystem)[1] for one in paths]:  # all named
             listed = Listed(found, files, files)
             files = plain_files(listed, table_format, opened=opened)
         else:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
@@ -23,7 +24,7 @@ from intarsia.parallel import all_awaited, waited_for
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.storage import NoDataError, PathLike, list_files, resolve, several
-from intarsia.table_format import FORMATS, ICEBERG, TableFormat, Tables
+from intarsia.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
 
 TableFormatOption = Literal["auto", "ignore"]
 """``"auto"`` refuses the folders of tables, ``"ignore"`` reads them as plain files."""
@@ -45,6 +46,8 @@ class Listed:
 _DELETE_IDS = {2147483546, 2147483545}
 """The field ids that Iceberg reserves for the two columns of position deletes."""
 _DELETE_NAMES = ["file_path", "pos"]
+_DELETE_ENDING = "-deletes.parquet"
+"""How Iceberg's Java library names files of deletes. A data file may be named so as well."""
 _DELETE_TYPE = "delete-type"
 """The footer's key by which Iceberg's Java library says that a file holds deletes."""
 
@@ -81,19 +84,20 @@ def plain_files(
     """The files of a listing that hold data. Raises ``PathError`` for those in tables.
 
     Files whose own paths were given may lie in tables. ``opened`` opens the files of Iceberg
-    tables, whose footers tell if they hold deletes. Raises ``NoDataError`` if no file is left.
+    tables, and those named as its deletes are; their footers tell if they hold deletes. Raises
+    ``NoDataError`` if no file is left.
     """
-    filesystem, given, files = listed.filesystem, listed.given, listed.files
-    named = set(given)
+    filesystem, files = listed.filesystem, listed.files
+    named = set(listed.given)
     is_checked = table_format == "auto" and not named.issuperset(files)
-    above = tables_above(filesystem, _starts(filesystem, given, files), all_kinds=is_checked)
-    tables = listed.tables | above
+    tables = listed.tables | _tables_above(listed, all_kinds=is_checked)
     table_of = _tables_by_file(filesystem, files, tables)
     for file, root in table_of.items():
         if is_checked and file not in named:
             raise PathError(refusal(root, tables[root]))
     in_iceberg = {file: root for file, root in table_of.items() if tables[root] is ICEBERG}
-    deletes = _deletes(filesystem, in_iceberg, opened or partial(open_file, filesystem=filesystem))
+    opened = opened or partial(open_file, filesystem=filesystem)
+    deletes = _deletes(filesystem, files, in_iceberg, opened)
     left = [file for file in files if file not in deletes]
     if not left:
         raise NoDataError(f"{files[0]}: it holds Iceberg's metadata or deletes, and no data")
@@ -103,9 +107,9 @@ def plain_files(
 def refusal(folder: str, kind: TableFormat) -> str:
     """What is wrong with reading the folder of a table, and what to do."""
     return (
-        f"{folder} is {kind.name}: its log ({kind.log}) says which files and rows count, and "
-        f"is not read here; {kind.how}, as docs/tables.md shows, or read all files as plain ones, "
-        "deleted rows and old files included, with table_format='ignore'"
+        f"{folder or '/'} is {kind.name}: its log ({kind.log}) says which files and rows count, "
+        f"and is not read here; {kind.how}, as docs/tables.md shows, or read all files as plain "
+        "ones, deleted rows and old files included, with table_format='ignore'"
     )
 
 
@@ -113,34 +117,90 @@ def refusal(folder: str, kind: TableFormat) -> str:
 
 
 def tables_above(
-    filesystem: pafs.FileSystem, paths: Iterable[str], *, all_kinds: bool = True
+    filesystem: pafs.FileSystem,
+    paths: Iterable[str],
+    *,
+    links: Iterable[str] = (),
+    all_kinds: bool = True,
 ) -> Tables:
     """The tables among the folders that ``paths`` lie in. The paths themselves are not looked at.
 
-    Remote storage is asked for the logs of all these folders at once, or for Iceberg's only. A
-    folder that must not be listed is taken for no table.
+    Local links are followed, ``links`` as well. Remote storage is asked for the logs of all these
+    folders at once, or for Iceberg's only. A folder that must not be listed is taken for no table.
     """
-    paths = [unwrapped(path, filesystem)[1] for path in paths]
-    filesystem, _ = unwrapped("/", filesystem)
-    is_local = isinstance(filesystem, pafs.LocalFileSystem)
-    folders = _folders_of(paths)
-    if is_local:
-        folders |= _folders_of(map(os.path.realpath, filter(os.path.islink, [*paths, *folders])))
-    asked = [(at, kind) for kind in (FORMATS if all_kinds else (ICEBERG,)) for at in folders]
-    if is_local:
-        asked = [(at, kind) for at, kind in asked if os.path.isdir(f"{at}/{kind.log}")]
-    answers = all_awaited([partial(_has_log, filesystem, *one) for one in asked])
+    on, _ = unwrapped("/", filesystem)
+    paths = _unwrapped_all(filesystem, paths)
+    kinds = FORMATS if all_kinds else (ICEBERG,)
+    if isinstance(on, pafs.LocalFileSystem):
+        folders = _local_folders(paths, links)
+        logs = ((at, kind) for kind in kinds for at in folders if os.path.isdir(f"{at}/{kind.log}"))
+        asked = [(at, kind) for at, kind in logs if at not in _folders_of_everyone()]
+    else:
+        asked = [(at, kind) for kind in kinds for at in _above(map(_folder_of, paths))]
+    answers = all_awaited([partial(_has_log, on, *one) for one in asked])
     return dict(one for one, is_table in zip(asked, answers, strict=True) if is_table)
 
 
-def _folders_of(paths: Iterable[str]) -> dict[str, None]:
-    """All folders above ``paths``."""
+def _unwrapped_all(filesystem: pafs.FileSystem, paths: Iterable[str]) -> list[str]:
+    if isinstance(filesystem, pafs.LocalFileSystem):  # the usual case, of many files
+        return list(paths)
+    return [unwrapped(path, filesystem)[1] for path in paths]
+
+
+def _local_folders(paths: Sequence[str], links: Iterable[str]) -> dict[str, None]:
+    """All folders above ``paths``, and above what ``links``, and links among ``paths``, lead to."""
+    folders = _above(map(os.path.abspath, dict.fromkeys(map(_folder_of, paths))))
+    # What ".." means after a link is known to the disk only.
+    followed = [path for path in (*paths, *folders) if "/.." in path or _is_link(path)]
+    return folders | _above(_folder_of(os.path.realpath(path)) for path in (*followed, *links))
+
+
+def _is_link(path: str) -> bool:
+    return os.path.islink(path.rstrip("/"))
+
+
+def _links_among(files: Sequence[str], named: Container[str]) -> list[str]:
+    """The links among local files, and among the folders that these lie in."""
+    by_folder: dict[str, list[str]] = {}
+    for file in files:
+        by_folder.setdefault(_folder_of(file), []).append(file)
+    found = list(filter(_is_link, _above(by_folder)))
+    for folder, below in by_folder.items():
+        # A folder of files that were given by their own paths may hold very many others.
+        is_listed = folder and len(below) > 1 and below[0] not in named
+        found += _links_in(folder, below) if is_listed else filter(_is_link, below)
+    return found
+
+
+def _links_in(folder: str, files: Sequence[str]) -> list[str]:
+    """All links in a folder, by one look at it, or those among ``files`` if it may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_symlink()]
+    except OSError:
+        return list(filter(_is_link, files))
+
+
+def _folders_of_everyone() -> set[str]:
+    """The home folder, that of temporary files, and all above them: a log in one of these says
+    nothing about the folders below.
+    """
+    own = list(filter(os.path.isabs, (os.path.expanduser("~"), tempfile.gettempdir())))
+    return set(_above([*own, *map(os.path.realpath, own)]))
+
+
+def _folder_of(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0]
+
+
+def _above(folders: Iterable[str]) -> dict[str, None]:
+    """These folders and all above them, but the root of the file system."""
     found: dict[str, None] = {}
-    for path in paths:
-        folder = path.rstrip("/").rpartition("/")[0]
-        while folder not in found and folder and not folder.endswith(("/", ":")):  # a URL's start
-            found[folder] = None
-            folder = folder.rpartition("/")[0]
+    for folder in folders:
+        at = folder
+        while at not in found and at and not at.endswith(("/", ":")):  # a URL's start
+            found[at] = None
+            at = at.rpartition("/")[0]
     return found
 
 
@@ -150,27 +210,42 @@ def _has_log(filesystem: pafs.FileSystem, folder: str, kind: TableFormat) -> boo
         return True
     with contextlib.suppress(OSError):
         log = pafs.FileSelector(f"{folder}/{kind.log}", allow_not_found=True)
-        names = [info.base_name for info in filesystem.get_file_info(log)]
-        return any(kind.file is None or kind.file.fullmatch(name) for name in names)
+        infos = filesystem.get_file_info(log)
+        return any(makes_table(kind, info, info.base_name) for info in infos)
     return False
 
 
-def _starts(
-    filesystem: pafs.FileSystem, given: Sequence[str], files: Sequence[str]
-) -> Iterable[str]:
-    """Paths in whose folders all tables are that a listing cannot have shown."""
-    if local_path("/", filesystem) is not None:
-        if any(map(is_glob, given)):  # a local glob lists only what it matches
-            return [*given, *files]
-        below = [*files, *_folders_of(files)]
-        return [*given, *(path for path in below if os.path.islink(unwrapped(path, filesystem)[1]))]
+def _tables_above(listed: Listed, *, all_kinds: bool) -> Tables:
+    """The tables above a listing, and those that local links or globs in it lead to."""
+    filesystem, given, files = listed.filesystem, listed.given, listed.files
     there = set(files)
+    folders = [path for path in given if path not in there]  # or globs
+    if local_path("/", filesystem) is not None:
+        named = frozenset(_unwrapped_all(filesystem, given))
+        links = _links_among(_unwrapped_all(filesystem, files), named)
+        # A local glob lists only what it matches.
+        is_listed = len(folders) == len(given) and not any(map(is_glob, given))
+        below = () if is_listed else dict.fromkeys(map(_folder_of, files))
+        paths = [*folders, *(f"{folder}/*" for folder in below)]
+        return tables_above(filesystem, paths, links=links, all_kinds=all_kinds)
     single = [path for path in given if path in there]
     common = os.path.commonprefix(single)  # noqa: RUF071  # it is cut at a "/" below
-    # Tables below the base of a remote glob are in its listing. Files that were given by their own
-    # paths may lie in too many folders to look above each.
-    others = [base_of(path) if is_glob(path) else path for path in given if path not in there]
-    return [*others, f"{common.rpartition('/')[0]}/*"]
+    # Files that were given by their own paths may lie in too many folders to look above each.
+    paths = [_listed_at(path, files) for path in folders]
+    paths.append(f"{common.rpartition('/')[0]}/*")
+    return tables_above(filesystem, paths, all_kinds=all_kinds)
+
+
+def _listed_at(path: str, files: Sequence[str]) -> str:
+    """The folder that remote storage has listed for a path, which may be a glob.
+
+    Tables below the base of a glob are in its listing. A folder may be called like a glob.
+    """
+    if not is_glob(path):
+        return path
+    below = f"{path.strip('/')}/"
+    is_folder = any(file.lstrip("/").startswith(below) for file in files)
+    return path if is_folder else base_of(path)
 
 
 def _tables_by_file(
@@ -186,10 +261,20 @@ def _tables_by_file(
         parent = file.rpartition("/")[0]
         if parent not in by_parent:
             by_parent[parent] = _innermost(parent, folders)
-        found = by_parent[parent] or _innermost(_real(file, filesystem), folders)
+            if by_parent[parent] is None:
+                by_parent[parent] = _innermost(_absolute(parent, filesystem), folders)
+        found = by_parent[parent]
+        if found is None:
+            found = _innermost(_real(file, filesystem), folders)
         if found is not None:
             table_of[file] = found
     return table_of
+
+
+def _absolute(folder: str, filesystem: pafs.FileSystem) -> str:
+    """A folder in the file system that others wrap, as ``tables_above`` spells it."""
+    on, at = unwrapped(folder, filesystem)
+    return os.path.abspath(at) if isinstance(on, pafs.LocalFileSystem) else at
 
 
 def _real(path: str, filesystem: pafs.FileSystem) -> str:
@@ -200,20 +285,21 @@ def _real(path: str, filesystem: pafs.FileSystem) -> str:
 
 def _innermost(path: str, folders: Mapping[str, str]) -> str | None:
     at = path.strip("/")
-    while at:
-        if at in folders:
-            return folders[at]
+    while at and at not in folders:
         at = at.rpartition("/")[0]
-    return None
+    return folders.get(at)
 
 
 # --- files of deletes ----------------------------------------------------------------------------
 
 
-def _deletes(filesystem: pafs.FileSystem, root_of: Mapping[str, str], opened: Opener) -> set[str]:
-    """The files of Iceberg tables that hold metadata or deletes; ``root_of`` says their tables."""
+def _deletes(
+    filesystem: pafs.FileSystem, files: Sequence[str], root_of: Mapping[str, str], opened: Opener
+) -> set[str]:
+    """The files that hold Iceberg's metadata or deletes; ``root_of`` tells the tables of files."""
     found = {file for file, root in root_of.items() if _is_metadata(file, root)}
-    asked = [file for file in root_of if file not in found]
+    named = (file for file in files if file.endswith(_DELETE_ENDING))
+    asked = [file for file in dict.fromkeys((*root_of, *named)) if file not in found]
     tasks = (partial(_holds_deletes, opened, file) for file in asked)
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
     answers = (task() for task in tasks) if is_local else waited_for(tasks)
@@ -226,7 +312,7 @@ def _is_metadata(file: str, root: str) -> bool:
 
 
 def _holds_deletes(opened: Opener, path: str) -> bool:
-    """True if a file of an Iceberg table holds deletes; False if it cannot be read."""
+    """True if a file holds Iceberg's deletes; False if it cannot be read."""
     try:
         file = opened(path)
     except (IntarsiaError, OSError):  # whatever reads it says what is wrong
