@@ -278,6 +278,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.sql, "session", shared)
 
 
+@pytest.fixture
+def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``ia.sql`` hands no files to DuckDB's own reader."""
+    monkeypatch.setattr(engines.sql, "hand_over", lambda *_: "the reader of pages is tested")
+
+
 @pytest.fixture(scope="session")
 def documented() -> types.SimpleNamespace:
     """The functions of docs/tables.md, by name."""

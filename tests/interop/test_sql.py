@@ -857,9 +857,9 @@ def test_now_is_one_moment_to_engine_and_scans(tmp_path):
 def test_the_current_moment_reaches_the_scan(data, monkeypatch):
     queries = []
 
-    def registered(connection, query, *others):
+    def registered(connection, query, *others, **options):
         queries.append(query)
-        return register(connection, query, *others)
+        return register(connection, query, *others, **options)
 
     register = engines.sql._register
     monkeypatch.setattr(engines.sql, "_register", registered)
@@ -1057,8 +1057,10 @@ def test_a_query_is_explained_as_it_runs(data, explain, capfd):
     assert str(explained.scans) == str(as_it_runs.scans)
     assert explained.sql == explain + as_it_runs.sql
     assert "intarsia_scan_0" in explained.sql
-    (plan,) = ia.sql(explain + plain, t=data)["explain_value"].to_pylist()
-    assert "ARROW_SCAN" in plan
+    for reader, operator in ("pages", "ARROW_SCAN"), ("engine", "READ_PARQUET"):
+        read = data.with_options(reader=reader)
+        (plan,) = ia.sql(explain + plain, t=read)["explain_value"].to_pylist()
+        assert operator in plan
     assert capfd.readouterr().err == ""
 
 
@@ -1493,8 +1495,9 @@ def test_an_error_of_duckdbs_own_making_ends_no_other_query(tmp_path):
     pq.write_table(pa.table({"s": texts}), tmp_path / "bad.parquet")
     assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
     (before,) = session._shared
+    data = ia.dataset(tmp_path / "bad.parquet", reader="pages")
     with pytest.raises(duckdb.InternalException):
-        ia.sql("SELECT upper(s) AS u FROM t", t=tmp_path / "bad.parquet")
+        ia.sql("SELECT upper(s) AS u FROM t", t=data)
     assert session._shared == []
     session._shared.append(before)  # as queries have it that began before
     assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}

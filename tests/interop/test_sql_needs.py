@@ -175,7 +175,7 @@ PAGES = {
 
 @pytest.mark.parametrize(("query", "pages"), PAGES.items(), ids=PAGES)
 def test_few_pages_are_read(query, pages, logs, folder):
-    data = ia.dataset(folder)
+    data = ia.dataset(folder, reader="pages")
     found = ia.sql(query, t=data)
     with duckdb.connect() as connection:
         connection.register("t", logs)
