@@ -15,6 +15,7 @@ import pytest
 
 import intarsia.spark as ias
 from intarsia.spark import failure
+from intarsia.spark.source import IntarsiaSource
 
 pytestmark = pytest.mark.spark
 
@@ -62,6 +63,18 @@ def test_a_query_that_stops_early_prints_nothing(spark, tmp_path, monkeypatch):
     frame = ias.read(spark, tmp_path / "a.parquet", reader="intarsia")
     assert len(frame.limit(1).collect()) == 1
     assert printed(log) == ""
+
+
+def test_planning_that_fails_prints_no_broken_pipes(monkeypatch):
+    """Spark closes the connection of the process that plans as soon as it has read the error."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    IntarsiaSource({"path": "nowhere"})
+    try:
+        raise fails_in("/lib/pyspark/daemon.py", BrokenPipeError(32, "Broken pipe"))
+    except OSError:
+        traceback.print_exc()
+    assert out.getvalue() == ""
 
 
 def fails_in(path, error):

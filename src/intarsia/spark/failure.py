@@ -52,7 +52,7 @@ def told(error: BaseException) -> BaseException:
 
 
 class _QuietErrors:
-    """Standard error of a task's process, without what Spark prints when nobody reads on."""
+    """Standard error of Spark's Python process, without what it prints when nobody reads on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -73,11 +73,12 @@ def _is_of_daemon(error: BaseException | None) -> bool:
 
 
 def silence_broken_pipes() -> None:
-    """Keep this task's process from printing a traceback if the query stops early.
+    """Keep this process from printing a traceback if the query stops early, or cannot be planned.
 
-    A query with a LIMIT closes the connection to the Python processes of its tasks. Spark 4.3 has
-    such a process print the traceback of a ``BrokenPipeError`` on the driver's standard error, and
-    end. Only that traceback is left out.
+    A query with a LIMIT closes the connection to the Python processes of its tasks; an error while
+    planning closes the one to the process that plans. Spark 4.3 has such a process print the
+    traceback of a ``BrokenPipeError`` on the driver's standard error, and end. Only that traceback
+    is left out.
     """
     if not isinstance(sys.stderr, _QuietErrors):
         sys.stderr = cast("TextIO", _QuietErrors(sys.stderr))

@@ -55,6 +55,11 @@ class IntarsiaSource(DataSource):  # type: ignore[misc]  # pyspark is not typed 
     Lists have commas between their parts.
     """
 
+    def __init__(self, options: opts.Options) -> None:
+        """Made in a Python process of Spark's, which plans one query or job and may fail."""
+        silence_broken_pipes()
+        super().__init__(options)
+
     @classmethod
     def name(cls) -> str:
         """What the format is called."""
