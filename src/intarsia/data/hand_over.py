@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from intarsia.format.schema import Leaf
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.nested import holds
 from intarsia.predicate.tree import tests_of
+from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import indexes_for, leaf_of, plan_rows
@@ -44,6 +45,12 @@ from intarsia.read.selection import groups_of, select
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""
+MAX_ROW_RANGES = 64
+"""Of more ranges in a file, an engine is told whole row groups: each range is a condition."""
+MAX_GROUP_SHARE = 0.5
+"""With more of a file's row groups left, conditions on row numbers cost more than they save."""
+MAX_FILES_OF_RANGES = 16
+"""Of more files with ranges, an engine reads all rows: each of them is a query of its own."""
 _PLAIN_PATH = re.compile(r"[\w./=+@~, -]+")
 """Paths that no engine takes for a pattern, or decodes."""
 _PLAIN_VALUES = {
@@ -61,13 +68,15 @@ _GIVES_NAN_NO_BOUNDS = "DuckDB"
 class HandOver:
     """Files that an engine is to read, and what it has to know about them.
 
-    ``schema`` has the columns of the query as the data set has them, and ``folder_keys`` are those
-    of them that only the names of folders have. Statistics of the floats ``with_hidden_nan`` may
-    leave out NaN, so an engine must not take them for bounds of all values.
+    ``schema`` has the columns of the query as the data set has them. ``rows`` has the files of
+    which only some rows may match, and these rows. ``folder_keys`` are the columns that only the
+    names of folders have. Statistics of the floats ``with_hidden_nan`` may leave out NaN, so an
+    engine must not take them for bounds of all values.
     """
 
     files: tuple[str, ...]
     schema: pa.Schema
+    rows: Mapping[str, RowRanges]
     folder_keys: tuple[str, ...]
     with_hidden_nan: tuple[str, ...]
 
@@ -118,10 +127,9 @@ def _checked(
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
     _check_columns(files, in_files)
-    if reader == "auto":
-        _check_cost(files, request)
+    rows = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
-    return HandOver(paths, schema, folder_keys, _with_hidden_nan(files, in_files))
+    return HandOver(paths, schema, rows, folder_keys, _with_hidden_nan(files, in_files))
 
 
 def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:
@@ -220,30 +228,41 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 # --- cost ---------------------------------------------------------------------------------------
 
 
-def _check_cost(files: Sequence[_OpenFile], request: Request) -> None:
-    """Raise if our reader needs so many bytes less that it is faster."""
+def _rows_to_read(
+    files: Sequence[_OpenFile], request: Request, *, may_refuse: bool
+) -> dict[str, RowRanges]:
+    """The rows that indexes leave of files, if an engine reads fewer row groups for that.
+
+    Raises ``_RefusedError`` if our reader needs so many bytes less that it is faster, and it
+    ``may_refuse``.
+    """
     if not _may_narrow(files, request):
-        return
+        return {}
     ours = theirs = 0
-    for _, file, constants in files:
-        left, total = _bytes_to_read(file, constants, request)
-        ours, theirs = ours + left, theirs + total
-    if PAGE_COST * ours < theirs:
-        raise _RefusedError(f"indexes leave {ours / theirs:.0%} of the bytes")
+    rows: dict[str, RowRanges] = {}
+    for path, file, constants in files:
+        footers = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
+        left = plan_rows(file, request.pruning, constants, request.schema).rows
+        roots = roots_to_read(file, request, constants)
+        groups, all_groups = groups_of(file, left), groups_of(file, footers)
+        reads = select(file, roots, left) if left else []
+        ours += sum(selection.num_bytes for read in reads for *_, selection in read.selections())
+        theirs += _bytes_of(file, groups, [leaf for root in roots for leaf in root.leaves])
+        if len(groups) <= MAX_GROUP_SHARE * len(all_groups):
+            rows[path] = left if len(left) <= MAX_ROW_RANGES else _whole_groups(file, groups)
+    if may_refuse and PAGE_COST * ours < theirs:
+        raise _RefusedError(f"pages have {ours / theirs:.0%} of the bytes of row groups")
+    return rows if len(rows) <= MAX_FILES_OF_RANGES else {}
 
 
-def _bytes_to_read(file: OpenedFile, constants: Constants, request: Request) -> tuple[int, int]:
-    """The bytes that our reader, and an engine, would read of the columns of ``request``."""
-    leaves = [i for root in roots_to_read(file, request, constants) for i in root.leaves]
-    footers = plan_rows(file, request.pruning, constants, request.schema, by_footer=True)
-    total = sum(
-        chunk.total_compressed_size
-        for group in groups_of(file, footers.rows)
-        for chunk in file.outlines(group, leaves)
-    )
-    rows = plan_rows(file, request.pruning, constants, request.schema).rows
-    reads = select(file, roots_to_read(file, request, constants), rows) if rows else []
-    return sum(s.num_bytes for read in reads for *_, s in read.selections()), total
+def _bytes_of(file: OpenedFile, groups: Sequence[int], leaves: Sequence[int]) -> int:
+    chunks = (chunk for group in groups for chunk in file.outlines(group, leaves))
+    return sum(chunk.total_compressed_size for chunk in chunks)
+
+
+def _whole_groups(file: OpenedFile, groups: Sequence[int]) -> RowRanges:
+    starts = file.row_group_starts
+    return RowRanges(starts[:-1][groups], starts[1:][groups])
 
 
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:

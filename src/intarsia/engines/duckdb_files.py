@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -28,16 +29,37 @@ def drop_views(names: Iterable[str]) -> str:
 
 
 def query_of(handed: HandOver) -> str:
-    """Returns the SELECT that gives the rows and columns of ``handed``."""
-    columns = ", ".join(_column(handed, name) for name in handed.schema.names)
-    files = ", ".join(map(_text, handed.files))
-    options = f"hive_partitioning = {bool(handed.folder_keys)}"
+    """Returns the query that gives the rows and columns of ``handed``, in the order of its files.
+
+    Files of which only some rows are read have a SELECT each.
+    """
+    selects = []
+    for has_rows, group in itertools.groupby(handed.files, handed.rows.__contains__):
+        files = list(group)
+        parts = [[file] for file in files] if has_rows else [files]
+        selects += [_select(handed, part) for part in parts]
+    return " UNION ALL ".join(selects)
+
+
+def _select(handed: HandOver, files: Sequence[str]) -> str:
+    columns = ", ".join(_column(handed, name) for name in handed.schema.names) or "NULL"
+    options = [f"hive_partitioning = {bool(handed.folder_keys)}"]
     if handed.folder_keys:
         types = ", ".join(_key_type(handed.schema.field(name)) for name in handed.folder_keys)
-        options += f", hive_types_autocast = false, hive_types = {{{types}}}"
+        options += ["hive_types_autocast = false", f"hive_types = {{{types}}}"]
     if handed.with_hidden_nan:
-        options += ", can_have_nan = true"
-    return f"SELECT {columns or 'NULL'} FROM read_parquet([{files}], {options})"
+        options.append("can_have_nan = true")
+    where = ""
+    if files[0] in handed.rows:
+        rows = handed.rows[files[0]]
+        options.append("file_row_number = true")
+        where = " WHERE " + (" OR ".join(map(_between, rows.starts, rows.stops)) or "false")
+    listed = ", ".join(map(_text, files))
+    return f"SELECT {columns} FROM read_parquet([{listed}], {', '.join(options)}){where}"
+
+
+def _between(start: int, stop: int) -> str:
+    return f"file_row_number BETWEEN {start} AND {stop - 1}"
 
 
 def _column(handed: HandOver, name: str) -> str:
