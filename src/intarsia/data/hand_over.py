@@ -127,6 +127,8 @@ def _checked(
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
     _check_columns(files, in_files)
+    if reader == "auto" and limit is not None and filter_ is None:
+        _check_first_pages(files[0].file)
     rows = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
     return HandOver(paths, schema, rows, folder_keys, _with_hidden_nan(files, in_files))
@@ -239,30 +241,40 @@ def _rows_to_read(
     if not _may_narrow(files, request):
         return {}
     ours = theirs = 0
-    rows: dict[str, RowRanges] = {}
-    for path, file, constants in files:
-        footers = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
-        left = plan_rows(file, request.pruning, constants, request.schema).rows
+    left: list[RowRanges] = []
+    for _, file, constants in files:
+        rows = plan_rows(file, request.pruning, constants, request.schema).rows
         roots = roots_to_read(file, request, constants)
-        groups, all_groups = groups_of(file, left), groups_of(file, footers)
-        reads = select(file, roots, left) if left else []
+        reads = select(file, roots, rows) if rows else []
         ours += sum(selection.num_bytes for read in reads for *_, selection in read.selections())
-        theirs += _bytes_of(file, groups, [leaf for root in roots for leaf in root.leaves])
-        if len(groups) <= MAX_GROUP_SHARE * len(all_groups):
-            rows[path] = left if len(left) <= MAX_ROW_RANGES else _whole_groups(file, groups)
+        theirs += _bytes_of(file, rows, [leaf for root in roots for leaf in root.leaves])
+        left.append(rows)
     if may_refuse and PAGE_COST * ours < theirs:
         raise _RefusedError(f"pages have {ours / theirs:.0%} of the bytes of row groups")
-    return rows if len(rows) <= MAX_FILES_OF_RANGES else {}
+    narrowed = {}
+    for (path, file, constants), rows in zip(files, left, strict=True):
+        by_footer = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
+        groups = groups_of(file, rows)
+        if len(groups) <= MAX_GROUP_SHARE * len(groups_of(file, by_footer)):
+            narrowed[path] = rows if len(rows) <= MAX_ROW_RANGES else _whole_groups(file, groups)
+    return narrowed if len(narrowed) <= MAX_FILES_OF_RANGES else {}
 
 
-def _bytes_of(file: OpenedFile, groups: Sequence[int], leaves: Sequence[int]) -> int:
-    chunks = (chunk for group in groups for chunk in file.outlines(group, leaves))
+def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:
+    """The bytes of ``leaves`` in the row groups that hold any of ``rows``."""
+    chunks = (chunk for group in groups_of(file, rows) for chunk in file.outlines(group, leaves))
     return sum(chunk.total_compressed_size for chunk in chunks)
 
 
 def _whole_groups(file: OpenedFile, groups: Sequence[int]) -> RowRanges:
     starts = file.row_group_starts
     return RowRanges(starts[:-1][groups], starts[1:][groups])
+
+
+def _check_first_pages(file: OpenedFile) -> None:
+    """Raise if pages are known: our reader reads the first of them, an engine a row group."""
+    if any(_is_page_indexed(file, leaf) for leaf in file.schema.leaves[:1]):
+        raise _RefusedError("the first rows are in the first pages")
 
 
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:

@@ -238,7 +238,9 @@ def _register(
         if isinstance(table, WatchedDataset):
             left = _first(table, scan, joined.filter_of(scan), hands_over=hands_over)
             limit = None if scan.need is None else scan.need.limit
-            if hands_over and _is_handed(connection, scan.name, table, scan.columns, left, limit):
+            is_in_footers = left is None and scan.need is not None and scan.need.is_number
+            is_read = hands_over and not is_in_footers
+            if is_read and _is_handed(connection, scan.name, table, scan.columns, left, limit):
                 handed.append(scan.name)
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
