@@ -45,6 +45,8 @@ from intarsia.read.selection import groups_of, select
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""
+SAMPLE_FILES, SAMPLE_SHARE = 4, 2 / 3
+"""If pages of the first few files have most of the bytes, indexes of the others are not asked."""
 MAX_ROW_RANGES = 64
 """Of more ranges in a file, an engine is told whole row groups: each range is a condition."""
 MAX_GROUP_SHARE = 0.5
@@ -249,6 +251,8 @@ def _rows_to_read(
         ours += sum(selection.num_bytes for read in reads for *_, selection in read.selections())
         theirs += _bytes_of(file, rows, [leaf for root in roots for leaf in root.leaves])
         left.append(rows)
+        if len(left) == SAMPLE_FILES < len(files) and ours > SAMPLE_SHARE * theirs:
+            return {}
     if may_refuse and PAGE_COST * ours < theirs:
         raise _RefusedError(f"pages have {ours / theirs:.0%} of the bytes of row groups")
     narrowed = {}
