@@ -220,7 +220,8 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
         raise _RefusedError("some files have a column that folders have")
     for name, value in dict.fromkeys(pair for found in pairs for pair in found):
         plain = _PLAIN_VALUES.get(plain_type(schema.field(name).type)) if name in keys else None
-        if name in keys and not (value == NULL_FOLDER or (plain and plain.fullmatch(value))):
+        is_plain = plain and (value == NULL_FOLDER or plain.fullmatch(value))
+        if name in keys and not is_plain:
             raise _RefusedError(f"folder {name}={value}: an engine may read the value otherwise")
     return tuple(keys)
 

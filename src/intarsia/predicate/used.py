@@ -18,11 +18,12 @@ def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:
     Of a struct that it asks for as a whole, or in a way that is not understood, that is the column.
     Columns that DuckDB calls by other names, as they differ by case only, are all asked for.
     """
-    scope = table.find_ancestor(exp.Select)
+    scope = table.find_ancestor(exp.Select, exp.Pivot)
     alias = table.alias_or_name.lower()
     lower = {name.lower() for name in schema.names}
     are_alike = len({as_duckdb_folds(name) for name in schema.names}) < len(schema.names)
-    if scope is None or are_alike or _may_need_all(scope, alias, table):
+    # PIVOT groups by all columns that it does not mention.
+    if not isinstance(scope, exp.Select) or are_alike or _may_need_all(scope, alias, table):
         yield from ((name,) for name in schema.names)
         return
     named = NamedColumns(scope)
