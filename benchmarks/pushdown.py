@@ -284,7 +284,7 @@ def _watched() -> Iterator[list[tuple[Any, Any]]]:
 
 def read(path: Path, engine: str, asked: Predicate | Shape) -> Reading:
     """Run what is ``asked`` by ``engine`` and say what it read."""
-    data = ia.dataset(path, filesystem=pafs.LocalFileSystem())
+    data = ia.dataset(path, filesystem=pafs.LocalFileSystem(), reader="pages")
     with _watched() as scans:
         answer = RUNNERS[engine](data, asked)
     given = total = 0

@@ -120,9 +120,9 @@ def test_spans_reach_the_scan(condition, data, memory, monkeypatch):
     filters = []
     register = engines.sql._register
 
-    def registered(connection, query, *others):
+    def registered(connection, query, *others, **options):
         filters.extend(scan.filter for scan in query.scans)
-        return register(connection, query, *others)
+        return register(connection, query, *others, **options)
 
     monkeypatch.setattr(engines.sql, "_register", registered)
     found, expected = rows(memory, data, condition)
