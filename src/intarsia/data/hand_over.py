@@ -65,6 +65,9 @@ _PLAIN_VALUES = {
 _GIVES_NAN_NO_BOUNDS = "DuckDB"
 """This writer gives a chunk with NaN no bounds. Others do, and leave NaN out of them."""
 
+_SHAPES = "geo"
+"""Key of a footer's entry that says which columns of bytes are shapes (GeoParquet)."""
+
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
@@ -153,10 +156,13 @@ def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> 
 def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> None:
     """Raise unless engines read these columns as we do."""
     names = [field.name for field in fields]
+    has_bytes = any(holds(plain_type(field.type), pa.types.is_binary) for field in fields)
     portable: set[int] = set()
     for path, file, _ in files:
         if has_old_bounds(file, names):
             raise _RefusedError(f"{path}: bounds of an old writer")
+        if has_bytes and file.metadata.key_value(_SHAPES) is not None:
+            raise _RefusedError(f"{path}: an engine may read bytes as shapes")
         if id(file.schema) in portable:  # files of one writer share it
             continue
         for field in fields:

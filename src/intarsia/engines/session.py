@@ -57,7 +57,7 @@ def require_duckdb() -> ModuleType:
     return duckdb
 
 
-def ends_database(error: Exception) -> bool:
+def ends_database(error: BaseException | None) -> bool:
     """True if a DuckDB error leaves its database of no use."""
     duckdb = require_duckdb()
     return isinstance(error, duckdb.InternalException | duckdb.FatalException)
@@ -76,10 +76,11 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         with contextlib.closing(database.cursor() if shared else database) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
-    except (require_duckdb().InternalException, require_duckdb().FatalException):
-        with _lock:
-            if database in _shared:
-                _shared.remove(database)
+    except (NotAnsweredError, require_duckdb().Error) as error:
+        if ends_database(error) or ends_database(error.__cause__):
+            with _lock:
+                if database in _shared:
+                    _shared.remove(database)
         raise
 
 

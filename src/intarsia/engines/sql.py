@@ -27,7 +27,6 @@ from intarsia.engines.scalars import with_values
 from intarsia.engines.session import (
     NotAnsweredError,
     asking_first,
-    ends_database,
     require_duckdb,
     session,
 )
@@ -169,7 +168,7 @@ def _answer(
             return found, types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
-        if handed and not ends_database(failure):
+        if handed:
             raise NotAnsweredError from failure
         if "reading the stream" in str(failure):
             for table in watched:
@@ -262,13 +261,19 @@ def _is_handed(
     left: pc.Expression | None = None,
     limit: int | None = None,
 ) -> bool:
-    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made."""
+    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made.
+
+    Raises ``NotAnsweredError`` if DuckDB cannot open them.
+    """
     if not isinstance(table, WatchedDataset) or not table.is_whole:
         return False
     found = hand_over(table, columns, left, limit)
     if not isinstance(found, HandOver):
         return False
-    connection.execute(create_view(name, found))
+    try:
+        connection.execute(create_view(name, found))
+    except require_duckdb().Error as failure:
+        raise NotAnsweredError from failure
     return True
 
 
