@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia import engines
 from intarsia.data.hand_over import HandOver, hand_over
 
 ROWS = 4_000
@@ -165,6 +166,26 @@ def test_an_index_tells_duckdb_which_rows_to_read(lakes: dict[str, Path]) -> Non
     query = "EXPLAIN SELECT * FROM t WHERE mixed = 3333"
     (plan,) = ia.sql(query, t=data)["explain_value"].to_pylist()
     assert "file_row_number" in plan
+
+
+def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
+    lakes: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes((lakes["indexes"] / "a.parquet").read_bytes())
+    data, begin = ia.dataset(path, reader="engine"), engines.sql.create_view
+
+    def replaced(name: str, handed: HandOver) -> str:
+        assert handed.rows
+        other = table().slice(3_000)  # other row numbers
+        pq.write_table(other, tmp_path / "new", row_group_size=500)
+        (tmp_path / "new").replace(path)
+        return begin(name, handed)
+
+    monkeypatch.setattr(engines.sql, "create_view", replaced)
+    value = table()["mixed"][3_456].as_py()
+    found = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
+    assert found.to_pylist() == [{"i": 3_456}]
 
 
 HIVE = {

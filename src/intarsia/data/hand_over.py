@@ -74,7 +74,8 @@ class HandOver:
     """Files that an engine is to read, and what it has to know about them.
 
     ``schema`` has the columns of the query as the data set has them. ``rows`` has the files of
-    which only some rows may match, and these rows. ``folder_keys`` are the columns that only the
+    which only some rows may match, and these rows; ``planned`` has these files as they were when
+    that was found. ``folder_keys`` are the columns that only the
     names of folders have. Statistics of the floats ``with_hidden_nan`` may leave out NaN, so an
     engine must not take them for bounds of all values.
     """
@@ -82,6 +83,7 @@ class HandOver:
     files: tuple[str, ...]
     schema: pa.Schema
     rows: Mapping[str, RowRanges]
+    planned: Mapping[str, OpenedFile]
     folder_keys: tuple[str, ...]
     with_hidden_nan: tuple[str, ...]
 
@@ -116,6 +118,11 @@ def hand_over(
         return str(error)
 
 
+def is_current(data: Dataset, handed: HandOver) -> bool:
+    """True if the files of which an engine was told the rows were not replaced since."""
+    return all(data._cache.get(path) is file for path, file in handed.planned.items())
+
+
 def _checked(
     data: Dataset, columns: Sequence[str], filter_: pc.Expression | None, limit: int | None
 ) -> HandOver:
@@ -136,7 +143,8 @@ def _checked(
         _check_first_pages(files[0].file)
     rows = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
-    return HandOver(paths, schema, rows, folder_keys, _with_hidden_nan(files, in_files))
+    planned = {path: file for path, file, _ in files if path in rows}
+    return HandOver(paths, schema, rows, planned, folder_keys, _with_hidden_nan(files, in_files))
 
 
 def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:

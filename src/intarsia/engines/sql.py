@@ -18,7 +18,7 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
-from intarsia.data.hand_over import HandOver, hand_over, has_page_index
+from intarsia.data.hand_over import HandOver, hand_over, has_page_index, is_current
 from intarsia.engines.duckdb_files import create_view, drop_views
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import rows_found
@@ -51,6 +51,8 @@ class SupportsArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+Handed: TypeAlias = dict[str, tuple[Dataset, HandOver]]
+"""Files that DuckDB reads by itself, and their data set, by the name of their view."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
@@ -165,6 +167,8 @@ def _answer(
         if count is None:
             found = answer.to_arrow_table()
             connection.execute(drop_views(handed))
+            if not all(is_current(*one) for one in handed.values()):
+                raise NotAnsweredError
             return found, types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
@@ -216,19 +220,17 @@ def _register(
     tables: Mapping[str, pads.Dataset | pa.Table],
     *,
     hands_over: bool,
-) -> tuple[str, list[str]]:
+) -> tuple[str, Handed]:
     """Registers every scan under its name, and every table under its own, if it is mentioned.
 
-    Returns what is left to ask of them, and the names of the views of files that DuckDB reads. A
-    scan is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks for
-    columns itself.
+    Returns what is left to ask of them, and the views of files that DuckDB reads. A scan is a
+    filtered data set rather than a stream, so that DuckDB may read it twice, and asks for columns
+    itself.
     """
-    handed: list[str] = []
+    handed: Handed = {}
     for name, table in tables.items():
         is_used = hands_over and name in query.others
-        if is_used and _is_handed(connection, name, table, table.schema.names):
-            handed.append(name)
-        else:
+        if not (is_used and _hand_over(connection, handed, name, table, table.schema.names)):
             connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     # The scan that is looked at first comes last: its WHERE may read the others.
@@ -239,8 +241,9 @@ def _register(
             limit = None if scan.need is None else scan.need.limit
             is_in_footers = left is None and scan.need is not None and scan.need.is_number
             is_read = hands_over and not is_in_footers
-            if is_read and _is_handed(connection, scan.name, table, scan.columns, left, limit):
-                handed.append(scan.name)
+            if is_read and _hand_over(
+                connection, handed, scan.name, table, scan.columns, left, limit
+            ):
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
             if look is not None:
@@ -253,15 +256,16 @@ def _register(
     return query.sql, handed
 
 
-def _is_handed(
+def _hand_over(
     connection: duckdb.DuckDBPyConnection,
+    handed: Handed,
     name: str,
     table: pads.Dataset | pa.Table,
     columns: Sequence[str],
     left: pc.Expression | None = None,
     limit: int | None = None,
 ) -> bool:
-    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made.
+    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made, and noted.
 
     Raises ``NotAnsweredError`` if DuckDB cannot open them.
     """
@@ -274,6 +278,7 @@ def _is_handed(
         connection.execute(create_view(name, found))
     except require_duckdb().Error as failure:
         raise NotAnsweredError from failure
+    handed[name] = table, found
     return True
 
 
