@@ -80,7 +80,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(plain_type(kind.value_type))
-    if pa.types.is_map(kind):
+    if pa.types.is_map(kind) and not pa.types.is_null(kind.key_type):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, plain_type(field.type)) for field in kind])
