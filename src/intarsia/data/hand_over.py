@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
@@ -31,14 +32,15 @@ from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.data.survey import files_left
-from intarsia.format.schema import Leaf
+from intarsia.errors import FormatError
+from intarsia.format.schema import Leaf, Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.nested import holds
 from intarsia.predicate.tree import tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import indexes_for, leaf_of, plan_rows
+from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.read.portable import has_old_bounds, is_portable, plain_type
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of, select
@@ -136,6 +138,7 @@ def _checked(
     if not files:
         raise _RefusedError("no row is left")
     _check_paths([path for path, *_ in files])
+    _check_folders(files, data.schema, columns)
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
     _check_columns(files, in_files)
@@ -211,6 +214,32 @@ def _check_paths(paths: Sequence[str]) -> None:
     for path in paths:
         if not os.path.isabs(path) or not _PLAIN_PATH.fullmatch(path):
             raise _RefusedError(f"{path}: an engine may take the path for a pattern")
+
+
+def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Sequence[str]) -> None:
+    """Raise unless files that have a column of their folder have the folder's value in all rows.
+
+    Our reader gives the folder's value, an engine the file's.
+    """
+    for path, file, constants in files:
+        for name in constants:
+            root = file.schema.root(name)
+            if root is None:
+                continue
+            try:
+                check_folder(file, constants, schema)
+            except FormatError as error:
+                raise _RefusedError(f"{path}: a folder has another value than the file") from error
+            if name in columns and not _has_one_value(file, root):
+                raise _RefusedError(f"{path}: column {name!r} may not have the folder's value")
+
+
+def _has_one_value(file: OpenedFile, root: Root) -> bool:
+    """True if each row group has bounds of a column and no NULL; ``check_folder`` compares them."""
+    if not file.trusts_bounds or len(root.all_leaves) != 1:
+        return False
+    bounds = file.row_group_bounds(root.all_leaves.start)
+    return bool(np.all(bounds.bounded & (bounds.null_counts == 0)))
 
 
 def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ...]:
