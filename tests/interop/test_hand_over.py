@@ -353,6 +353,30 @@ def two_levels(base: Path) -> Path:
     return path
 
 
+def zone_in_arrow_schema(base: Path) -> Path:
+    """A zone that ``ARROW:schema`` alone gives to a timestamp."""
+
+    def without_logical_types(metadata: Any) -> Any:
+        return amended(metadata, schema=[amended(e, logicalType=None) for e in metadata.schema])
+
+    path = of(pa.timestamp("us", "UTC"), 1)(base)
+    amend_footer(path, without_logical_types)
+    return path
+
+
+def bare_index(base: Path) -> Path:
+    """A page index of a column whose chunks have no statistics."""
+
+    def without_statistics(metadata: Any) -> Any:
+        (group,) = metadata.row_groups
+        chunks = [amended(one, meta_data={"statistics": None}) for one in group.columns]
+        return amended(metadata, row_groups=[amended(group, columns=chunks)])
+
+    path = write(base / "f.parquet", {"v": [1, 2]}, write_page_index=True)
+    amend_footer(path, without_statistics)
+    return path
+
+
 def keys_in_other_order(base: Path) -> Path:
     write(base / "k=1" / "j=2" / "f.parquet", {"v": [1]})
     write(base / "j=3" / "k=4" / "f.parquet", {"v": [2]})
@@ -448,6 +472,8 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     ),
     "old bounds": (old_bounds, {}, "bounds of an old writer"),
     "geo": (geo, {}, "bytes as shapes"),
+    "zone": (zone_in_arrow_schema, {}, UNUSUAL),
+    "bare index": (bare_index, {}, "a page index of a column without statistics"),
     "two levels": (two_levels, {}, UNUSUAL),
     "other keys": (keys_in_other_order, {}, "different keys"),
     "key above": (key_above, {}, "called as keys"),

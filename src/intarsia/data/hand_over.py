@@ -172,6 +172,8 @@ def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> No
     for path, file, _ in files:
         if has_old_bounds(file, names):
             raise _RefusedError(f"{path}: bounds of an old writer")
+        if any(_has_bare_index(file, name) for name in names):
+            raise _RefusedError(f"{path}: a page index of a column without statistics")
         if has_bytes and file.metadata.key_value(_SHAPES) is not None:
             raise _RefusedError(f"{path}: an engine may read bytes as shapes")
         if id(file.schema) in portable:  # files of one writer share it
@@ -180,6 +182,22 @@ def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> No
             if not is_portable(file, field.name, field.type):
                 raise _RefusedError(f"{path}: column {field.name!r} is stored in an unusual way")
         portable.add(id(file.schema))
+
+
+def _has_bare_index(file: OpenedFile, name: str) -> bool:
+    """True if a column has a page index and no statistics.
+
+    DuckDB skips pages that such an index says are NULL. Some writers say so of all pages.
+    """
+    root = file.schema.root(name)
+    for leaf in () if root is None else root.all_leaves:
+        for group in range(len(file.metadata.row_groups)):
+            chunk = file.column_chunk(group, leaf)
+            if chunk.column_index_offset is None:
+                break  # writers give all row groups a page index, or none
+            if chunk.meta_data is None or not chunk.meta_data.statistics:
+                return True
+    return False
 
 
 def _check_data(data: Dataset) -> None:

@@ -168,7 +168,11 @@ def _is_stored_as(element: SchemaElement, kind: pa.DataType) -> bool:
         return physical == Type.INT32 and _has(element, "DATE", ConvertedType.DATE)
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         converted = ConvertedType.TIMESTAMP_MICROS
-        return physical == Type.INT64 and _has(element, "TIMESTAMP", converted)
+        stated = element.logicalType.TIMESTAMP if element.logicalType is not None else None
+        # ARROW:schema may give a zone to what is without one to DuckDB.
+        is_instant = stated is not None and stated.isAdjustedToUTC
+        is_same = is_instant == (kind.tz is not None)
+        return physical == Type.INT64 and is_same and _has(element, "TIMESTAMP", converted)
     if pa.types.is_decimal(kind) and kind.precision <= _MAX_DECIMAL_DIGITS:
         return physical != Type.BYTE_ARRAY and _has(element, "DECIMAL", ConvertedType.DECIMAL)
     return kind == pa.uuid() and physical == Type.FIXED_LEN_BYTE_ARRAY
