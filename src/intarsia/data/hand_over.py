@@ -50,11 +50,11 @@ PAGE_COST = 3.0
 SAMPLE_FILES, SAMPLE_SHARE = 4, 2 / 3
 """If pages of the first few files have most of the bytes, indexes of the others are not asked."""
 MAX_ROW_RANGES = 64
-"""Of more ranges in a file, an engine is told whole row groups: each range is a condition."""
+"""Ranges in a file; above this an engine is told whole row groups, as each range is a condition."""
 MAX_GROUP_SHARE = 0.5
 """With more of a file's row groups left, conditions on row numbers cost more than they save."""
 MAX_FILES_OF_RANGES = 16
-"""Of more files with ranges, an engine reads all rows: each of them is a query of its own."""
+"""Files with ranges; above this an engine reads all rows, as each of them has a SELECT."""
 _PLAIN_PATH = re.compile(r"[\w./=+@~, -]+")
 """Paths that no engine takes for a pattern, or decodes."""
 _PLAIN_VALUES = {
@@ -66,7 +66,6 @@ _PLAIN_VALUES = {
 """Values of folders that all engines read alike, by type."""
 _GIVES_NAN_NO_BOUNDS = "DuckDB"
 """This writer gives a chunk with NaN no bounds. Others do, and leave NaN out of them."""
-
 _SHAPES = "geo"
 """Key of a footer's entry that says which columns of bytes are shapes (GeoParquet)."""
 
@@ -77,9 +76,9 @@ class HandOver:
 
     ``schema`` has the columns of the query as the data set has them. ``rows`` has the files of
     which only some rows may match, and these rows; ``planned`` has these files as they were when
-    that was found. ``folder_keys`` are the columns that only the
-    names of folders have. Statistics of the floats ``with_hidden_nan`` may leave out NaN, so an
-    engine must not take them for bounds of all values.
+    that was found. ``folder_keys`` are the columns that only the names of folders have. Statistics
+    of the floats ``with_hidden_nan`` may leave out NaN, so an engine must not take them for bounds
+    of all values.
     """
 
     files: tuple[str, ...]
@@ -240,15 +239,13 @@ def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Seque
     Our reader gives the folder's value, an engine the file's.
     """
     for path, file, constants in files:
-        for name in constants:
+        try:
+            check_folder(file, constants, schema)
+        except FormatError as error:
+            raise _RefusedError(f"{path}: a folder has another value than the file") from error
+        for name in constants.keys() & set(columns):
             root = file.schema.root(name)
-            if root is None:
-                continue
-            try:
-                check_folder(file, constants, schema)
-            except FormatError as error:
-                raise _RefusedError(f"{path}: a folder has another value than the file") from error
-            if name in columns and not _has_one_value(file, root):
+            if root is not None and not _has_one_value(file, root):
                 raise _RefusedError(f"{path}: column {name!r} may not have the folder's value")
 
 
@@ -279,10 +276,9 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
         raise _RefusedError("columns of files are called as keys of folders")
     if any(file.schema.root(name) for name in keys for _, file, _ in files):
         raise _RefusedError("some files have a column that folders have")
-    for name, value in dict.fromkeys(pair for found in pairs for pair in found):
-        plain = _PLAIN_VALUES.get(plain_type(schema.field(name).type)) if name in keys else None
-        is_plain = plain and (value == NULL_FOLDER or plain.fullmatch(value))
-        if name in keys and not is_plain:
+    for name, value in {pair for found in pairs for pair in found if pair[0] in keys}:
+        plain = _PLAIN_VALUES.get(plain_type(schema.field(name).type))
+        if plain is None or not (value == NULL_FOLDER or plain.fullmatch(value)):
             raise _RefusedError(f"folder {name}={value}: an engine may read the value otherwise")
     return tuple(keys)
 

@@ -66,7 +66,7 @@ def _column(handed: HandOver, name: str) -> str:
     """A column, with a CASE around it if DuckDB must not see its statistics.
 
     With ``can_have_nan`` alone DuckDB 2.0 takes NaN for the greatest value wherever there are
-    statistics. Those of a CASE are unknown to it.
+    statistics. It knows no statistics of a CASE.
     """
     own = _name(name)
     if name not in handed.with_hidden_nan:
