@@ -13,7 +13,6 @@ import pyarrow as pa
 from intarsia.format.metadata import (
     ConvertedType,
     FieldRepetitionType,
-    LogicalType,
     SchemaElement,
     Type,
 )
@@ -204,9 +203,8 @@ def has_old_bounds(file: OpenedFile, names: Iterable[str]) -> bool:
 
 def _is_signed(element: SchemaElement) -> bool:
     is_bytes = element.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY, Type.INT96)
-    logical: LogicalType | None = element.logicalType
-    is_unsigned = logical is not None and logical.INTEGER is not None
-    is_unsigned = is_unsigned and not logical.INTEGER.isSigned  # type: ignore[union-attr]
+    integer = None if element.logicalType is None else element.logicalType.INTEGER
+    is_unsigned = integer is not None and not integer.isSigned
     return not is_bytes and not is_unsigned and element.converted_type not in _UNSIGNED
 
 

@@ -93,7 +93,7 @@ def drop_indexes(
 def asked_of(
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None,
     *,
-    all: bool = False,  # noqa: A002
+    all: bool = False,  # noqa: A002 # the name of the command's option
 ) -> list[IndexSpec | str] | None:
     """Returns one index or several as a list; None for ``all``.
 
