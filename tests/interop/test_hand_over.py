@@ -580,8 +580,11 @@ def test_files_whose_indexes_leave_little_are_not_handed_over_by_default(tmp_pat
     ia.write_table(table, tmp_path / "f.parquet", indexes=indexes, data_page_size=2048)
     needle = pc.field("v") == 7
     data = ia.dataset(tmp_path)
-    assert "pages have" in (refusal(data, filter_=needle) or "")
+    assert "pages that can match have" in (refusal(data, filter_=needle) or "")
+    assert data.explain(filter=needle).reader == "pages"
     assert refusal(data) is None
+    assert data.explain().reader == "engine"
+    assert "no index can leave out pages" in str(data.explain())
     assert refusal(ia.dataset(tmp_path, reader="engine"), filter_=needle) is None
     check("SELECT * FROM t WHERE v = 7", tmp_path)
 

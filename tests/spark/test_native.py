@@ -203,7 +203,7 @@ def test_a_wide_scan_is_sparks_and_a_narrow_one_ours(spark, tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", **options)
     wide = ias.explain(spark, tmp_path, where="n >= 10")
     assert (wide.reader, wide.task_bytes) == ("spark", ())
-    assert "Spark's own: 100% of the bytes of its columns are left to read" in wide.text
+    assert "reader   engine: 100% of the bytes of its columns are left to read" in wide.text
     narrow = ias.explain(spark, tmp_path, where="n < 10")
     assert (narrow.reader, narrow.driver_rows, narrow.task_bytes) == ("intarsia", 10, ())
     num_bytes = narrow.explanation.planned.bytes.selected

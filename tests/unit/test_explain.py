@@ -53,12 +53,15 @@ def fixed(is_analyzed):
         FileAccount(by_footer, (), (), only_footer if is_analyzed else None),
         FileAccount(by_folder),
     )
-    return Explanation(files, "((id == 7) and (at > 3))", ("id", "at"), is_analyzed)
+    condition = "((id == 7) and (at > 3))"
+    reason = "pages that can match have 8.0% of the bytes of their row groups"
+    return Explanation(files, condition, ("id", "at"), is_analyzed, "pages", reason)
 
 
 PLANNED = """\
 filter   ((id == 7) and (at > 3))
 columns  id, at
+reader   pages: pages that can match have 8.0% of the bytes of their row groups
 planned
   files       1 of 3 (33.33%)
   row_groups  1 of 6 (16.67%)
@@ -122,7 +125,9 @@ def test_analysed_it_has_what_was_read_and_where_the_time_went():
 
 def test_as_json_it_holds_every_file():
     document = json.loads(json.dumps(fixed(is_analyzed=True).to_dict()))
-    assert list(document) == ["filter", "columns", "planned", "read", "seconds", "files"]
+    assert list(document) == [
+        *("filter", "columns", "reader", "reason", "planned", "read", "seconds", "files")
+    ]
     assert document["read"]["bytes"] == {"selected": 3000, "total": 15_000}
     assert [file["path"] for file in document["files"]] == [
         "lake/a=1/x.parquet",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from intarsia.data.folder_check import check_folders
 from intarsia.data.folder_values import folder_constants
 from intarsia.data.footers import Footers
 from intarsia.data.fragment import PlannedFragment, check_is_whole, pyarrows, unread
+from intarsia.data.hand_over import HandOver, hand_over
 from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
 from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
@@ -644,14 +646,19 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         they are read one after the other, and so are their units of rows: that takes longer than a
         scan by several threads, and shows what the time is spent on. ``maps`` is of how many files
         in which rows are left the accounts are to tell where all pages are, for pictures.
+        ``Explanation.reader`` says which reader an engine such as DuckDB would use.
         """
         request = self._planned_request(columns, filter)
         gap = gap_bytes(self.filesystem)
         told = filter if isinstance(filter, str) and "filter" not in self._scan_options else None
         cache = self._cache.anew()
         explained = explain_files(cache, self._files, request, gap, analyze, maps, told)
+        condition = None if request.filter is None else request.filter.condition.expression
+        handed = hand_over(self, request.all_columns, condition)
         self._cache.health.tell()
-        return explained
+        if isinstance(handed, HandOver):
+            return replace(explained, reader="engine", reason=handed.reason)
+        return replace(explained, reader="pages", reason=handed)
 
     def _planned_request(self, columns: Columns, filter_: FilterLike) -> Request:
         return asked(self.schema, columns, self._wanted(filter_)).request

@@ -21,7 +21,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,6 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from intarsia.data.asked import request_of
-from intarsia.data.dataset import Dataset
 from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.data.survey import files_left
 from intarsia.errors import FormatError
@@ -44,6 +43,9 @@ from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.read.portable import has_old_bounds, is_portable, plain_type
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of, select
+
+if TYPE_CHECKING:
+    from intarsia.data.dataset import Dataset
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""
@@ -78,7 +80,7 @@ class HandOver:
     which only some rows may match, and these rows; ``planned`` has these files as they were when
     that was found. ``folder_keys`` are the columns that only the names of folders have. Statistics
     of the floats ``with_hidden_nan`` may leave out NaN, so an engine must not take them for bounds
-    of all values.
+    of all values. ``reason`` says why an engine is to read them.
     """
 
     files: tuple[str, ...]
@@ -87,6 +89,7 @@ class HandOver:
     planned: Mapping[str, OpenedFile]
     folder_keys: tuple[str, ...]
     with_hidden_nan: tuple[str, ...]
+    reason: str
 
 
 class _RefusedError(Exception):
@@ -143,10 +146,12 @@ def _checked(
     _check_columns(files, in_files)
     if reader == "auto" and limit is not None and filter_ is None:
         _check_first_pages(files[0].file)
-    rows = _rows_to_read(files, request, may_refuse=reader == "auto")
+    rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, _ in files if path in rows}
-    return HandOver(paths, schema, rows, planned, folder_keys, _with_hidden_nan(files, in_files))
+    with_nan = _with_hidden_nan(files, in_files)
+    reason = reason if reader == "auto" else "an engine's reader was asked for"
+    return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)
 
 
 def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:
@@ -292,14 +297,14 @@ def _gives_nan_no_bounds(file: OpenedFile) -> bool:
 
 def _rows_to_read(
     files: Sequence[_OpenFile], request: Request, *, may_refuse: bool
-) -> dict[str, RowRanges]:
+) -> tuple[dict[str, RowRanges], str]:
     """The rows that indexes leave of files, if an engine reads fewer row groups for that.
 
-    Raises ``_RefusedError`` if our reader needs so many bytes less that it is faster, and it
-    ``may_refuse``.
+    Returns also why an engine is to read them. Raises ``_RefusedError`` if our reader needs so many
+    bytes less that it is faster, and it ``may_refuse``.
     """
     if not _may_narrow(files, request):
-        return {}
+        return {}, "no index can leave out pages"
     ours = theirs = 0
     left: list[RowRanges] = []
     for _, file, constants in files:
@@ -310,16 +315,21 @@ def _rows_to_read(
         theirs += _bytes_of(file, rows, [leaf for root in roots for leaf in root.leaves])
         left.append(rows)
         if len(left) == SAMPLE_FILES < len(files) and ours > SAMPLE_SHARE * theirs:
-            return {}
+            return {}, f"in the first {SAMPLE_FILES} files, {_share(ours, theirs)}"
     if may_refuse and PAGE_COST * ours < theirs:
-        raise _RefusedError(f"pages have {ours / theirs:.0%} of the bytes of row groups")
+        raise _RefusedError(_share(ours, theirs))
     narrowed = {}
     for (path, file, constants), rows in zip(files, left, strict=True):
         by_footer = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
         groups = groups_of(file, rows)
         if len(groups) <= MAX_GROUP_SHARE * len(groups_of(file, by_footer)):
             narrowed[path] = rows if len(rows) <= MAX_ROW_RANGES else _whole_groups(file, groups)
-    return narrowed if len(narrowed) <= MAX_FILES_OF_RANGES else {}
+    return narrowed if len(narrowed) <= MAX_FILES_OF_RANGES else {}, _share(ours, theirs)
+
+
+def _share(ours: int, theirs: int) -> str:
+    share = f"{ours / theirs:.1%}" if theirs else "none"
+    return f"pages that can match have {share} of the bytes of their row groups"
 
 
 def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:

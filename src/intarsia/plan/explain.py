@@ -17,13 +17,17 @@ class Explanation:
     """A plan, and where it was carried out, what was really read. Printed, it is a tree.
 
     ``files`` has an account of each file of the data set, be there a row that might match or none.
-    ``is_analyzed`` says whether the query was run.
+    ``is_analyzed`` says whether the query was run. ``reader`` says who reads the files when an
+    engine such as DuckDB asks: ``"engine"``, its own reader, or ``"pages"``, ours; ``reason`` says
+    why.
     """
 
     files: tuple[FileAccount, ...]
     filter: str
     columns: tuple[str, ...]
     is_analyzed: bool = False
+    reader: str = "pages"
+    reason: str = ""
 
     def __repr__(self) -> str:
         return str(self)
@@ -74,13 +78,16 @@ class Explanation:
 
     def __str__(self) -> str:
         heads = {"planned": self.planned} | ({"read": self.read} if self.read else {})
-        return report(self.filter, self.columns, heads, self.activities, self.files)
+        reader = f"{self.reader}: {self.reason}" if self.reason else self.reader
+        return report(self.filter, self.columns, reader, heads, self.activities, self.files)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as what ``json.dumps`` takes. Amounts are ``{"selected", "total"}``."""
         found: dict[str, Any] = {
             "filter": self.filter,
             "columns": list(self.columns),
+            "reader": self.reader,
+            "reason": self.reason,
             "planned": dataclasses.asdict(self.planned),
         }
         if self.read is not None and self.activities is not None:

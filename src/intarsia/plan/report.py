@@ -34,12 +34,14 @@ class Node(NamedTuple):
 def report(
     condition: str,
     columns: Sequence[str],
+    reader: str,
     heads: Mapping[str, Figures],
     activities: Mapping[Activity, float] | None,
     files: Sequence[FileAccount],
 ) -> str:
     """The whole text. ``heads`` are figures of all files, by their titles."""
-    lines = [*_wrapped("filter", condition), *_wrapped("columns", ", ".join(columns))]
+    texts = {"filter": condition, "columns": ", ".join(columns), "reader": reader}
+    lines = [line for title, text in texts.items() for line in _wrapped(title, text)]
     for title, figures in heads.items():
         lines += [title, *_figures(figures)]
         if title == "read" and activities is not None:

@@ -22,6 +22,10 @@ SHOWN_FILES = 20
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100
 _COLUMNS = 4_000
 """Characters of their names together."""
+_READERS = {
+    "engine": "Engines such as DuckDB read the files by themselves",
+    "pages": "Engines such as DuckDB leave the files to Intarsia's reader",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,8 @@ def _lead(explanation: Explanation) -> str:
     return (
         f"{figures.pages.selected:,} of {plural(figures.pages.total, 'page')} and "
         f"{figures.bytes.selected:,} of {plural(figures.bytes.total, 'byte')}"
-        f"{f' ({of_bytes})' if of_bytes else ''} {verb}."
+        f"{f' ({of_bytes})' if of_bytes else ''} {verb}. "
+        f"{_READERS[explanation.reader]}{f': {explanation.reason}' if explanation.reason else ''}."
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intarsia.plan.explain import Explanation
 
-_NAMES = {"intarsia": "Intarsia's, by page", "spark": "Spark's own"}
+_READERS = {"intarsia": "pages", "spark": "engine"}
 _NOTE = "a .where() put on the result filters rows, but skips none: say it in where="
 _SHOWN_TASKS = 8
 
@@ -31,8 +31,9 @@ class ReadExplanation:
     @property
     def text(self) -> str:
         """All of it, for people."""
-        lines = [f"reader   {_NAMES[self.reader]}: {self.reason}", f"tasks    {self._tasks()}"]
-        return "\n".join([*lines, f"note     {_NOTE}", str(self.explanation)])
+        reader = _READERS[self.reader]
+        explanation = replace(self.explanation, reader=reader, reason=self.reason)
+        return f"tasks    {self._tasks()}\nnote     {_NOTE}\n{explanation}"
 
     def __str__(self) -> str:
         return self.text
