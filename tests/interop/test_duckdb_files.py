@@ -250,8 +250,8 @@ def test_data_sets_that_only_our_reader_understands(tmp_path: Path) -> None:
     odd = tmp_path / "a*[1].parquet"
     pq.write_table(pa.table({"i": [1]}), odd)
     cases = {
-        "unusual": (lacking, ["i", "n"]),
-        "unusual way": (other_type, ["i"]),
+        "missing": (lacking, ["i", "n"]),
+        "read as": (other_type, ["i"]),
         "pattern": (ia.dataset([odd]), ["i"]),
         "twice": (ia.dataset([tmp_path / "a.parquet"] * 2), ["i"]),
         "filter of its own": (lacking.filter("i > 0"), ["i"]),

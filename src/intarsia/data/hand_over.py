@@ -40,7 +40,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
-from intarsia.read.portable import has_old_bounds, is_portable, plain_type
+from intarsia.read.portable import has_old_bounds, plain_type, why_not_portable
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of, select
 
@@ -57,12 +57,13 @@ MAX_GROUP_SHARE = 0.5
 """With more of a file's row groups left, conditions on row numbers cost more than they save."""
 MAX_FILES_OF_RANGES = 16
 """Files with ranges; above this an engine reads all rows, as each of them has a SELECT."""
-_PLAIN_PATH = re.compile(r"[\w./=+@~, -]+")
+_PLAIN_PATH = re.compile(r"[\w./=+@~,& -]+")
 """Paths that no engine takes for a pattern, or decodes."""
 _PLAIN_VALUES = {
     pa.string(): re.compile(r"[A-Za-z0-9_.-]+", re.ASCII),
     pa.int32(): re.compile(r"0|-?[1-9][0-9]{0,8}"),
     pa.int64(): re.compile(r"0|-?[1-9][0-9]{0,17}"),
+    pa.float64(): re.compile(r"-?[0-9]{1,15}(\.[0-9]+(E-?[0-9]+)?)?"),
     pa.date32(): re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
 }
 """Values of folders that all engines read alike, by type."""
@@ -92,8 +93,8 @@ class HandOver:
     reason: str
 
 
-class _RefusedError(Exception):
-    """Why files are not handed over."""
+class RefusedError(Exception):
+    """Why files are not handed over to an engine."""
 
 
 class _OpenFile(NamedTuple):
@@ -118,7 +119,7 @@ def hand_over(
     """
     try:
         return _checked(data, columns, filter_, limit)
-    except _RefusedError as error:
+    except RefusedError as error:
         return str(error)
 
 
@@ -132,14 +133,14 @@ def _checked(
 ) -> HandOver:
     reader = data._cache.options.reader
     if reader == "pages":
-        raise _RefusedError("the reader of pages was asked for")
+        raise RefusedError("the reader of pages was asked for")
     _check_data(data)
     schema = pa.schema([data.schema.field(name) for name in columns])
     request = request_of(data.schema, list(columns), filter_)
     files = tuple(_candidates(data, request, limit))
     if not files:
-        raise _RefusedError("no row is left")
-    _check_paths([path for path, *_ in files])
+        raise RefusedError("no row is left")
+    check_paths([path for path, *_ in files])
     _check_folders(files, data.schema, columns)
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
@@ -157,14 +158,14 @@ def _checked(
 def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> tuple[str, ...]:
     """The floats among ``fields`` whose statistics may leave out NaN.
 
-    Raises ``_RefusedError`` if there are some in lists, maps or structs.
+    Raises ``RefusedError`` if there are some in lists, maps or structs.
     """
     floats = [field for field in fields if holds(field.type, pa.types.is_floating)]
     if all(_gives_nan_no_bounds(file) for _, file, _ in files):
         return ()
     for field in floats:
         if not pa.types.is_floating(field.type):
-            raise _RefusedError(f"statistics of column {field.name!r} may leave out NaN")
+            raise RefusedError(f"statistics of column {field.name!r} may leave out NaN")
     return tuple(field.name for field in floats)
 
 
@@ -175,16 +176,16 @@ def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> No
     portable: set[int] = set()
     for path, file, _ in files:
         if has_old_bounds(file, names):
-            raise _RefusedError(f"{path}: bounds of an old writer")
+            raise RefusedError(f"{path}: bounds of an old writer")
         if any(_has_bare_index(file, name) for name in names):
-            raise _RefusedError(f"{path}: a page index of a column without statistics")
+            raise RefusedError(f"{path}: a page index of a column without statistics")
         if has_bytes and file.metadata.key_value(_SHAPES) is not None:
-            raise _RefusedError(f"{path}: an engine may read bytes as shapes")
+            raise RefusedError(f"{path}: an engine may read bytes as shapes")
         if id(file.schema) in portable:  # files of one writer share it
             continue
         for field in fields:
-            if not is_portable(file, field.name, field.type):
-                raise _RefusedError(f"{path}: column {field.name!r} is stored in an unusual way")
+            if reason := why_not_portable(file, field.name, field.type):
+                raise RefusedError(f"{path}: {reason}")
         portable.add(id(file.schema))
 
 
@@ -207,14 +208,18 @@ def _has_bare_index(file: OpenedFile, name: str) -> bool:
 def _check_data(data: Dataset) -> None:
     options = data._cache.options
     if type(data.filesystem) is not pafs.LocalFileSystem:
-        raise _RefusedError("the files are not on local disks")
+        raise RefusedError("the files are not on local disks")
     if options.page_checksum_verification or options.page_size_limit is not None:
-        raise _RefusedError("pages are to be checked")
+        raise RefusedError("pages are to be checked")
     if data._scan_options.get("filter") is not None:
-        raise _RefusedError("the data set has a filter of its own")
-    names = [name.lower() for name in data.schema.names]
-    if len(set(names)) < len(names):
-        raise _RefusedError("names of columns differ by case only")
+        raise RefusedError("the data set has a filter of its own")
+    check_names(data.schema.names)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises ``RefusedError`` if two names differ by case only, or not at all."""
+    if len({name.lower() for name in names}) < len(names):
+        raise RefusedError("names of columns differ by case only")
 
 
 def _candidates(data: Dataset, request: Request, limit: int | None) -> Iterator[_OpenFile]:
@@ -230,12 +235,13 @@ def _candidates(data: Dataset, request: Request, limit: int | None) -> Iterator[
                 return
 
 
-def _check_paths(paths: Sequence[str]) -> None:
+def check_paths(paths: Sequence[str]) -> None:
+    """Raises ``RefusedError`` if a path is there twice, or engines read it as a pattern."""
     if len(set(paths)) < len(paths):
-        raise _RefusedError("a file is there twice")
+        raise RefusedError("a file is there twice")
     for path in paths:
         if not os.path.isabs(path) or not _PLAIN_PATH.fullmatch(path):
-            raise _RefusedError(f"{path}: an engine may take the path for a pattern")
+            raise RefusedError(f"{path}: an engine may take the path for a pattern")
 
 
 def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Sequence[str]) -> None:
@@ -247,11 +253,11 @@ def _check_folders(files: Iterable[_OpenFile], schema: pa.Schema, columns: Seque
         try:
             check_folder(file, constants, schema)
         except FormatError as error:
-            raise _RefusedError(f"{path}: a folder has another value than the file") from error
+            raise RefusedError(f"{path}: a folder has another value than the file") from error
         for name in constants.keys() & set(columns):
             root = file.schema.root(name)
             if root is not None and not _has_one_value(file, root):
-                raise _RefusedError(f"{path}: column {name!r} may not have the folder's value")
+                raise RefusedError(f"{path}: column {name!r} may not have the folder's value")
 
 
 def _has_one_value(file: OpenedFile, root: Root) -> bool:
@@ -265,7 +271,7 @@ def _has_one_value(file: OpenedFile, root: Root) -> bool:
 def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ...]:
     """The columns of ``schema`` that only the names of folders have.
 
-    Raises ``_RefusedError`` unless all engines read the names of the folders alike.
+    Raises ``RefusedError`` unless all engines read the names of the folders alike.
     """
     known = {name for _, _, constants in files for name in constants}
     stored = {name for name in known if all(file.schema.root(name) for _, file, _ in files)}
@@ -276,16 +282,21 @@ def _folder_keys(files: Sequence[_OpenFile], schema: pa.Schema) -> tuple[str, ..
     pairs = [[part.partition("=")[::2] for part in f.split("/") if "=" in part] for f in folders]
     names = [name for name, _ in pairs[0]]
     if any([name for name, _ in found] != names for found in pairs) or len({*names}) < len(names):
-        raise _RefusedError("folders have different keys")
+        raise RefusedError("folders have different keys")
     if not set(schema.names).isdisjoint({*names} - {*keys}) or not set(keys) <= set(names):
-        raise _RefusedError("columns of files are called as keys of folders")
+        raise RefusedError("columns of files are called as keys of folders")
     if any(file.schema.root(name) for name in keys for _, file, _ in files):
-        raise _RefusedError("some files have a column that folders have")
+        raise RefusedError("some files have a column that folders have")
     for name, value in {pair for found in pairs for pair in found if pair[0] in keys}:
-        plain = _PLAIN_VALUES.get(plain_type(schema.field(name).type))
-        if plain is None or not (value == NULL_FOLDER or plain.fullmatch(value)):
-            raise _RefusedError(f"folder {name}={value}: an engine may read the value otherwise")
+        check_folder_value(name, value, schema.field(name).type)
     return tuple(keys)
+
+
+def check_folder_value(key: str, value: str, kind: pa.DataType) -> None:
+    """Raises ``RefusedError`` unless all engines read a folder ``key=value`` as ``kind`` alike."""
+    plain = _PLAIN_VALUES.get(plain_type(kind))
+    if plain is None or not (value == NULL_FOLDER or plain.fullmatch(value)):
+        raise RefusedError(f"folder {key}={value}: an engine may read the value otherwise")
 
 
 def _gives_nan_no_bounds(file: OpenedFile) -> bool:
@@ -300,7 +311,7 @@ def _rows_to_read(
 ) -> tuple[dict[str, RowRanges], str]:
     """The rows that indexes leave of files, if an engine reads fewer row groups for that.
 
-    Returns also why an engine is to read them. Raises ``_RefusedError`` if our reader needs so many
+    Returns also why an engine is to read them. Raises ``RefusedError`` if our reader needs so many
     bytes less that it is faster, and it ``may_refuse``.
     """
     if not _may_narrow(files, request):
@@ -317,7 +328,7 @@ def _rows_to_read(
         if len(left) == SAMPLE_FILES < len(files) and ours > SAMPLE_SHARE * theirs:
             return {}, f"in the first {SAMPLE_FILES} files, {_share(ours, theirs)}"
     if may_refuse and PAGE_COST * ours < theirs:
-        raise _RefusedError(_share(ours, theirs))
+        raise RefusedError(_share(ours, theirs))
     narrowed = {}
     for (path, file, constants), rows in zip(files, left, strict=True):
         by_footer = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
@@ -346,7 +357,7 @@ def _whole_groups(file: OpenedFile, groups: Sequence[int]) -> RowRanges:
 def _check_first_pages(file: OpenedFile) -> None:
     """Raise if pages are known: our reader reads the first of them, an engine a row group."""
     if any(_is_page_indexed(file, leaf) for leaf in file.schema.leaves[:1]):
-        raise _RefusedError("the first rows are in the first pages")
+        raise RefusedError("the first rows are in the first pages")
 
 
 def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:

@@ -14,6 +14,7 @@ _KEY_TYPES = {
     pa.string(): "VARCHAR",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
     pa.date32(): "DATE",
 }
 

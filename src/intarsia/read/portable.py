@@ -44,25 +44,32 @@ _LIST_CHILDREN_OF_TWO_LEVELS = ("array", "_tuple")
 """Names of the repeated group in lists of two levels, which readers tell apart differently."""
 
 
-def is_portable(file: OpenedFile, name: str, kind: pa.DataType) -> bool:
-    """True if every engine reads column ``name`` of ``file`` as ``kind``, with the same values.
+def why_not_portable(file: OpenedFile, name: str, kind: pa.DataType) -> str:
+    """Returns why an engine may read column ``name`` of ``file`` otherwise than as ``kind``.
 
-    ``kind`` is the type in the data set. Files with the same schema share the answer.
+    ``kind`` is the type in the data set. Returns "" if every engine reads the same values. Files
+    with the same schema share the answer.
     """
-    return bool(file.shape.kept(("portable", name, kind), lambda: _is_portable(file, name, kind)))
+    key = ("portable", name, kind)
+    return str(file.shape.kept(key, lambda: _why_not_portable(file, name, kind)))
 
 
-def _is_portable(file: OpenedFile, name: str, kind: pa.DataType) -> bool:
+def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType) -> str:
     schema = file.schema
     names = {root.name.lower() for root in schema.roots}
     root = schema.root(name)
+    if root is None:
+        return f"column {name!r} is missing"
     # DuckDB gives a column another name, that of a third perhaps, if two differ by case only.
-    if root is None or len(names) < len(schema.roots) or not root.all_leaves:
-        return False
-    kind = plain_type(kind)
-    if plain_type(file.arrow_type(root)) != kind:
-        return False
-    return _Walk(schema.elements).matches(root.elements.start, kind)
+    if len(names) < len(schema.roots):
+        return "names of columns differ by case only"
+    stored = file.arrow_type(root)
+    if plain_type(stored) != plain_type(kind):
+        return f"column {name!r} is {stored}, and read as {kind}"
+    walk = _Walk(schema.elements)
+    if not root.all_leaves or not walk.matches(root.elements.start, plain_type(kind)):
+        return f"column {name!r} is stored in an unusual way"
+    return ""
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
