@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -173,16 +174,16 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
 ) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes((lakes["indexes"] / "a.parquet").read_bytes())
-    data, begin = ia.dataset(path, reader="engine"), engines.sql.create_view
+    data, begin = ia.dataset(path, reader="engine"), engines.sql.with_files
 
-    def replaced(name: str, handed: HandOver) -> str:
-        assert handed.rows
+    def replaced(query: str, handed: Mapping[str, HandOver]) -> str:
+        assert all(files.rows for files in handed.values())
         other = table().slice(3_000)  # other row numbers
         pq.write_table(other, tmp_path / "new", row_group_size=500)
         (tmp_path / "new").replace(path)
-        return begin(name, handed)
+        return begin(query, handed)
 
-    monkeypatch.setattr(engines.sql, "create_view", replaced)
+    monkeypatch.setattr(engines.sql, "with_files", replaced)
     value = table()["mixed"][3_456].as_py()
     found = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
     assert found.to_pylist() == [{"i": 3_456}]

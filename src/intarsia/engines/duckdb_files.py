@@ -1,9 +1,10 @@
-"""Files that DuckDB reads by itself, as a view over ``read_parquet``."""
+"""Files that DuckDB reads by itself, as SQL over ``read_parquet``."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -27,6 +28,17 @@ def create_view(name: str, handed: HandOver) -> str:
 def drop_views(names: Iterable[str]) -> str:
     """Returns the statements that drop views of these names."""
     return "; ".join(f"DROP VIEW {_name(name)}" for name in names)
+
+
+def with_files(query: str, handed: Mapping[str, HandOver]) -> str:
+    """Returns ``query`` with subqueries for those of its scans that are ``handed`` over, by name.
+
+    DuckDB opens the files once for a subquery, and three times for a view that is made and dropped.
+    """
+    if not handed:
+        return query
+    names = "|".join(map(re.escape, handed))
+    return re.sub(rf"\b({names})\b", lambda match: f"({query_of(handed[match[0]])})", query)
 
 
 def query_of(handed: HandOver) -> str:

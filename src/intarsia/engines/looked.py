@@ -6,7 +6,7 @@ hold one of the rows it names are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from intarsia.data.asked import request_of
 from intarsia.data.cache import FileCache
+from intarsia.data.hand_over import HandOver
 from intarsia.data.survey import File, each_of, unopened_left
+from intarsia.engines.duckdb_files import with_files
 from intarsia.engines.session import asking_first
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import IntarsiaError, PathError
@@ -47,11 +49,12 @@ def rows_found(
     look: FirstLook,
     used: Sequence[str],
     parameters: Parameters,
+    handed: Mapping[str, HandOver],
 ) -> WatchedDataset | None:
     """The rows of ``table`` for which the WHERE of a query holds that uses columns ``used``.
 
-    All other tables of the query are registered. None where that might not pay, and where a file
-    cannot be opened, of which the query will tell. Raises ``NotAnsweredError``.
+    All other tables of the query are registered, or ``handed`` over. Returns None where that might
+    not pay, or a file cannot be opened, of which the query will tell. Raises ``NotAnsweredError``.
     """
     names = {name.lower() for name in table.schema.names}
     if {_FILE, ROW_NUMBER} & names or table._cache.options.looks_for_damage:
@@ -64,8 +67,10 @@ def rows_found(
         files = list(each_of(cache, (partial(cache.get, file.path) for file in left)))
         asked = table.of_fields(look.paths)
         most = _most_rows(table, asked, files, look, used)
-        found = _asked(connection, _numbered(asked, left), look, parameters, most) if most else None
-        if found is None or found.num_rows > most:
+        if not most:
+            return None
+        found = _asked(connection, _numbered(asked, left), look, parameters, handed, most)
+        if found.num_rows > most:
             return None
         now = cache.get if cache.is_local else cache.as_opened  # the scan will ask what is far
         numbers = found.column(0).unique().to_pylist()
@@ -113,6 +118,7 @@ def _asked(
     table: WatchedDataset,
     look: FirstLook,
     parameters: Parameters,
+    handed: Mapping[str, HandOver],
     most: int,
 ) -> pa.Table:
     """Where rows are that are found, more than ``most`` where there are: numbers of files, and of
@@ -123,7 +129,8 @@ def _asked(
     query = f"{look.asked(f'{_FILE}, {ROW_NUMBER}')} LIMIT {limit}"
     given = mentioned(query, parameters, LOOKED_AT) if parameters else None
     with asking_first():
-        return connection.sql(query, params=given or None).to_arrow_table()
+        answer = connection.sql(with_files(query, handed), params=given or None)
+        return answer.to_arrow_table()
 
 
 def _numbered(table: WatchedDataset, files: Sequence[File]) -> WatchedDataset:

@@ -19,7 +19,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.data.hand_over import HandOver, hand_over, has_page_index, is_current
-from intarsia.engines.duckdb_files import create_view, drop_views
+from intarsia.engines.duckdb_files import create_view, drop_views, with_files
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
@@ -52,7 +52,7 @@ class SupportsArrow(Protocol):
 
 
 Handed: TypeAlias = dict[str, tuple[Dataset, HandOver]]
-"""Files that DuckDB reads by itself, and their data set, by the name of their view."""
+"""Data sets whose files DuckDB reads by itself, by the name of the scan or table in the query."""
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
@@ -152,6 +152,8 @@ def _answer(
     sql, handed = _register(connection, query, parameters, tables, hands_over=hands_over)
     if sql != query.sql and parameters:
         parameters = mentioned(sql, parameters, LOOKED_AT)
+    views = handed.keys() & set(query.others)
+    sql = with_files(sql, _inline(handed, query))
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys
         table.errors.clear()
@@ -166,7 +168,8 @@ def _answer(
         )
         if count is None:
             found = answer.to_arrow_table()
-            connection.execute(drop_views(handed))
+            if views:
+                connection.execute(drop_views(views))
             if not all(is_current(*one) for one in handed.values()):
                 raise NotAnsweredError
             return found, types
@@ -183,6 +186,11 @@ def _answer(
                 failure.add_note("tables are given by name: intarsia.sql(query, NAME=PATH)")
             raise
     raise errors[0]
+
+
+def _inline(handed: Handed, query: Query) -> dict[str, HandOver]:
+    """Those of ``handed`` that the query has as scans, and not by the names of tables."""
+    return {name: found for name, (_, found) in handed.items() if name not in query.others}
 
 
 def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
@@ -223,14 +231,19 @@ def _register(
 ) -> tuple[str, Handed]:
     """Registers every scan under its name, and every table under its own, if it is mentioned.
 
-    Returns what is left to ask of them, and the views of files that DuckDB reads. A scan is a
-    filtered data set rather than a stream, so that DuckDB may read it twice, and asks for columns
-    itself.
+    Returns what is left to ask of them, and what DuckDB reads by itself: tables of it become views,
+    and scans are left out. A scan is a filtered data set rather than a stream, so that DuckDB may
+    read it twice, and asks for columns itself.
     """
     handed: Handed = {}
     for name, table in tables.items():
         is_used = hands_over and name in query.others
-        if not (is_used and _hand_over(connection, handed, name, table, table.schema.names)):
+        if is_used and _hand_over(handed, name, table, table.schema.names):
+            try:
+                connection.execute(create_view(name, handed[name][1]))
+            except require_duckdb().Error as failure:
+                raise NotAnsweredError from failure
+        else:
             connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
     # The scan that is looked at first comes last: its WHERE may read the others.
@@ -241,13 +254,12 @@ def _register(
             limit = None if scan.need is None else scan.need.limit
             is_in_footers = left is None and scan.need is not None and scan.need.is_number
             is_read = hands_over and not is_in_footers
-            if is_read and _hand_over(
-                connection, handed, scan.name, table, scan.columns, left, limit
-            ):
+            if is_read and _hand_over(handed, scan.name, table, scan.columns, left, limit):
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
             if look is not None:
-                found = rows_found(connection, table, look, scan.columns, parameters)
+                files = _inline(handed, query)
+                found = rows_found(connection, table, look, scan.columns, parameters, files)
                 if found is not None:
                     connection.register(scan.name, found)
                     return look.answered(), handed
@@ -257,7 +269,6 @@ def _register(
 
 
 def _hand_over(
-    connection: duckdb.DuckDBPyConnection,
     handed: Handed,
     name: str,
     table: pads.Dataset | pa.Table,
@@ -265,21 +276,13 @@ def _hand_over(
     left: pc.Expression | None = None,
     limit: int | None = None,
 ) -> bool:
-    """True if DuckDB is to read the files of ``table``: a view ``name`` of them is made, and noted.
-
-    Raises ``NotAnsweredError`` if DuckDB cannot open them.
-    """
+    """True if DuckDB is to read the files of ``table`` by itself, which ``handed`` gets to know."""
     if not isinstance(table, WatchedDataset) or not table.is_whole:
         return False
     found = hand_over(table, columns, left, limit)
-    if not isinstance(found, HandOver):
-        return False
-    try:
-        connection.execute(create_view(name, found))
-    except require_duckdb().Error as failure:
-        raise NotAnsweredError from failure
-    handed[name] = table, found
-    return True
+    if isinstance(found, HandOver):
+        handed[name] = table, found
+    return isinstance(found, HandOver)
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:
