@@ -346,7 +346,7 @@ def test_the_rows_that_were_found_are_all_that_is_asked_for(logs, lake):
     data = _opened(lake)
     (scan,) = scans_of("SELECT * FROM t WHERE n % 50000 = 7", {"t": data.schema}).scans
     with duckdb.connect() as connection:
-        found = looked.rows_found(connection, data, scan.look, scan.columns, ())
+        found = looked.rows_found(connection, data, scan.look, scan.columns, (), {})
     assert found is not None
     assert sorted(found.to_table(["n"])["n"].to_pylist()) == [7, 50_007, 100_007, 150_007]
     assert found.to_table(["n"], filter="n < 60000").num_rows == 2
