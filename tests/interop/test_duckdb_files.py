@@ -169,6 +169,58 @@ def test_an_index_tells_duckdb_which_rows_to_read(lakes: dict[str, Path]) -> Non
     assert "file_row_number" in plan
 
 
+BY_BOUNDS = """
+SELECT min(x), max(x), min(y), max(y) FROM t
+SELECT max(y) FROM t
+SELECT max(y) FROM t WHERE i > 2
+SELECT "max"(y), y.max() FROM t GROUP BY y ORDER BY y
+SELECT max/* a comment */(y) FROM t
+SELECT max -- and
+(y) FROM t
+SELECT i FROM t WHERE y >= ALL (SELECT y FROM t)
+SELECT i FROM t WHERE y = (SELECT max(y) FROM t)
+SELECT i FROM t WHERE x > ANY (SELECT y FROM t) ORDER BY i
+SELECT x FROM t ORDER BY x DESC NULLS LAST LIMIT 6
+SELECT y FROM t ORDER BY y DESC LIMIT 2
+SELECT y FROM (SELECT y, row_number() OVER (ORDER BY y DESC) AS n FROM t) WHERE n <= 1
+SELECT i FROM t WHERE x > 100 ORDER BY i
+SELECT i FROM t WHERE NOT x <= 100 ORDER BY i
+SELECT i FROM t WHERE x <= 100 ORDER BY i
+SELECT i FROM t WHERE x BETWEEN 2 AND 'nan' ORDER BY i
+SELECT arg_max(i, y), quantile_disc(y, 1.0), last(y ORDER BY y) FROM t
+SELECT a.i FROM t AS a JOIN t AS b ON a.y < b.x ORDER BY ALL
+SELECT y > 1e6, x > 1e6, x < 1e6 FROM t ORDER BY i
+SUMMARIZE SELECT y FROM t
+SELECT * FROM (PIVOT t ON i % 2 USING max(y)) ORDER BY ALL
+""".replace("and\n", "and\0").split("\n")[1:-1]
+
+
+@pytest.mark.parametrize("query", [query.replace("\0", "\n") for query in BY_BOUNDS])
+def test_bounds_that_leave_out_nan_answer_nothing(query: str, tmp_path: Path) -> None:
+    x = [1.0, 2.0, NAN, 3.0, None, -5.0, 7.0, 7.0, NAN, NAN, NAN, NAN]
+    rows = pa.table({"i": range(12), "x": x, "y": [n + 0.5 for n in range(12)]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
+    found = ia.sql(query, t=ia.dataset(tmp_path, reader="engine"))
+    with duckdb.connect() as connection:
+        connection.register("t", rows)
+        expected = connection.sql(query).to_arrow_table()
+    assert str(found.to_pylist()) == str(expected.to_pylist())
+
+
+def test_duckdb_skips_row_groups_by_floats_unless_it_may_answer_by_them(tmp_path: Path) -> None:
+    rows = pa.table({"i": range(12), "y": [n + 0.5 for n in range(12)]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
+    data = ia.dataset(tmp_path, reader="engine")
+    for query, is_pushed in {
+        "SELECT count(*), avg(y) FROM t WHERE y > 9": True,
+        "SELECT i FROM t WHERE y > 9 AND (i < 5 OR i IN (7, 9))": True,
+        "SELECT max(i) FROM t WHERE y > 9": False,
+    }.items():
+        (plan,) = ia.sql(f"EXPLAIN {query}", t=data)["explain_value"].to_pylist()
+        assert "READ_PARQUET" in plan
+        assert ("CASE" not in plan) == is_pushed
+
+
 def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
     lakes: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

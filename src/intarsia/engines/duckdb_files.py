@@ -18,6 +18,16 @@ _KEY_TYPES = {
     pa.float64(): "DOUBLE",
     pa.date32(): "DATE",
 }
+_CALLED = re.compile(r"([\w$]+|[^\s\w(,=<>+*%|-])\s*\(")
+"""What is before a parenthesis: a word, or a sign that is no operator."""
+_GIVES_NO_BOUNDS = re.compile(
+    r"and|as|between|by|case|cast|count|decimal|distinct|else|except|exists|extract|from|having|in|"
+    r"intersect|is|isnan|join|like|limit|not|on|or|over|select|sum|then|using|values|varchar|when|"
+    r"where|with|avg|abs|ceil|coalesce|contains|contains_words|date_trunc|floor|length|lower|nullif|"
+    r"rank|regexp_matches|round|row_number|starts_with|strftime|substr|substring|try_cast|upper",
+    re.IGNORECASE,
+)
+"""Words before a parenthesis by which no bound is asked for."""
 
 
 def create_view(name: str, handed: HandOver) -> str:
@@ -37,25 +47,41 @@ def with_files(query: str, handed: Mapping[str, HandOver]) -> str:
     """
     if not handed:
         return query
-    names = "|".join(map(re.escape, handed))
-    return re.sub(rf"\b({names})\b", lambda match: f"({query_of(handed[match[0]])})", query)
+    names, hides_bounds = "|".join(map(re.escape, handed)), _may_give_bounds(query)
+
+    def files(name: re.Match[str]) -> str:
+        return f"({query_of(handed[name[0]], hides_bounds=hides_bounds)})"
+
+    return re.sub(rf"\b({names})\b", files, query)
 
 
-def query_of(handed: HandOver) -> str:
+def _may_give_bounds(query: str) -> bool:
+    """True if DuckDB may answer ``query`` by bounds of floats: max(x), x >= ALL (SELECT …).
+
+    Any unknown word before a parenthesis may be a macro for that, and so may what is before a
+    comment.
+    """
+    has_comments = "--" in query or "/*" in query
+    return has_comments or not all(map(_GIVES_NO_BOUNDS.fullmatch, _CALLED.findall(query)))
+
+
+def query_of(handed: HandOver, *, hides_bounds: bool = True) -> str:
     """Returns the query that gives the rows and columns of ``handed``, in the order of its files.
 
-    Files of which only some rows are read have a SELECT each.
+    Files of which only some rows are read have a SELECT each. If it ``hides_bounds``, DuckDB
+    computes the greatest of floats whose statistics may leave out NaN.
     """
     selects = []
     for has_rows, group in itertools.groupby(handed.files, handed.rows.__contains__):
         files = list(group)
         parts = [[file] for file in files] if has_rows else [files]
-        selects += [_select(handed, part) for part in parts]
+        selects += [_select(handed, part, hides_bounds) for part in parts]
     return " UNION ALL ".join(selects)
 
 
-def _select(handed: HandOver, files: Sequence[str]) -> str:
-    columns = ", ".join(_column(handed, name) for name in handed.schema.names) or "NULL"
+def _select(handed: HandOver, files: Sequence[str], hides_bounds: bool) -> str:
+    hidden = handed.with_hidden_nan if hides_bounds else ()
+    columns = ", ".join(_column(name, name in hidden) for name in handed.schema.names) or "NULL"
     options = [f"hive_partitioning = {bool(handed.folder_keys)}"]
     if handed.folder_keys:
         types = ", ".join(_key_type(handed.schema.field(name)) for name in handed.folder_keys)
@@ -75,16 +101,14 @@ def _between(start: int, stop: int) -> str:
     return f"file_row_number BETWEEN {start} AND {stop - 1}"
 
 
-def _column(handed: HandOver, name: str) -> str:
-    """A column, with a CASE around it if DuckDB must not see its statistics.
+def _column(name: str, is_hidden: bool) -> str:
+    """A column, with a CASE around it if DuckDB must not answer by its statistics.
 
     With ``can_have_nan`` alone DuckDB 2.0 takes NaN for the greatest value wherever there are
-    statistics. It knows no statistics of a CASE.
+    statistics. It knows no statistics of a CASE, nor does it skip row groups by them.
     """
     own = _name(name)
-    if name not in handed.with_hidden_nan:
-        return own
-    return f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END AS {own}"
+    return f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END AS {own}" if is_hidden else own
 
 
 def _key_type(field: pa.Field) -> str:
