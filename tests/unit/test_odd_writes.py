@@ -174,3 +174,9 @@ def test_rows_read_from_a_file_with_indexes_do_not_carry_its_pointer(tmp_path):
 def test_a_schema_is_one_of_pyarrow(tmp_path):
     with pytest.raises(TypeError, match=r"pyarrow\.Schema, not by str"):
         ia.ParquetWriter(tmp_path / "a.parquet", "a int")
+
+
+def test_options_of_write_table_are_not_those_of_a_writer(path: Path) -> None:
+    for options in ({}, {"checkpoint_row_groups": 1}):
+        with pytest.raises(TypeError, match="an option of write_table"):
+            ia.ParquetWriter(path, pa.schema([("n", "int64")]), row_group_size=9, **options)

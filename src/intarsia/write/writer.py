@@ -223,6 +223,8 @@ def open_writer(
     check_place(path)
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"a file is written by a pyarrow.Schema, not by {type(schema).__name__}")
+    if "row_group_size" in options:
+        raise TypeError("'row_group_size' is an option of write_table, not of ParquetWriter")
     schema = without_pointer(schema)
     kinds = kinds_of(indexes)
     settings = DEFAULTS | options
