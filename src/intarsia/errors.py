@@ -28,18 +28,27 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
+
+from intarsia.redaction import redacted, redacted_with
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a file: as much as is known. ``offset`` is in bytes from the file's start."""
+    """A place in a file: as much as is known. ``offset`` is in bytes from the file's start.
+
+    ``file`` is shown to people: it lacks the credentials that a URI may have.
+    """
 
     file: str | None = None
     row_group: int | None = None
     column: str | None = None
     page: int | None = None
     offset: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.file is not None:
+            object.__setattr__(self, "file", redacted(self.file))
 
     def __str__(self) -> str:
         named = (
@@ -53,16 +62,25 @@ class Where:
 
 
 class IntarsiaError(Exception):
-    """Root of all errors raised on purpose."""
+    """Root of all errors raised on purpose.
+
+    Credentials in URIs are redacted: in the message, and in the error that is handled at the time,
+    which becomes the cause of this one, and in all that led to that.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        handled = sys.exception()
+        shown = (redacted_with(one, handled) if isinstance(one, str) else one for one in args)
+        super().__init__(*shown)
 
 
 class _PlacedError(IntarsiaError):
     """An error at a place in a file."""
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        self.message = message
-        self.where = where or Where()
         super().__init__(message, where)
+        self.message = str(self.args[0])
+        self.where = where or Where()
 
     def __str__(self) -> str:
         place = str(self.where)
@@ -169,7 +187,7 @@ def tell(message: str, category: type[Warning] = IntarsiaWarning) -> None:
     while frame.f_code.co_filename.startswith(_WITHIN) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
     is_known = not frame.f_code.co_filename.startswith((*_WITHIN, *_OF_THREADS))
-    warnings.warn(message, category, stacklevel=level if is_known else 2)
+    warnings.warn(redacted(message), category, stacklevel=level if is_known else 2)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ import intarsia
 
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
-    ("errors", "version", "index_kinds"),
+    ("redaction", "version", "index_kinds"),
+    ("errors",),
     ("ranges", "source", "parallel"),
     ("text",),
     ("predicate",),

@@ -9,6 +9,7 @@ import click
 
 from intarsia.cli import terminal
 from intarsia.data.table_files import TableFormatOption
+from intarsia.redaction import redacted_in
 from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
 from intarsia.write.catalog_show import CatalogState, show_catalog
 
@@ -34,7 +35,7 @@ def drop(path: str) -> None:
 
 
 def _print(report: CatalogReport | CatalogState, as_json: bool) -> None:
-    document = dataclasses.asdict(report)
+    document = redacted_in(dataclasses.asdict(report))
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return

@@ -11,6 +11,7 @@ import click
 
 from intarsia.cli import terminal
 from intarsia.data.table_files import TableFormatOption
+from intarsia.redaction import redacted
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.write.recover import recover as recover_file
@@ -68,5 +69,5 @@ def _finding(finding: Finding) -> dict[str, str | int | None]:
     return {
         "severity": finding.severity.name.lower(),
         **dataclasses.asdict(finding.where),
-        "message": finding.message,
+        "message": redacted(finding.message),
     }

@@ -25,6 +25,7 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.schema import Leaf
 from intarsia.read.opened import OpenedFile
+from intarsia.redaction import redacted
 
 _ENUMS = {
     "type": Type,
@@ -51,7 +52,7 @@ def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], 
     whole = not any("error" in c for group in metadata["row_groups"] for c in group["columns"])
     indexes = file.sections.entries
     document = {
-        "file": file.name,
+        "file": redacted(file.name),
         "size": file.source.size,
         "footer": {"offset": footer_offset(file), "length": len(file.footer)},
         "metadata": metadata,

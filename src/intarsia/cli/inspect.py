@@ -22,6 +22,7 @@ from intarsia.read.file import open_file, open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.sidecars import places_of
+from intarsia.redaction import redacted
 from intarsia.report.render import file_html
 from intarsia.storage import FileSource, resolve
 
@@ -93,7 +94,7 @@ def _described(
     name: str, file: OpenedFile | IntarsiaError, names: Sequence[str]
 ) -> tuple[dict[str, Any], bool]:
     if isinstance(file, IntarsiaError):
-        return {"file": name, "error": str(file)}, False
+        return {"file": redacted(name), "error": str(file)}, False
     return describe(file, selected(file.schema, names))
 
 

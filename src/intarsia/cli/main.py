@@ -23,6 +23,7 @@ from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
 from intarsia.errors import IntarsiaError
+from intarsia.redaction import redacted
 from intarsia.version import __version__
 
 IN_SHELL = {
@@ -51,18 +52,24 @@ def run() -> None:
         click.echo("intarsia: interrupted", err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
+        vars(error)["message"] = redacted(error.message)
         error.show()
         sys.exit(error.exit_code)
     except IntarsiaError as error:
-        click.echo(f"intarsia: {_with_notes(_in_shell(str(error)), error)}", err=True)
+        _tell(_with_notes(_in_shell(str(error)), error))
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except _other_errors() as error:
         said = " ".join(str(error).split())
-        click.echo(f"intarsia: {_with_notes(said, error)}", err=True)
+        _tell(_with_notes(said, error))
         sys.exit(1)
+
+
+def _tell(message: str) -> None:
+    """Prints a message on standard error, without credentials."""
+    click.echo(f"intarsia: {redacted(message)}", err=True)
 
 
 def _other_errors() -> tuple[type[Exception], ...]:
@@ -90,7 +97,7 @@ def _as_json(error: UnicodeError) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    click.echo(f"intarsia: warning: {message}", err=True)
+    _tell(f"warning: {message}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from intarsia.cli.terminal import NONE, Column, clean
+from intarsia.cli.terminal import NONE, Column, escaped
 from intarsia.format.declared_order import order_of
 from intarsia.format.order import Domain
 from intarsia.format.schema import Leaf
@@ -24,8 +24,8 @@ def value_text(value: Any) -> str:
         case "":
             return '""'
         case str() if len(value) > _LONGEST:
-            return f"{clean(value[:_LONGEST])}…"
-    return clean(str(value))
+            return f"{escaped(value[:_LONGEST])}…"
+    return escaped(str(value))
 
 
 def value_column(title: str, leaf: Leaf, values: Sequence[Any], rank: int) -> Column:

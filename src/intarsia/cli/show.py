@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 import pyarrow as pa
 
-from intarsia.cli.terminal import Column, clean, plural, say, whole_table
+from intarsia.cli.terminal import Column, clean, escaped, plural, say, whole_table
 from intarsia.index.directory import IndexEntry
 from intarsia.predicate.readable import readable_values
 from intarsia.read.health import missing_in
@@ -153,7 +153,9 @@ def rows(table: pa.Table, more: bool) -> None:
     """Rows of data."""
     columns = []
     for field, values in zip(table.schema, table.columns, strict=True):
-        cells = ["NULL" if v is None else clean(str(printable(v))) for v in readable_values(values)]
+        cells = [
+            "NULL" if v is None else escaped(str(printable(v))) for v in readable_values(values)
+        ]
         kind = field.type
         right = any(check(kind) for check in _NUMBERS)
         columns.append(Column(clean(field.name), cells, right=right))

@@ -13,6 +13,7 @@ from intarsia.cli.terminal import (
     clean,
     console,
     cut,
+    escaped,
     left_out,
     line,
     numbers,
@@ -194,7 +195,7 @@ def _key_values(file: OpenedFile, everything: bool) -> None:
         note = f" ({plural(len(value), 'character')})"
         room = max(console.width - len(note), 0)
         start = cut(f"  key {clean(entry.key[:room])}", max(room // 2, 30), middle=True)
-        say(cut(f"{start} = {clean(value[:room])}{'…' * (len(value) > room)}", room) + note)
+        say(cut(f"{start} = {escaped(value[:room])}{'…' * (len(value) > room)}", room) + note)
     if len(entries) > _KEY_VALUES and not everything:
         paragraph(f"… and {len(entries) - _KEY_VALUES:,} more: --all shows them.")
 

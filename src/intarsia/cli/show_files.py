@@ -27,6 +27,7 @@ from intarsia.format.names import type_name
 from intarsia.plan.report import common_folder
 from intarsia.read.opened import OpenedFile
 from intarsia.read.summary import problems_of, summary_of
+from intarsia.redaction import redacted
 
 _FILES = 20
 _COLUMNS = 40
@@ -163,8 +164,8 @@ class Summary:
         shown = self._files if everything else self._files[:_FILES]
         if not shown:
             return
-        base = common_folder([file.name for file in self._files]) or "."
-        names = [clean(relpath(file.name, base)) for file in shown]
+        base = common_folder([redacted(file.name) for file in self._files]) or "."
+        names = [clean(relpath(redacted(file.name), base)) for file in shown]
         say()
         titles = table(
             [

@@ -34,6 +34,7 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.pages import PageInfo, describe_pages
+from intarsia.redaction import redacted
 
 _SHOWN = 100
 
@@ -108,9 +109,9 @@ def as_json(
 
     def items() -> Iterator[dict[str, Any]]:
         for name, file in files:
-            label = {"file": name} if named else {}
+            label = {"file": redacted(name)} if named else {}
             if isinstance(file, IntarsiaError):
-                yield {"file": name, "error": str(file)}
+                yield {"file": redacted(name), "error": str(file)}
                 continue
             for id_ in chunks(file):
                 yield from (label | item for item in _or_error(file, id_, objects(file, id_)))

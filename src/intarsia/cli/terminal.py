@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from intarsia.format.display import clean as clean
+from intarsia.format.display import escaped as escaped
 from intarsia.format.display import plural as plural
 
 console = Console(highlight=False, soft_wrap=True)

@@ -75,6 +75,7 @@ from intarsia.read.request import (
 )
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
+from intarsia.redaction import shown_redacted
 from intarsia.storage import gap_bytes
 
 _BATCH_ROWS = 131_072
@@ -82,6 +83,7 @@ _NO_OPTIONS: Mapping[str, Any] = {}
 _PLACE = "__intarsia_place"
 
 
+@shown_redacted
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
     """Parquet files as a data set; ``intarsia.dataset`` opens one.
 

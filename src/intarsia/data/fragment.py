@@ -11,6 +11,7 @@ from intarsia.data.asked import Columns
 from intarsia.data.footers import Footers
 from intarsia.errors import UnsupportedError, Where
 from intarsia.read.request import FilterLike
+from intarsia.redaction import shown_redacted
 
 if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset
@@ -35,6 +36,7 @@ def pyarrows(fragment: Any) -> pads.ParquetFileFragment:
     return fragment.pyarrow_fragment if isinstance(fragment, PlannedFragment) else fragment
 
 
+@shown_redacted
 class PlannedFragment:
     """One file of a data set, as a fragment.
 

@@ -12,12 +12,18 @@ from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import SchemaElement
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.summary import is_text
+from intarsia.redaction import redacted
 
 _UUID_BYTES = 16
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def clean(text: str) -> str:
+    """``text`` as a person is shown it: escaped, and without the credentials of URIs."""
+    return escaped(redacted(text))
+
+
+def escaped(text: str) -> str:
     """``text`` with escapes in place of what would not show, break lines, or steer a terminal."""
     if text.isprintable():
         return text

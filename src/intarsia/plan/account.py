@@ -10,6 +10,7 @@ from enum import Enum
 
 from intarsia.plan.file_map import FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
+from intarsia.redaction import shown_redacted
 
 
 class Activity(Enum):
@@ -42,6 +43,7 @@ class Filtered:
     rows: Amount
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class FileRead:
     """What was really read of one file: footers and indexes included in bytes and requests.
@@ -56,6 +58,7 @@ class FileRead:
     remarks: tuple[str, ...] = ()
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class FileAccount:
     """One file: its plan, in which ``stages`` the filter is evaluated, and what was read.

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia.redaction import shown_redacted
+
 LONG_PAGES = 32_768
 """Pages of so many rows are worth a word: an index spares the others only."""
 
@@ -39,6 +41,7 @@ class FilterAdvice:
     is_guess: bool = False
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Indexes that are proposed for the files at a path, and what they do for each filter.

@@ -10,8 +10,10 @@ from typing import Any
 from intarsia.plan.account import Activity, FileAccount, FileRead
 from intarsia.plan.plan import Amount, Figures, Plan
 from intarsia.plan.report import report
+from intarsia.redaction import shown_redacted
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A plan, and where it was carried out, what was really read. Printed, it is a tree.

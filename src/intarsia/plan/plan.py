@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from intarsia.plan.pages import ChunkSelection
 from intarsia.ranges import RowRanges
+from intarsia.redaction import shown_redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class ColumnPlan:
     without_page_index: int
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class FilePlan:
     """One file's part of a plan.

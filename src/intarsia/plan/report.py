@@ -16,6 +16,7 @@ from typing import NamedTuple
 from intarsia.format.display import clean, plural
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
+from intarsia.redaction import redacted
 
 _WIDTH = 80
 _MARGIN = 9
@@ -48,7 +49,7 @@ def report(
             lines.append(f"  seconds     {sum(activities.values()):.4f}")
     if activities is not None:
         lines += [_TIMED, *_activities(activities)]
-    base = common_folder([file.plan.path for file in files])
+    base = common_folder([redacted(file.plan.path) for file in files])
     return "\n".join([*lines, f"files in {clean(base)}", *_drawn(_files(files, base))])
 
 
@@ -195,7 +196,8 @@ def _without_rows(files: Sequence[FileAccount], base: str) -> Node:
 
 
 def _name(account: FileAccount, base: str) -> str:
-    return posixpath.relpath(account.plan.path, base) if base else account.plan.path
+    path = redacted(account.plan.path)
+    return posixpath.relpath(path, base) if base else path
 
 
 def common_folder(paths: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ from intarsia.read.request import (
 from intarsia.read.rows import read_rows
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import Beside, Sidecars, places_of
+from intarsia.redaction import shown_redacted
 from intarsia.source import KnownEnd, Source
 from intarsia.storage import FileSource, PathLike, resolve
 
@@ -52,6 +53,7 @@ class ChunkPageIndex(NamedTuple):
     offset_index: OffsetIndex | None
 
 
+@shown_redacted
 class ParquetFile:
     """A Parquet file opened for reading by page.
 

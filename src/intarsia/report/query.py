@@ -13,6 +13,7 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import ChunkMap, FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.plan.report import common_folder
+from intarsia.redaction import redacted
 from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.rows import RowAxis, axis_of
 from intarsia.report.strip import Strip, bands_in, strip_of
@@ -132,7 +133,7 @@ def report_of(explanation: Explanation) -> QueryReport:
     maps = [file.map for file in shown if file.map is not None]
     lanes = sum(min(len({c.leaf for c in found.chunks}), _SHOWN_COLUMNS) for found in maps)
     most = cells_in(lanes), bands_in(len(maps))
-    base = common_folder([file.plan.path for file in files])
+    base = common_folder([redacted(file.plan.path) for file in files])
     return QueryReport(
         condition(explanation.filter),
         begin(", ".join(explanation.columns), _COLUMNS),
@@ -228,7 +229,7 @@ def _without(account: FileAccount, base: str) -> WithoutRows:
 
 
 def _name(account: FileAccount, base: str) -> str:
-    path = account.plan.path
+    path = redacted(account.plan.path)
     return clip(posixpath.relpath(path, base) if base else path, NAME)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.redaction import shown_redacted
 
 
 class Severity(IntEnum):
@@ -20,6 +21,7 @@ class Severity(IntEnum):
     """Damaged bytes, or a claim that makes readers fail or answer wrongly."""
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, or could be better, and where."""

@@ -36,6 +36,7 @@ from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
+from intarsia.redaction import shown_redacted
 from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
@@ -49,6 +50,7 @@ _MOST_SEGMENTS = 8
 _ORPHANED_AFTER = 24 * 3600 * 1_000_000_000
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class CatalogReport:
     """What a catalog holds now, and what making it took.

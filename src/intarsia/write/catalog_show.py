@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 from intarsia.catalog.pointer import encode_pointer
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import FormatError, PathError
+from intarsia.redaction import shown_redacted
 from intarsia.storage import PathLike
 from intarsia.write.catalog import look
 from intarsia.write.catalog_target import Target, telling_storage
@@ -25,6 +26,7 @@ class CatalogIndex:
     bytes: int
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class CatalogState:
     """A catalog as it is, beside the data set as it is: files as ``CatalogReport`` counts them.

@@ -29,6 +29,7 @@ from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
+from intarsia.redaction import shown_redacted
 from intarsia.storage import PathLike
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
@@ -58,6 +59,7 @@ class StandardReport:
     bytes: int
 
 
+@shown_redacted
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexReport:
     """What one file's indexes are and take: lengths in bytes.

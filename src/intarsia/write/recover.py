@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.format.footer import read_footer
 from intarsia.local import local_path
+from intarsia.redaction import shown_redacted
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup
@@ -21,6 +22,7 @@ from intarsia.write.replace import TEMPORARY_SUFFIX, check_place, copy_into, rep
 from intarsia.write.salvage import Salvage, Template, salvage
 
 
+@shown_redacted
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """What came back from a torn file, and what did not. Offsets and lengths are in bytes."""
