@@ -274,7 +274,9 @@ def _section(gathered: Gatherer, due: Due, file_id: str, work: Workspace) -> Bui
     with on_disk():
         path = work.new_path()
         write_built(path, gathered, due, file_id)
-        return mapped_section(path, due.index)
+        found = mapped_section(path, due.index)
+        work.release(path)
+        return found
 
 
 def write_built(path: Path, gathered: Gatherer, due: Due, file_id: str) -> None:

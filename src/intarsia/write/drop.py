@@ -21,7 +21,7 @@ from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose
 from intarsia.write.embed import IndexReport, Progress, report_of, standard_of
 from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
-from intarsia.write.replace import check_unchanged
+from intarsia.write.replace import check_unchanged, remove_leftovers_of
 from intarsia.write.spill import Workspace
 
 
@@ -70,6 +70,7 @@ def drop_indexes(
                 f"no {'file' if places is None else 'sidecar'} has an index {name} that was added "
                 f"to it; those added are: {known}{_elsewhere(name, files, found, places)}"
             )
+    remove_leftovers_of(files, found)
     reports = []
     for done, file in enumerate(files):
         if progress:

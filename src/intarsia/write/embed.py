@@ -36,7 +36,7 @@ from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose
 from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 from intarsia.write.present import Choice, choose
-from intarsia.write.replace import check_unchanged
+from intarsia.write.replace import check_unchanged, remove_leftovers_of
 from intarsia.write.spill import Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -154,6 +154,7 @@ def add_indexes(
     if places is not None:
         only_embedded(indexes)
         places.check_apart(path, filesystem)
+    remove_leftovers_of(files, found)
     steps, unfit = [], {}
     for file in files:
         opened = open_file(file, found)

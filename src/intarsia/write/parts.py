@@ -217,6 +217,7 @@ class FromSections:
             with on_disk():
                 path = self.fetch(self.parts.indexes.index(index), work)
                 found.append(Built(index, mapped_section(path, index), of.term))
+                work.release(path)
         return found
 
 

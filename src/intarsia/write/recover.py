@@ -18,7 +18,14 @@ from intarsia.redaction import shown_redacted
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.claimed import LostGroup
-from intarsia.write.replace import TEMPORARY_SUFFIX, check_place, copy_into, replacing
+from intarsia.write.replace import (
+    TEMPORARY_SUFFIX,
+    check_place,
+    copy_into,
+    remove_leftovers_of,
+    replacing,
+    spared,
+)
 from intarsia.write.salvage import Salvage, Template, salvage
 
 
@@ -101,6 +108,9 @@ def recover(
     be told apart, damage that a page without a checksum does not show is not found, and a schema
     of other columns whose values take the same bytes is taken at its word.
 
+    What killed processes have left beside ``torn`` and ``out`` is removed, if it holds no rows of
+    its own: unfinished copies that indexes were added to, and the like.
+
     ``torn`` is not changed; ``out`` appears at once, in place of what is there, or not at all, and
     may not be ``torn``. Raises ``FormatError`` where nothing can be recovered, ``UnsupportedError``
     for encrypted or signed files, ``PathError`` where a path is no use.
@@ -112,11 +122,13 @@ def recover(
     source = FileSource(found, path)
     template = _template(schema_from, filesystem)
     try:
-        kept = salvage(source, template)
-        model = path if found.equals(target_on) else None
-        with replacing(target, target_on, like=model) as create, create() as file:
-            copy_into(WindowSource(source, 0, kept.length), file)
-            file.write(kept.footer or b"")
+        with spared(local_path(path, found)):
+            remove_leftovers_of([path], found)
+            kept = salvage(source, template)
+            model = path if found.equals(target_on) else None
+            with replacing(target, target_on, like=model) as create, create() as file:
+                copy_into(WindowSource(source, 0, kept.length), file)
+                file.write(kept.footer or b"")
     except FormatError as error:
         raise error.at(Where(path)) from error
     finally:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -19,9 +23,17 @@ from intarsia.errors import PathError, tell
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
 from intarsia.local import local_path
 from intarsia.source import Source
-from intarsia.storage import PathLike
+from intarsia.storage import SIDECAR_FOLDER, PathLike
 
 TEMPORARY_SUFFIX = ".intarsia-tmp"
+_TEMPORARY = re.compile(
+    rf"\..*\.([0-9a-f]{{4}})([0-9a-f]{{4}}){re.escape(TEMPORARY_SUFFIX)}", re.DOTALL
+)
+_CLEANED_SECONDS = 60
+"""Seconds before a folder is looked at for leftovers again: listing it takes time."""
+_CLEANED_FOLDERS = 10_000
+"""Folders that are remembered to have been looked at."""
+_cleaned: dict[str, float] = {}
 _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
 """What a folder is not made in before it holds something."""
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
@@ -37,6 +49,7 @@ def replacing(
     *,
     unless_changed_since: Version = None,
     keep_unfinished: bool = False,
+    holds_rows: bool = False,
     like: str | None = None,
 ) -> Iterator[Callable[[], BinaryIO]]:
     """Write a file that takes the place of ``path`` at once, or not at all.
@@ -44,7 +57,9 @@ def replacing(
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
     untouched, as it is where it is no longer the version ``unless_changed_since``. With
-    ``keep_unfinished`` a local temporary file is left where it is after an error. A new local file
+    ``keep_unfinished`` a local temporary file is left where it is after an error. What a process
+    that was killed has left is removed by ``remove_leftovers``, unless it ``holds_rows`` that are
+    nowhere else. A new local file
     that is made of another one, ``like``, is read by nobody who could not read that. Raises
     ``PathError`` where the file cannot be written.
     """
@@ -54,7 +69,7 @@ def replacing(
         replaced = _replacing_remote(path, filesystem, check)
     else:
         model = None if like is None else local_path(like, filesystem)
-        replaced = _replacing_local(local, check, keep_unfinished, model)
+        replaced = _replacing_local(local, check, keep_unfinished, holds_rows, model)
     try:
         with replaced as create:
             yield create
@@ -80,16 +95,22 @@ def changed(path: str) -> PathError:
 
 @contextlib.contextmanager
 def _replacing_local(
-    path: str, check: Callable[[], None], keep_unfinished: bool, like: str | None
+    path: str,
+    check: Callable[[], None],
+    keep_unfinished: bool,
+    holds_rows: bool,
+    like: str | None,
 ) -> Iterator[Callable[[], BinaryIO]]:
     target = Path(os.path.realpath(path))
     _check_is_file(target, path)
-    temporary = target.with_name(_temporary_name(target.name))
+    remove_leftovers(target.parent)
+    temporary = target.with_name(_temporary_name(target.name, holds_rows=holds_rows))
     process = os.getpid()
     model = target if like is None or target.exists() else Path(like)
+    locks: list[int] = []
     try:
         opener = _opener_like(model)
-        yield lambda: open(temporary, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
+        yield lambda: _open_locked(temporary, opener, locks)
         _own_as(temporary, model, is_told=model == target)
         _sync(temporary)
         with locked(target):
@@ -103,6 +124,12 @@ def _replacing_local(
         if not (keep_unfinished or is_forgotten):
             temporary.unlink(missing_ok=True)
         raise
+    finally:
+        for handle in locks:
+            if os.getpid() == process:  # a forked process shares the lock, and has no part in it
+                with contextlib.suppress(OSError):
+                    fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)
     try:
         _sync(target.parent)
     except OSError as error:
@@ -158,10 +185,112 @@ def locked(target: PathLike) -> Iterator[None]:
         yield
 
 
-def _temporary_name(name: str) -> str:
-    """A name that readers ignore, near enough to ``name`` for a person to tell what it was for."""
+def _open_locked(path: Path, opener: Callable[[str, int], int], locks: list[int]) -> BinaryIO:
+    """Creates a temporary file, and locks it until the last of ``locks`` is closed.
+
+    The lock says that the process is alive: ``remove_leftovers`` in another one looks for it.
+    """
+    while True:
+        out = open(path, "xb", opener=opener)  # noqa: SIM115 # the caller closes it
+        handle = os.dup(out.fileno())
+        locks.append(handle)
+        with contextlib.suppress(OSError):  # a disk without locks: nobody can remove it either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if _is_at(path, handle):
+            return out
+        out.close()  # it was removed between its creation and the lock
+
+
+def _is_at(path: PathLike, handle: int) -> bool:
+    """True if the file that is open is the one at ``path``."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def remove_leftovers(folder: PathLike) -> list[str]:
+    """Removes temporary files that killed processes have left in a local folder.
+
+    Returns their paths. A file is removed if all of these hold:
+
+    - its name says that it was made of other files, so that no row is lost;
+    - it is a regular file that belongs to this process's user;
+    - no process has it locked, as the one that writes it does until it ends. The system lets go of
+      the lock when that process ends, however it ends.
+
+    A folder that was looked at within the last minute is not looked at again.
+    """
+    place, now = os.path.abspath(folder), time.monotonic()
+    if now - _cleaned.get(place, -math.inf) < _CLEANED_SECONDS:
+        return []
+    if len(_cleaned) >= _CLEANED_FOLDERS:
+        _cleaned.clear()
+    _cleaned[place] = now
+    removed = []
+    with contextlib.suppress(OSError):  # nothing to look at, or nothing that may be looked at
+        with os.scandir(place) as entries:
+            found = [entry.path for entry in entries if _is_remade(entry.name)]
+        removed = [path for path in found if _remove_if_dead(path)]
+    return removed
+
+
+def remove_leftovers_of(files: Iterable[str], filesystem: pafs.FileSystem) -> None:
+    """Removes what killed processes have left beside local ``files``, and beside their sidecars."""
+    found = (local_path(file, filesystem) for file in files)
+    for folder in {os.path.dirname(os.path.realpath(path)) for path in found if path is not None}:
+        remove_leftovers(folder)
+        remove_leftovers(os.path.join(folder, SIDECAR_FOLDER))
+
+
+@contextlib.contextmanager
+def spared(path: str | None) -> Iterator[None]:
+    """Keeps a local file, which may be a leftover, from being removed meanwhile."""
+    with contextlib.ExitStack() as held:
+        if path is not None:
+            with contextlib.suppress(OSError):
+                handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                held.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def _remove_if_dead(path: str) -> bool:
+    """Removes a file that nobody has locked. Returns False if it is there still."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+        before = os.lstat(path)
+        if not stat.S_ISREG(before.st_mode) or before.st_uid != os.geteuid():
+            return False
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        held.callback(os.close, handle)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(path, handle):
+            os.unlink(path)
+            return True
+    return False
+
+
+def _temporary_name(name: str, *, holds_rows: bool = False) -> str:
+    """A name that readers ignore, near enough to ``name`` for a person to tell what it was for.
+
+    Unless the file ``holds_rows``, the last four of the eight digits are a checksum of the others.
+    """
     start = os.fsencode(name)[:60].decode(errors="ignore")
-    return f".{start}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    digits = secrets.token_hex(2)
+    end = _checksum(digits)
+    while holds_rows and end == _checksum(digits):
+        end = secrets.token_hex(2)
+    return f".{start}.{digits}{end}{TEMPORARY_SUFFIX}"
+
+
+def _is_remade(name: str) -> bool:
+    """True if a file's name says that it is temporary, and made of other files."""
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and _checksum(found[1]) == found[2]
+
+
+def _checksum(digits: str) -> str:
+    return f"{zlib.crc32(digits.encode()) & 0xFFFF:04x}"
 
 
 def copied_by_system(path: str, version: Version, out: BinaryIO, length: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from intarsia.errors import PathError
 from intarsia.index.section_write import UInt64Array
 
+_OPEN_FILES = "/proc/self/fd"
 RUN_ENTRIES = 1 << 23
 """Entries held in memory, at 8 bytes, before they are written out as a run."""
 BLOCK_ENTRIES = 1 << 20
@@ -26,9 +28,15 @@ _FEW_RUNS = 3
 
 
 class Workspace:
-    """A folder for temporary files, made when one is needed and removed at the end."""
+    """Temporary files without names: nothing is left of them, even if the process is killed.
+
+    Each is open until it is released or the block ends, and has a path by its number, below
+    ``/proc/self/fd``. Systems without that folder get a folder of named files, which a process
+    that is killed leaves behind.
+    """
 
     def __init__(self) -> None:
+        self._open: dict[Path, int] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._files = 0
 
@@ -41,17 +49,40 @@ class Workspace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for path in list(self._open):
+            self.release(path)
         if self._folder is not None:
             self._folder.cleanup()
 
     def new_path(self) -> Path:
-        """A path that no file has yet."""
+        """Returns the path of a new, empty file, or one that no file has yet."""
+        if os.path.isdir(_OPEN_FILES):
+            number = _nameless()
+            path = Path(_OPEN_FILES, str(number))
+            self._open[path] = number
+            return path
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(
                 prefix="intarsia-", ignore_cleanup_errors=True
             )
         self._files += 1
         return Path(self._folder.name, str(self._files))
+
+    def release(self, path: Path) -> None:
+        """Closes a file that is not opened again; what is mapped of it stays readable."""
+        number = self._open.pop(path, None)
+        if number is not None:
+            os.close(number)
+
+
+def _nameless() -> int:
+    """Opens a temporary file that has no name. Raises ``OSError``."""
+    folder = tempfile.gettempdir()
+    with contextlib.suppress(OSError, AttributeError):  # some disks have only files with names
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    number, name = tempfile.mkstemp(prefix="intarsia-", dir=folder)
+    os.unlink(name)
+    return number
 
 
 @contextlib.contextmanager
@@ -121,7 +152,9 @@ class Runs:
             with open(path, "wb") as out:
                 for block in blocks:
                     block.tofile(out)
-        return np.memmap(path, dtype=np.uint64, mode="r")
+            found = np.memmap(path, dtype=np.uint64, mode="r")
+            self._work.release(path)
+        return found
 
 
 def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:

@@ -232,7 +232,7 @@ def open_writer(
     if most is not None and most < 1:
         raise ValueError(f"max_rows_per_page must be at least 1, not {most}")
     check_fit(schema, kinds, path, options)
-    with replacing(path, found, keep_unfinished=keep_unfinished) as create:
+    with replacing(path, found, keep_unfinished=keep_unfinished, holds_rows=True) as create:
         out = create()
         temporary = out.name
         try:
