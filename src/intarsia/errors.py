@@ -30,6 +30,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
 
+from intarsia.controls import shown_in_text
 from intarsia.redaction import redacted, redacted_with
 
 
@@ -64,13 +65,17 @@ class Where:
 class IntarsiaError(Exception):
     """Root of all errors raised on purpose.
 
-    Credentials in URIs are redacted: in the message, and in the error that is handled at the time,
-    which becomes the cause of this one, and in all that led to that.
+    Control characters in the message are escaped. Credentials in URIs are redacted: in the message,
+    and in the error that is handled at the time, which becomes the cause of this one, and in all
+    that led to that.
     """
 
     def __init__(self, *args: Any) -> None:
         handled = sys.exception()
-        shown = (redacted_with(one, handled) if isinstance(one, str) else one for one in args)
+        shown = (
+            shown_in_text(redacted_with(one, handled)) if isinstance(one, str) else one
+            for one in args
+        )
         super().__init__(*shown)
 
 
@@ -83,7 +88,7 @@ class _PlacedError(IntarsiaError):
         self.where = where or Where()
 
     def __str__(self) -> str:
-        place = str(self.where)
+        place = shown_in_text(str(self.where))
         return f"{place}: {self.message}" if place else self.message
 
     def at(self, where: Where) -> Self:
@@ -187,7 +192,7 @@ def tell(message: str, category: type[Warning] = IntarsiaWarning) -> None:
     while frame.f_code.co_filename.startswith(_WITHIN) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
     is_known = not frame.f_code.co_filename.startswith((*_WITHIN, *_OF_THREADS))
-    warnings.warn(redacted(message), category, stacklevel=level if is_known else 2)
+    warnings.warn(shown_in_text(redacted(message)), category, stacklevel=level if is_known else 2)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import intarsia
 
 SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
-    ("redaction", "version", "index_kinds"),
+    ("controls", "redaction", "version", "index_kinds"),
     ("errors",),
     ("ranges", "source", "parallel"),
     ("text",),

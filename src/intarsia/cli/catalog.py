@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
 from intarsia.cli import terminal
+from intarsia.cli.document import json_text
 from intarsia.data.table_files import TableFormatOption
 from intarsia.redaction import redacted_in
 from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
@@ -37,7 +37,7 @@ def drop(path: str) -> None:
 def _print(report: CatalogReport | CatalogState, as_json: bool) -> None:
     document = redacted_in(dataclasses.asdict(report))
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json_text(document, indent=2))
         return
     indexes = document.pop("indexes", ())
     for name, value in document.items():

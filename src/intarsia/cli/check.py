@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections import Counter
 
 import click
 
 from intarsia.cli import terminal
+from intarsia.cli.document import json_text
 from intarsia.data.table_files import TableFormatOption
 from intarsia.redaction import redacted
 from intarsia.verify.file import verify as verify_files
@@ -39,7 +39,7 @@ def verify(
         )
     for finding in findings:
         if as_json:
-            click.echo(json.dumps(_finding(finding), ensure_ascii=False))
+            click.echo(json_text(_finding(finding)))
         else:
             click.echo(terminal.clean(str(finding)))
     counts = Counter(finding.severity for finding in findings)
@@ -58,7 +58,7 @@ def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None
     """Write what is left of a file."""
     report = recover_file(torn, out, schema_from=schema_from)
     if as_json:
-        click.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+        click.echo(json_text(report.to_dict(), indent=2))
     else:
         for line in str(report).splitlines():
             click.echo(terminal.clean(line))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from intarsia.controls import shown_in_json
 from intarsia.errors import FormatError
 from intarsia.format.display import readable
 from intarsia.format.footer import TRAILER_BYTES
@@ -64,6 +66,12 @@ def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], 
 def footer_offset(file: OpenedFile) -> int:
     """Where the footer's metadata starts, in bytes from the start of the file."""
     return file.source.size - TRAILER_BYTES - len(file.footer)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Returns a JSON document without characters that act on a terminal."""
+    text = json.dumps(jsonable(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return shown_in_json(text)
 
 
 def jsonable(value: Any) -> Any:

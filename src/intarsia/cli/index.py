@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from intarsia.cli import show, terminal
+from intarsia.cli.document import json_text
 from intarsia.data.table_files import TableFormatOption
 from intarsia.index.registry import parse
 from intarsia.write.advise import advise
@@ -112,4 +112,4 @@ def index_advise(
 ) -> None:
     """Propose indexes for the conditions of queries."""
     found = advise(path, filters, table_format=table_format)
-    click.echo(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else str(found))
+    click.echo(json_text(found.to_dict()) if as_json else str(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.fs as pafs
 
 from intarsia.cli import page, show_column, show_file, show_pages, terminal
 from intarsia.cli.columns import selected
-from intarsia.cli.document import describe
+from intarsia.cli.document import describe, json_text
 from intarsia.cli.show_files import Summary
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError
@@ -64,7 +63,7 @@ def _inspect(
         page.save(html, text)
     elif as_json:
         document, whole = describe(file, leaves)
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        click.echo(json_text(document, indent=2))
     elif names:
         whole = show_column.columns(file, leaves, everything)
     else:
@@ -78,7 +77,7 @@ def _inspect_all(files: _Files, names: Sequence[str], everything: bool, as_json:
     for name, file in files:
         if as_json:
             document, is_whole = _described(name, file, names)
-            click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+            click.echo(json_text(document))
             whole &= is_whole
             continue
         show_pages.file_heading(name)

@@ -22,6 +22,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
+from intarsia.controls import shown_in_text
 from intarsia.errors import IntarsiaError
 from intarsia.redaction import redacted
 from intarsia.version import __version__
@@ -52,8 +53,9 @@ def run() -> None:
         click.echo("intarsia: interrupted", err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
-        vars(error)["message"] = redacted(error.message)
-        error.show()
+        out = io.StringIO()
+        error.show(out)
+        click.echo(_shown(out.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except IntarsiaError as error:
         _tell(_with_notes(_in_shell(str(error)), error))
@@ -68,8 +70,13 @@ def run() -> None:
 
 
 def _tell(message: str) -> None:
-    """Prints a message on standard error, without credentials."""
-    click.echo(f"intarsia: {redacted(message)}", err=True)
+    """Prints a message on standard error."""
+    click.echo(f"intarsia: {_shown(message)}", err=True)
+
+
+def _shown(message: str) -> str:
+    """Returns a message without credentials, and without characters that act on a terminal."""
+    return shown_in_text(redacted(message))
 
 
 def _other_errors() -> tuple[type[Exception], ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from intarsia.cli import page, show, stream
 from intarsia.cli.columns import column_names
+from intarsia.cli.document import json_text
 from intarsia.data.asked import check_columns
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
@@ -92,6 +91,6 @@ def explain(
     if html is not None:
         page.save(html, query_html(explanation))
     elif as_json:
-        click.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
+        click.echo(json_text(explanation.to_dict(), indent=2))
     else:
         click.echo(explanation)

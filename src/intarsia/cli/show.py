@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import click
 import pyarrow as pa
 
+from intarsia.cli.document import json_text
 from intarsia.cli.terminal import Column, clean, escaped, plural, say, whole_table
 from intarsia.index.directory import IndexEntry
 from intarsia.predicate.readable import readable_values
@@ -115,7 +115,7 @@ def added(reports: Sequence[IndexReport]) -> None:
 def as_json(reports: Sequence[IndexReport]) -> None:
     """One JSON object a file, one a line."""
     for report in reports:
-        click.echo(json.dumps(report.to_dict(), ensure_ascii=False))
+        click.echo(json_text(report.to_dict()))
 
 
 def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:

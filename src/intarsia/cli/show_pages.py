@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 import pyarrow as pa
 
-from intarsia.cli.document import jsonable
+from intarsia.cli.document import json_text
 from intarsia.cli.names import value_column
 from intarsia.cli.show_file import problem
 from intarsia.cli.terminal import (
@@ -207,7 +206,7 @@ def _array(items: Iterable[dict[str, Any]]) -> bool:
     before, whole = "[", True
     for item in items:
         whole = whole and "error" not in item
-        text = json.dumps(jsonable(item), ensure_ascii=False, allow_nan=False)
+        text = json_text(item)
         click.echo(f"{before}\n{text}", nl=False)
         before = ","
     click.echo("\n]" if before == "," else "[]")

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
+from intarsia.controls import shown_in_json
 from intarsia.predicate.casts import is_uuid
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.nested import without_dictionary
@@ -66,7 +67,7 @@ def json_lines(schema: pa.Schema, asked: Sequence[str]) -> Print:
             for start in range(0, batch.num_rows, _LINES):
                 columns = map(_jsonables, batch.slice(start, _LINES).columns)
                 rows = (dict(zip(names, r, strict=True)) for r in zip(*columns, strict=True))
-                click.echo("\n".join(map(encode, rows)))
+                click.echo(shown_in_json("\n".join(map(encode, rows))))
 
     return print_rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from sqlglot import exp
 
 from intarsia.cli import foreign, terminal
 from intarsia.cli.columns import column_names
+from intarsia.cli.document import json_text
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
@@ -136,7 +136,7 @@ def write(
                 writer.close()
     (report,) = list_indexes(out)
     if as_json:
-        click.echo(json.dumps(report.to_dict(), ensure_ascii=False))
+        click.echo(json_text(report.to_dict()))
     click.echo(_said(report), err=True)
 
 

@@ -33,7 +33,7 @@ from intarsia.predicate.pushdown import conditions_of, unqualified
 from intarsia.predicate.scope import Scopes, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
-from intarsia.predicate.sql_text import text_of
+from intarsia.predicate.sql_text import check_characters, text_of
 from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyond_ascii
 from intarsia.predicate.used import paths_used
 
@@ -145,6 +145,7 @@ def scans_of(
     count for conditions and stay parameters. Raises ``PredicateError`` for tables whose names
     differ by case only.
     """
+    check_characters(query, parameters)
     if explain := _EXPLAIN.match(query):
         explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
         shown = [_as_explained(scan) for scan in explained.without_looks().scans]

@@ -26,7 +26,7 @@ from intarsia.predicate.literals import is_constant
 from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.spans import odd_span
-from intarsia.predicate.sql_text import text_of
+from intarsia.predicate.sql_text import check_characters, text_of
 from intarsia.predicate.sql_values import Values
 from intarsia.predicate.taken import columns_taken
 from intarsia.predicate.text_search import (
@@ -82,6 +82,7 @@ def parse_where(
     regexp_matches, list_contains, list_has_any, list_has_all, map_contains (by any of DuckDB's
     names for them), ``= ANY`` of a list, ``usr['id']`` of structs and maps, and contains_words.
     """
+    check_characters(text)
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb", into=exp.Condition)
     except ODD as error:
