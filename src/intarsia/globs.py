@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow.fs as pafs
 
+from intarsia.retry import infos_of
+
 HIDDEN = ("_", ".")
 """What names begin with that readers pass over."""
 _NOTHING = FileNotFoundError, NotADirectoryError
@@ -118,7 +120,7 @@ def _elsewhere(
     """The files and folders that a glob means, by one listing below the last folder it names."""
     parts = pattern.split("/")
     selector = pafs.FileSelector(base_of(pattern), recursive=True, allow_not_found=True)
-    infos = filesystem.get_file_info(selector)
+    infos = infos_of(filesystem, selector)
     if listed is not None:
         listed += infos
     return [info.path for info in infos if _fits(info.path.split("/"), parts)]

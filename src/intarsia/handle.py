@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import PathError
 from intarsia.globs import is_glob
 from intarsia.listing import infos_in, is_fsspec, own_errors
+from intarsia.retry import retried
 
 Stamp = str | None
 """What tells one version of a file from the next wherever it is asked for: an entity tag, or the
@@ -54,11 +55,11 @@ _NO_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     """Open ``path`` for reading. Raises ``PathError`` where that fails."""
     try:
-        if is_fsspec(filesystem):
-            return _FsspecHandle(filesystem.handler.fs, path)
         if isinstance(filesystem, pafs.LocalFileSystem):
             return _LocalHandle(path)
-        return _ArrowHandle(filesystem, path)
+        if is_fsspec(filesystem):
+            return retried(filesystem, lambda: _FsspecHandle(filesystem.handler.fs, path))
+        return retried(filesystem, lambda: _ArrowHandle(filesystem, path))
     except FileNotFoundError as error:
         raise PathError(f"{path}: there is no such file") from error
     except IsADirectoryError as error:
@@ -252,9 +253,13 @@ def stamps_below(filesystem: pafs.FileSystem, folder: str) -> dict[str, tuple[in
     if not is_fsspec(filesystem):
         return None
     inner = filesystem.handler.fs
-    with own_errors():
-        inner.invalidate_cache()  # a listing from before may be kept
-        found = infos_in(inner, folder, recursive=True).items()
+
+    def listed() -> dict[str, Any]:
+        with own_errors():
+            inner.invalidate_cache()  # a listing from before may be kept
+            return infos_in(inner, folder, recursive=True)
+
+    found = retried(filesystem, listed).items()
     files = (item for item in found if item[1]["type"] != "directory")
     return {path: (_length_in(info), _stamp_in(info)) for path, info in files}
 

@@ -16,6 +16,12 @@ import pyarrow.fs as pafs
 class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is not typed
     """As pyarrow's, with listings of what is there now, and all of it."""
 
+    def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
+        """What there is at paths. Raises ``OSError`` where that cannot be told."""
+        with own_errors():
+            found: list[pafs.FileInfo] = super().get_file_info(paths)
+        return found
+
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
         """What there is in a folder. Raises ``OSError`` where any of it cannot be listed."""
         with own_errors():

@@ -23,6 +23,7 @@ from intarsia.handle import Handle, Stamp, Version, open_handle
 from intarsia.listing import is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
+from intarsia.retry import infos_of, retried
 from intarsia.source import ByteRange, check_range
 from intarsia.table_format import Tables, is_deletion_vector, tables_in
 
@@ -49,6 +50,14 @@ class FileReplaced(PathError):  # noqa: N818 # a signal to plan again, while tha
 
     def __reduce__(self) -> tuple[type[FileReplaced], tuple[str]]:
         return type(self), (self._path,)
+
+
+class _CutOffError(ConnectionError):
+    """A read gave fewer bytes than it was asked for."""
+
+    def __init__(self, data: memoryview) -> None:
+        super().__init__("the read was cut off")
+        self.data = data
 
 
 @dataclass(slots=True)
@@ -174,12 +183,22 @@ class FileSource:
 
     def _read_at(self, offset: int, length: int) -> memoryview:
         handle = self._open()
-        try:
+
+        def request() -> memoryview:
+            with self._lock:
+                self.count.requests += 1
             data = handle.read_at(length, offset)
+            if 0 < len(data) < length and not self.is_local:
+                raise _CutOffError(data)
+            return data
+
+        try:
+            data = retried(self.filesystem, request)
+        except _CutOffError as error:
+            data = error.data
         except OSError as error:
             raise PathError(f"{self.path}: cannot be read: {error}") from error
         with self._lock:
-            self.count.requests += 1
             self.count.bytes += length
         if len(data) != length:
             message = f"of {length:,} bytes asked for {len(data):,} came: it is shorter by now"
@@ -303,7 +322,7 @@ def _expand(
     seen: dict[str, pafs.FileInfo] | None,
     tables: Tables | None,
 ) -> list[str]:
-    info = filesystem.get_file_info(path)
+    info = infos_of(filesystem, path)
     if info.type == pafs.FileType.File:
         return [path]
     if info.type == pafs.FileType.Directory:
@@ -336,7 +355,7 @@ def _in_matches(
 ) -> list[str]:
     """The files that a glob matches, and those in folders that it does; each once."""
     files: dict[str, None] = {}
-    for info in filesystem.get_file_info(list(matches)):
+    for info in infos_of(filesystem, list(matches)):
         if info.type == pafs.FileType.Directory:
             under = _files_under(filesystem, info.path, sidecars, seen, tables)
             files |= dict.fromkeys(under)
@@ -351,13 +370,15 @@ def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]
     """
     try:
         everything = pafs.FileSelector(folder, recursive=True)
-        return list(filesystem.get_file_info(everything))
+        return list(infos_of(filesystem, everything))
     except FileNotFoundError:  # it, or one below
-        found = list(filesystem.get_file_info(pafs.FileSelector(folder)))
+        below = pafs.FileSelector(folder)
+        found = list(infos_of(filesystem, below))
     pending = [info.path for info in found if info.type == pafs.FileType.Directory]
     while pending:
         with contextlib.suppress(FileNotFoundError):
-            infos = filesystem.get_file_info(pafs.FileSelector(pending.pop()))
+            below = pafs.FileSelector(pending.pop())
+            infos = infos_of(filesystem, below)
             found += infos
             pending += [info.path for info in infos if info.type == pafs.FileType.Directory]
     return found

@@ -31,6 +31,7 @@ from intarsia.plan.verdict import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Request
+from intarsia.retry import infos_of
 from intarsia.source import BufferSource, EndSource, Source
 from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve
 
@@ -326,7 +327,7 @@ def catalog_root(filesystem: pafs.FileSystem, path: Any, files: Sequence[str]) -
     ``path`` is as ``resolve`` takes it.
     """
     root = root_of(filesystem, path, files)
-    infos = [] if root is None else filesystem.get_file_info([pointer_path(root)])
+    infos = [] if root is None else infos_of(filesystem, [pointer_path(root)])
     return root if any(info.is_file for info in infos) else None
 
 

@@ -31,6 +31,7 @@ from intarsia.data.table_files import (
 )
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
+from intarsia.retry import infos_of
 from intarsia.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
 from intarsia.table_format import Tables
 
@@ -318,7 +319,7 @@ def _names(filesystem: pafs.FileSystem, root: str) -> tuple[list[str], int]:
         mark = found.pop(SUCCESS, None)
         return list(found), mark.stat().st_mtime_ns if mark else 0
     selector = pafs.FileSelector(root, allow_not_found=True)
-    infos = {info.base_name: info for info in filesystem.get_file_info(selector)}
+    infos = {info.base_name: info for info in infos_of(filesystem, selector)}
     touched = infos[SUCCESS].mtime_ns if SUCCESS in infos else None
     return [name for name in infos if name.startswith(JOURNAL)], touched or 0
 
@@ -329,7 +330,7 @@ def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
         source = FileSource(filesystem, path)
         return Journal.decode(bytes(source.read([(0, source.size)])[0]).decode())
     except PathError:
-        if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+        if infos_of(filesystem, path).type == pafs.FileType.NotFound:
             return None
         raise
     except (FormatError, UnicodeDecodeError) as error:

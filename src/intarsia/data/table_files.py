@@ -23,6 +23,7 @@ from intarsia.local import local_path, unwrapped
 from intarsia.parallel import all_awaited, waited_for
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
+from intarsia.retry import infos_of
 from intarsia.storage import NoDataError, PathLike, list_files, resolve, several
 from intarsia.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
 
@@ -210,7 +211,7 @@ def _has_log(filesystem: pafs.FileSystem, folder: str, kind: TableFormat) -> boo
         return True
     with contextlib.suppress(OSError):
         log = pafs.FileSelector(f"{folder}/{kind.log}", allow_not_found=True)
-        infos = filesystem.get_file_info(log)
+        infos = infos_of(filesystem, log)
         return any(makes_table(kind, info, info.base_name) for info in infos)
     return False
 

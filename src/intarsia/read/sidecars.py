@@ -29,6 +29,7 @@ from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.parallel import begin
+from intarsia.retry import infos_of
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{8}\.intarsia", re.DOTALL)
@@ -173,7 +174,7 @@ class Sidecars:
 def _listed(filesystem: pafs.FileSystem, folder: str) -> Listing:
     selector = pafs.FileSelector(folder, allow_not_found=True)
     try:
-        return _by_name(filesystem.get_file_info(selector))
+        return _by_name(infos_of(filesystem, selector))
     except NotADirectoryError:
         return {}
 

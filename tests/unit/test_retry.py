@@ -1,0 +1,193 @@
+"""Requests to remote storage that fail for a moment are made again, and no others."""
+
+from __future__ import annotations
+
+import random
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import intarsia as ia
+from intarsia import retry
+from intarsia.errors import PathError
+from intarsia.listing import wrapped
+from intarsia.retry import TRIES, is_transient, retried
+
+TABLE = pa.table({"id": range(3000), "name": [f"n{i % 100}" for i in range(3000)]})
+
+
+class StatusError(Exception):
+    def __init__(self, status):
+        super().__init__(f"answered {status}")
+        self.status = status
+
+
+class AnswerError(Exception):
+    """As botocore's ClientError."""
+
+    def __init__(self, status):
+        super().__init__("An error occurred when calling the GetObject operation")
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+FOR_A_MOMENT = [
+    OSError("503 Slow Down"),
+    OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate."),
+    OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56, Recv failure"),
+    OSError("AWS Error INTERNAL_FAILURE during HeadObject operation"),
+    OSError("HTTP error 429"),
+    ConnectionResetError(104, "Connection reset by peer"),
+    TimeoutError("timed out"),
+    StatusError(503),
+    StatusError(429),
+    AnswerError(503),
+    Exception("Response payload is not completed"),
+    Exception("Server disconnected"),
+]
+FOR_GOOD = [
+    FileNotFoundError("no such file, though it took a timeout to see that"),
+    PermissionError(13, "Permission denied"),
+    OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."),
+    OSError("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation"),
+    OSError("of 503 bytes asked for 504 came"),
+    StatusError(403),
+    AnswerError(404),
+    Exception("Unable to locate credentials"),
+]
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    found = []
+    monkeypatch.setattr(retry.time, "sleep", found.append)
+    return found
+
+
+@pytest.mark.parametrize("error", FOR_A_MOMENT, ids=repr)
+def test_what_may_pass_is_tried_again(error):
+    assert is_transient(error)
+    wrapped_error = OSError("it failed")
+    wrapped_error.__cause__ = error
+    assert is_transient(wrapped_error)
+
+
+@pytest.mark.parametrize("error", FOR_GOOD, ids=repr)
+def test_what_will_not_pass_is_not(error):
+    assert not is_transient(error)
+
+
+class Faulty(MemoryFileSystem):
+    """Fails at random, in as many ways as storage does."""
+
+    protocol = "faulty"
+    cachable = False
+
+    def __init__(self, rate, errors=FOR_A_MOMENT, seed=1):
+        super().__init__()
+        self.rate, self.errors, self.dice, self.failed = rate, errors, random.Random(seed), 0
+
+    def _asked(self):
+        if self.dice.random() < self.rate:
+            self.failed += 1
+            raise self.dice.choice(self.errors)
+
+    def info(self, path, **options):
+        self._asked()
+        return super().info(path, **options)
+
+    def ls(self, path, *args, **options):
+        self._asked()
+        return super().ls(path, *args, **options)
+
+    def cat_file(self, path, start=None, end=None, **options):
+        self._asked()
+        data = super().cat_file(path, start, end, **options)
+        if self.dice.random() < self.rate / 3 and len(data) > 1:
+            self.failed += 1
+            return data[: len(data) // 2]  # the connection was cut
+        return data
+
+
+@pytest.fixture
+def lake(tmp_path):
+    ia.write_table(TABLE, tmp_path / "t.parquet", row_group_size=500, indexes=["id:lookup"])
+    data = (tmp_path / "t.parquet").read_bytes()
+    memory = fsspec.filesystem("memory")
+    for day in range(4):
+        memory.pipe(f"/faulty/day={day}/t.parquet", data)
+    yield "/faulty"
+    memory.rm("/faulty", recursive=True)
+
+
+def test_no_read_fails_at_a_fault_rate_of_30_percent(lake, slept):
+    for seed in range(12):
+        storage = Faulty(0.3, seed=seed)
+        data = ia.dataset(lake, filesystem=storage)
+        found = data.to_table(["id"], filter=pc.field("id") == 1234)
+        assert found.to_pydict() == {"id": [1234] * 4}
+        assert data.to_table(["name"], filter=pc.field("name") == "n7").num_rows == 120
+        assert storage.failed
+    assert slept
+    assert max(slept) <= retry.LONGEST_SECONDS
+
+
+def test_tries_are_bounded_and_the_error_is_told(lake, slept):
+    storage = Faulty(0.0, [OSError("503 Slow Down")])
+    data = ia.dataset(lake, filesystem=storage)
+    storage.rate = 1.0
+    with pytest.raises(PathError, match="503 Slow Down"):
+        ia.ParquetFile(f"{lake}/day=1/t.parquet", filesystem=storage)
+    assert storage.failed == TRIES
+    assert len(slept) == TRIES - 1
+    storage.rate = 0.0
+    assert data.count_rows() == 12_000
+
+
+def test_what_is_refused_is_asked_for_once(lake, slept):
+    storage = Faulty(1.0, [PermissionError(13, "Permission denied")])
+    with pytest.raises(PathError, match="denied"):
+        ia.ParquetFile(f"{lake}/day=1/t.parquet", filesystem=storage)
+    assert (storage.failed, slept) == (1, [])
+
+
+def test_pauses_grow_and_are_random(slept):
+    calls = []
+
+    def fails():
+        calls.append(1)
+        raise ConnectionResetError("cut")
+
+    for _ in range(20):
+        with pytest.raises(ConnectionResetError):
+            retried(wrapped(Faulty(0.0)), fails)
+    assert len(calls) == 20 * TRIES
+    firsts, lasts = slept[:: TRIES - 1], slept[TRIES - 2 :: TRIES - 1]
+    assert max(firsts) <= retry.FIRST_SECONDS < max(lasts) <= retry.LONGEST_SECONDS
+    assert len(set(slept)) == len(slept)
+
+
+def test_time_is_bounded(monkeypatch, slept):
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(retry.time, "monotonic", lambda: next(clock))
+
+    def fails():
+        raise TimeoutError("timed out")
+
+    with pytest.raises(TimeoutError):
+        retried(wrapped(Faulty(0.0)), fails)
+    assert len(slept) == 1
+
+
+def test_a_local_disk_is_asked_once(slept):
+    from pyarrow.fs import LocalFileSystem
+
+    def fails():
+        raise ConnectionResetError("cut")
+
+    for storage in (LocalFileSystem(), wrapped(fsspec.filesystem("file"))):
+        with pytest.raises(ConnectionResetError):
+            retried(storage, fails)
+    assert slept == []
