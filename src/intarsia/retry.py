@@ -5,8 +5,8 @@ the like), does not answer in time, or the connection is cut. It is made up to `
 within ``MOST_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a random time
 of up to ``FIRST_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``: clients that were
 turned away together do not come back together. Anything else fails at once: a file that is not
-there, a refusal, wrong credentials, errors of local disks. Only requests that change nothing are
-repeated.
+there, a host that is not reached, a refusal, wrong credentials, errors of local disks. Only
+requests that change nothing are repeated.
 """
 
 from __future__ import annotations
@@ -35,11 +35,19 @@ _SAYS_SO = re.compile(
     r"|slow ?down|slow_down|throttl|too many requests|service ?_?unavailable|internal_failure"
     r"|internal ?server ?error|InternalError|server ?busy|request_?timeout|timed? ?out|timeout"
     r"|network_connection|connection (?:was )?(?:reset|closed|aborted|lost)|broken pipe"
-    r"|curlCode: (?:7|18|28|35|52|55|56|92)\b|disconnected|incomplete ?read|partial file"
+    r"|curlCode: (?:18|28|35|52|55|56|92)\b|disconnected|incomplete ?read|partial file"
     r"|payload is not completed|remote end closed|unexpected (?:eof|end of)",
     re.IGNORECASE,
 )
-_FOR_GOOD = FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError
+_NOT_REACHED = re.compile(r"curlCode: (?:[1-7]|60|77)\b", re.IGNORECASE)
+"""No such host, nobody who listens there, or not the one that is meant."""
+_FOR_GOOD = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    ConnectionRefusedError,
+)
 _FOR_A_MOMENT = TimeoutError, ConnectionError, InterruptedError
 
 
@@ -85,7 +93,7 @@ def is_remote(filesystem: pafs.FileSystem) -> bool:
 def is_transient(error: BaseException) -> bool:
     """True if a request may succeed when it is made again."""
     errors = list(_led_to(error))
-    if any(isinstance(one, _FOR_GOOD) for one in errors):
+    if any(isinstance(one, _FOR_GOOD) or _NOT_REACHED.search(str(one)) for one in errors):
         return False
     return any(
         isinstance(one, _FOR_A_MOMENT) or _status_of(one) in _BUSY or _SAYS_SO.search(str(one))

@@ -217,3 +217,21 @@ def test_sidecars_on_s3_take_one_listing_a_folder(s3, put, large):
     assert file.read(["id"], filter=lookup(2777)).num_rows == 1
     listings = [r for r in s3.requests if r.method == "GET" and not r.range]
     assert len(listings) == 1
+
+
+def test_new_files_appear_whole(s3, tmp_path):
+    table = pa.table({"id": range(3000)})
+    path = "lake/new/deep.parquet"
+    with ia.ParquetWriter(path, table.schema, filesystem=s3.filesystem) as writer:
+        writer.write_table(table)
+        info = s3.filesystem.get_file_info(path)
+        assert info.type == pafs.FileType.NotFound
+    assert ia.dataset(path, filesystem=s3.filesystem).to_table().equals(table)
+    ia.write_table(table.slice(5), path, filesystem=s3.filesystem, indexes=["id:lookup"])
+    data = ia.dataset(path, filesystem=s3.filesystem)
+    assert data.to_table(filter=pc.field("id") == 77).to_pydict() == {"id": [77]}
+    assert data.count_rows() == 2995
+    left = s3.filesystem.get_file_info(pafs.FileSelector("lake/new", recursive=True))
+    assert [info.base_name for info in left] == ["deep.parquet"]
+    with pytest.raises(PathError, match="cannot be written"):
+        ia.write_table(table, "no-such-bucket/x.parquet", filesystem=s3.filesystem)

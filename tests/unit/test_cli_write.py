@@ -428,7 +428,7 @@ def test_places_that_cannot_be_written_to(say, tmp_path, out):
     for target, message in (
         (tmp_path / "nowhere" / "a", "there is no such folder to write to"),
         (tmp_path, "there is a folder where the file is to be"),
-        ("s3://bucket/key?endpoint_override=localhost:1", "local folders only"),
+        ("s3://bucket/key?endpoint_override=localhost:1", "bucket/key: cannot be written"),
         ("/dev/null", "a device or a pipe"),
     ):
         assert_refused(say("write", path, target), out, message)

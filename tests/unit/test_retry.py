@@ -52,6 +52,8 @@ FOR_GOOD = [
     PermissionError(13, "Permission denied"),
     OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."),
     OSError("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation"),
+    ConnectionRefusedError(111, "Connection refused"),
+    OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, no connection"),
     OSError("of 503 bytes asked for 504 came"),
     StatusError(403),
     AnswerError(404),

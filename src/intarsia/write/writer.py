@@ -19,11 +19,14 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import PathError
 from intarsia.format.footer import framed, read_footer, with_elements
+from intarsia.handle import check_may_write
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.local import local_path
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
+from intarsia.retry import infos_of
 from intarsia.source import BufferSource
 from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.arrow import ArrowWriter
@@ -33,8 +36,8 @@ from intarsia.write.compose import compose
 from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
 from intarsia.write.dictionaries import dictionary_settings, says_encodings
 from intarsia.write.fitted import FittedWriter
-from intarsia.write.replace import check_place, replacing, sync_folder
-from intarsia.write.spill import Workspace
+from intarsia.write.replace import check_place, copy_into, make_folder, replacing, sync_folder
+from intarsia.write.spill import Workspace, on_disk
 
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",
@@ -66,8 +69,8 @@ def write_table(
     dictionaries of which one takes no more than a page: each page that is read needs its own. The
     file appears at once, whole; ``checkpoint_row_groups`` and ``keep_unfinished`` are about its
     temporary name until then, as for ``ParquetWriter``. Raises ``IndexSpecError`` for an index that
-    cannot be built, ``PathError`` where the file cannot be written, as anywhere but in a local
-    folder, and ``ValueError`` for rows without columns, which no file can hold.
+    cannot be built, ``PathError`` where the file cannot be written, and ``ValueError`` for rows
+    without columns, which no file can hold.
     """
     _check_columns(table)
     table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
@@ -106,7 +109,11 @@ class ParquetWriter:
     make a longer file. Without checkpoints nothing is promised of a file that was not closed.
 
     Raises ``IndexSpecError`` for an index that cannot be built, ``PathError`` where the file cannot
-    be written, as anywhere but in a local folder.
+    be written.
+
+    On remote storage the file is first written to ``TMPDIR``. Closing the writer uploads it under a
+    temporary name and moves it to ``where``, so that it appears whole or not at all. Checkpoints
+    and ``keep_unfinished`` are for local files.
     """
 
     def __init__(
@@ -218,9 +225,12 @@ def open_writer(
     When the block fails, nothing is left behind, unless it is to ``keep_unfinished``.
     """
     found, path = resolve(where, filesystem)
-    if not isinstance(found, pafs.LocalFileSystem):
-        raise PathError(f"{path}: new files are written to local folders only, so far")
-    check_place(path)
+    local = local_path(path, found)
+    if local is not None:
+        path = local
+        check_place(path)
+    else:
+        _check_remote(path, found, checkpoint_row_groups, keep_unfinished=keep_unfinished)
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"a file is written by a pyarrow.Schema, not by {type(schema).__name__}")
     if "row_group_size" in options:
@@ -232,8 +242,10 @@ def open_writer(
     if most is not None and most < 1:
         raise ValueError(f"max_rows_per_page must be at least 1, not {most}")
     check_fit(schema, kinds, path, options)
-    with replacing(path, found, keep_unfinished=keep_unfinished, holds_rows=True) as create:
-        out = create()
+    place = (
+        _uploaded(path, found) if local is None else _beside(path, keep_unfinished=keep_unfinished)
+    )
+    with place as out:
         temporary = out.name
         try:
             with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:
@@ -241,9 +253,10 @@ def open_writer(
             if annotations:
                 _annotate(temporary, annotations)
             if kinds:
-                _index(temporary, kinds, found)
+                _index(temporary, kinds)
         except GeneratorExit:
-            message = f"{path}: its writer was not closed: what it wrote is in {temporary}"
+            where_it_is = "lost" if local is None else f"in {temporary}"
+            message = f"{path}: its writer was not closed: what it wrote is {where_it_is}"
             warnings.warn(message, ResourceWarning, stacklevel=2)
             raise
         except BaseException as error:
@@ -252,10 +265,56 @@ def open_writer(
             raise
 
 
-def _index(path: str, indexes: Sequence[IndexSpec], filesystem: pafs.FileSystem) -> None:
+@contextlib.contextmanager
+def _beside(path: str, *, keep_unfinished: bool) -> Iterator[BinaryIO]:
+    """Yields a local file beside ``path``, which takes its place at the end."""
+    on = pafs.LocalFileSystem()
+    with replacing(path, on, keep_unfinished=keep_unfinished, holds_rows=True) as create:
+        yield create()
+
+
+@contextlib.contextmanager
+def _uploaded(path: str, filesystem: pafs.FileSystem) -> Iterator[BinaryIO]:
+    """Yields a local temporary file, which is uploaded at the end and then moved to ``path``."""
+    with Workspace() as work:
+        with on_disk():
+            temporary = str(work.new_path())
+            out = open(temporary, "wb")  # noqa: SIM115 # the caller closes it
+        yield out
+        try:
+            make_folder(path.rpartition("/")[0], filesystem)
+        except OSError as error:
+            raise PathError(f"{path}: cannot be written: {error}") from error
+        with (
+            contextlib.closing(FileSource(pafs.LocalFileSystem(), temporary)) as source,
+            replacing(path, filesystem) as create,
+            create() as sink,
+        ):
+            copy_into(source, sink)
+
+
+def _check_remote(
+    path: str, filesystem: pafs.FileSystem, every: int | None, *, keep_unfinished: bool
+) -> None:
+    """Raise ``PathError`` where no remote file can be written as asked."""
+    if every is not None or keep_unfinished:
+        raise PathError(
+            f"{path}: checkpoint_row_groups and keep_unfinished are for local files; write there, "
+            "and copy the file"
+        )
+    check_may_write(filesystem, path)
+    try:
+        kind = infos_of(filesystem, path).type
+    except OSError as error:
+        raise PathError(f"{path}: cannot be written: {error}") from error
+    if kind == pafs.FileType.Directory:
+        raise PathError(f"{path}: there is a folder where the file is to be")
+
+
+def _index(path: str, indexes: Sequence[IndexSpec]) -> None:
     """Append indexes to a file that was just written, and has none."""
     with Workspace() as work, open(path, "ab") as append:
-        for part in compose(open_file(path, filesystem), indexes, (), work).parts:
+        for part in compose(open_file(path, pafs.LocalFileSystem()), indexes, (), work).parts:
             assert not isinstance(part, tuple), "there was nothing to replace"
             append.write(part)
 
