@@ -589,6 +589,18 @@ def test_files_whose_indexes_leave_little_are_not_handed_over_by_default(tmp_pat
     check("SELECT * FROM t WHERE v = 7", tmp_path)
 
 
+def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
+    values = [row * 7919 % 20_000 for row in range(20_000)]
+    write(tmp_path / "f.parquet", {"v": values, "w": values}, row_group_size=1000)
+    needle = pc.field("v") == 7
+    assert refusal(ia.dataset(tmp_path, reader="engine"), filter_=needle) is None
+    ia.add_indexes(tmp_path, [ia.Lookup("v")], sidecar=True)
+    found = hand_over(ia.dataset(tmp_path), ["v", "w"], needle)
+    assert isinstance(found, HandOver)
+    assert [rows.num_rows for rows in found.rows.values()] == [1000]
+    check("SELECT * FROM t WHERE v = 7", tmp_path)
+
+
 # --- what fails ---------------------------------------------------------------------------------
 
 

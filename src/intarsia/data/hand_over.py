@@ -365,7 +365,7 @@ def _may_narrow(files: Sequence[_OpenFile], request: Request) -> bool:
     tests = tests_of(request.pruning)
     leaves: dict[int, list[Leaf]] = {}
     for _, file, constants in files if tests else ():
-        if file.directory is not None and indexes_for(file, tests, constants, request.schema):
+        if file.sections.entries and indexes_for(file, tests, constants, request.schema):
             return True
         known = leaves.get(id(file.schema))
         if known is None:
