@@ -110,17 +110,36 @@ def hand_over(
     columns: Sequence[str],
     filter_: pc.Expression | None = None,
     limit: int | None = None,
+    *,
+    expects_nan: bool = False,
 ) -> HandOver | str:
     """Returns how an engine is to read ``columns`` of ``data``, or why it is not to.
 
     The rows in question are those for which ``filter_`` is TRUE, or any ``limit`` of them. Opens
     the files that may have such rows. ``ReadOptions.reader`` forces the choice as far as answers
-    stay the same.
+    stay the same. An engine that ``expects_nan`` never takes statistics of floats for bounds of
+    NaN.
     """
     try:
-        return _checked(data, columns, filter_, limit)
+        return _checked(data, columns, filter_, limit, expects_nan)
     except RefusedError as error:
         return str(error)
+
+
+def has_indexes(file: OpenedFile) -> bool:
+    """True if anything but statistics of row groups may leave out rows of ``file``.
+
+    That is an index, in the file or its sidecar, a page index or a bloom filter.
+    """
+    if file.sections.entries or file.options.distinct_index_column is not None:
+        return True
+    return any(
+        chunk.column_index_offset is not None
+        or chunk.offset_index_offset is not None
+        or (chunk.meta_data is not None and chunk.meta_data.bloom_filter_offset is not None)
+        for group in file.metadata.row_groups
+        for chunk in group.columns
+    )
 
 
 def is_current(data: Dataset, handed: HandOver) -> bool:
@@ -129,7 +148,11 @@ def is_current(data: Dataset, handed: HandOver) -> bool:
 
 
 def _checked(
-    data: Dataset, columns: Sequence[str], filter_: pc.Expression | None, limit: int | None
+    data: Dataset,
+    columns: Sequence[str],
+    filter_: pc.Expression | None,
+    limit: int | None,
+    expects_nan: bool,
 ) -> HandOver:
     reader = data._cache.options.reader
     if reader == "pages":
@@ -150,7 +173,7 @@ def _checked(
     rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, _ in files if path in rows}
-    with_nan = _with_hidden_nan(files, in_files)
+    with_nan = () if expects_nan else _with_hidden_nan(files, in_files)
     reason = reason if reader == "auto" else "an engine's reader was asked for"
     return HandOver(paths, schema, rows, planned, folder_keys, with_nan, reason)
 

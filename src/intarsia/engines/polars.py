@@ -34,6 +34,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     try:
         import polars.io.plugins
 
+        from intarsia.engines.polars_files import whole_scan
         from intarsia.engines.polars_predicate import arrow_predicate
         from intarsia.engines.polars_values import is_by_row
     except ModuleNotFoundError as error:
@@ -41,6 +42,10 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         raise MissingDependencyError(message) from error
 
     data = _opened(source, options)
+    schema = _framed(empty_batch(data.schema)).schema
+    whole = whole_scan(data, schema)
+    if whole is not None:
+        return whole
 
     def read(
         columns: list[str] | None,
@@ -62,7 +67,6 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             # Names may look like patterns; without columns, a selection has no rows.
             yield rows[wanted] if wanted else rows.drop(rows.columns)
 
-    schema = _framed(empty_batch(data.schema)).schema
     return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True)
 
 
