@@ -126,22 +126,6 @@ def hand_over(
         return str(error)
 
 
-def has_indexes(file: OpenedFile) -> bool:
-    """True if anything but statistics of row groups may leave out rows of ``file``.
-
-    That is an index, in the file or its sidecar, a page index or a bloom filter.
-    """
-    if file.sections.entries or file.options.distinct_index_column is not None:
-        return True
-    return any(
-        chunk.column_index_offset is not None
-        or chunk.offset_index_offset is not None
-        or (chunk.meta_data is not None and chunk.meta_data.bloom_filter_offset is not None)
-        for group in file.metadata.row_groups
-        for chunk in group.columns
-    )
-
-
 def is_current(data: Dataset, handed: HandOver) -> bool:
     """True if the files of which an engine was told the rows were not replaced since."""
     return all(data._cache.get(path) is file for path, file in handed.planned.items())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.compute as pc
 
 from intarsia.data.dataset import Dataset
-from intarsia.data.hand_over import HandOver, hand_over, has_indexes
+from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over
+from intarsia.engines.coded import some_of
 from intarsia.errors import IntarsiaError
+from intarsia.format.bounds import Bounds
 from intarsia.read.opened import OpenedFile
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 MAX_FILES = 128
 """Files of a lake that Polars scans alone. It opens all of them for each query, while our footers
 are cached: above this, a query that footers answer for most files is faster with these."""
+_MAX_PROBES = 16
+"""Values of a chunk that are looked for in its pages."""
 
 
 def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
@@ -26,16 +31,67 @@ def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
     None if indexes may skip rows, or if Polars may give other rows than our reader.
     """
     if data._cache.options.reader == "auto":
-        files = data.files
-        if data._cache.catalog is not None or len(files) > MAX_FILES:
+        if data._cache.catalog is not None or len(data._files) > MAX_FILES:
             return None
         try:
-            if any(has_indexes(data._cache.get(path)) for path in files):
+            if may_skip_pages([data._cache.get(file.path) for file in data._files]):
                 return None
         except (IntarsiaError, OSError):  # the scan reports it
             return None
     handed = handed_over(data, data.schema.names, schema)
     return None if handed is None else scan_of(handed, schema)
+
+
+def may_skip_pages(files: Sequence[OpenedFile]) -> bool:
+    """True if indexes may leave out so many pages that our reader is faster than Polars'.
+
+    A page index is no such index where a value may be in most pages of a chunk. Three files are
+    asked for theirs: the first, the last and one in their middle.
+    """
+    return any(map(_has_index, files)) or any(
+        PAGE_COST * _share_with_a_value(bounds) < 1
+        for file in some_of(files)
+        for bounds in _page_bounds(file)
+    )
+
+
+def _has_index(file: OpenedFile) -> bool:
+    """True if a file has an index of ours, in itself or its sidecar, or a useful bloom filter.
+
+    A bloom filter beside a dictionary is of few values, of which a row group has most.
+    """
+    if file.sections.entries or file.options.distinct_index_column is not None:
+        return True
+    known = (chunk.meta_data for group in file.metadata.row_groups for chunk in group.columns)
+    return any(
+        chunk is not None
+        and chunk.bloom_filter_offset is not None
+        and chunk.dictionary_page_offset is None
+        for chunk in known
+    )
+
+
+def _page_bounds(file: OpenedFile) -> Iterator[Bounds]:
+    """The bounds of pages, for each column of three row groups that has a page index."""
+    groups = some_of(range(len(file.metadata.row_groups)))
+    chunks = [(group, leaf.index) for group in groups for leaf in file.schema.leaves]
+    file.page_indexes.load(chunks, chunks)
+    for chunk in chunks:
+        bounds = file.page_indexes.bounds(*chunk)
+        if bounds is not None:
+            yield bounds
+
+
+def _share_with_a_value(bounds: Bounds) -> float:
+    """The share of pages in which one value may be, as a mean of some values; 1 if unknown."""
+    known = np.flatnonzero(bounds.bounded)
+    if not len(known):
+        return 1.0
+    low, high = bounds.low[known], bounds.high[known]
+    probes = np.linspace(0, len(known) - 1, min(len(known), _MAX_PROBES)).astype(np.int64)
+    hits = [np.count_nonzero((low <= key) & (high >= key)) for key in low[probes]]
+    unknown = np.count_nonzero(~bounds.bounded & ~bounds.all_null)
+    return float(np.mean(hits) + unknown) / len(bounds)
 
 
 def handed_over(
