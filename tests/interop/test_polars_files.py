@@ -235,7 +235,7 @@ def questions_of(draw: st.DrawFn, frame: pl.DataFrame) -> list[Question]:
         lambda f: f.filter(where).group_by(key, maintain_order=True).agg(pl.len()),
         lambda f: f.sort(key, descending=True, maintain_order=True).head(3),
         lambda f: f.select(pl.col(key).is_null().sum().alias("a"), pl.col(name).first().alias("b")),
-        lambda f: f.join(f.filter(where), on="id", how="semi").select("id"),
+        lambda f: f.join(f.filter(where), on="id", how="semi", maintain_order="left").select("id"),
         lambda f: pl.concat([f.filter(where), f.filter(also)]).select("id", name),
     ]
     return draw(st.lists(st.sampled_from(questions), min_size=5, max_size=5, unique=True))

@@ -33,8 +33,9 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     """
     try:
         import polars.io.plugins
+        import polars.selectors
 
-        from intarsia.engines.polars_files import whole_scan
+        from intarsia.engines.polars_files import NotReadError, frames_of, handed_over, whole_scan
         from intarsia.engines.polars_predicate import arrow_predicate
         from intarsia.engines.polars_values import is_by_row
     except ModuleNotFoundError as error:
@@ -61,11 +62,31 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         pushed = predicate if limit is None and in_batches else None
         found = None if pushed is None else arrow_predicate(pushed, data.schema)
         asked = names or data.schema.names[:1]
+
+        def ask(rows: polars.LazyFrame) -> polars.LazyFrame:
+            rows = rows if limit is None else rows.head(limit)
+            rows = rows if predicate is None else rows.filter(predicate)
+            return rows.select(polars.selectors.by_name(wanted) if wanted else polars.len())
+
+        num_given = 0
+        handed = handed_over(data, asked, schema, found, limit)
+        if handed is not None:
+            try:
+                for frame in frames_of(data, handed, schema, ask):
+                    rows = frame if wanted else polars.DataFrame(height=frame.item())
+                    yield rows
+                    num_given += rows.height
+                return
+            except NotReadError:  # our reader reads the rest, or says what is wrong, and where
+                pass
         frames = _frames(data, asked, found, limit, batch_rows or _BATCH_ROWS)
         for frame in frames if in_batches else _as_one(frames):
             rows = frame if predicate is None else frame.filter(predicate)
+            is_known = min(num_given, rows.height)
+            num_given -= is_known
             # Names may look like patterns; without columns, a selection has no rows.
-            yield rows[wanted] if wanted else rows.drop(rows.columns)
+            rows = rows[wanted] if wanted else rows.drop(rows.columns)
+            yield rows[is_known:]
 
     return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from intarsia.data.dataset import Dataset
-from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over
+from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
 from intarsia.engines.coded import some_of
 from intarsia.errors import IntarsiaError
 from intarsia.format.bounds import Bounds
+from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ MAX_FILES = 128
 are cached: above this, a query that footers answer for most files is faster with these."""
 _MAX_PROBES = 16
 """Values of a chunk that are looked for in its pages."""
+
+
+class NotReadError(Exception):
+    """Polars did not read files that were handed over."""
 
 
 def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
@@ -121,21 +127,79 @@ def _has_types(file: OpenedFile, names: Sequence[str], schema: polars.Schema) ->
     return all(types.get(name) == schema[name] for name in names)
 
 
-def scan_of(handed: HandOver, schema: polars.Schema) -> polars.LazyFrame:
-    """A scan by Polars of all rows of files that are handed over.
+def frames_of(
+    data: Dataset,
+    handed: HandOver,
+    schema: polars.Schema,
+    ask: Callable[[polars.LazyFrame], polars.LazyFrame],
+) -> Iterator[polars.DataFrame]:
+    """What ``ask`` makes of the rows that Polars reads, in order.
 
-    Columns have the types that ``schema`` gives them.
+    Raises ``NotReadError`` if Polars cannot read the files, or if they were replaced meanwhile.
     """
     import polars
 
-    # With a schema, Polars opens no file before it reads it, so it reads files that were replaced.
+    try:
+        asked = ask(scan_of(handed, schema))
+        if not handed.rows:
+            yield from asked.collect_batches(lazy=True)
+            return
+        frame = asked.collect()
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise NotReadError from error
+    if not is_current(data, handed):
+        raise NotReadError
+    yield frame
+
+
+def scan_of(handed: HandOver, schema: polars.Schema) -> polars.LazyFrame:
+    """A scan by Polars of files that are handed over, whose columns have the types of ``schema``.
+
+    Files of which only some rows are read have a scan each.
+    """
+    import polars
+
     types = {name: schema[name] for name in handed.schema.names}
+    scans = []
+    for has_rows, group in itertools.groupby(handed.files, handed.rows.__contains__):
+        if has_rows:
+            scans += [_rows_of(path, handed.rows[path], handed, types) for path in group]
+        else:
+            scans.append(_scan(list(group), handed, types))
+    return scans[0] if len(scans) == 1 else polars.concat(scans)
+
+
+def _rows_of(
+    path: str, rows: RowRanges, handed: HandOver, types: Mapping[str, polars.DataType]
+) -> polars.LazyFrame:
+    """Rows of one file. Polars reads only the row groups that have row numbers in the ranges."""
+    import polars
+
+    number = "row"
+    while number in types:
+        number += "_"
+    ranges = zip(rows.starts.tolist(), (rows.stops - 1).tolist(), strict=True)
+    parts = [polars.col(number).is_between(first, last) for first, last in ranges]
+    return (
+        _scan([path], handed, types, row_index_name=number)
+        .filter(polars.any_horizontal(parts) if parts else False)
+        .drop(number)
+    )
+
+
+def _scan(
+    paths: list[str], handed: HandOver, types: Mapping[str, polars.DataType], **options: Any
+) -> polars.LazyFrame:
+    import polars
+
     keys = {name: types[name] for name in handed.folder_keys}
+    # With a schema, Polars opens no file before it reads it, so it reads files that were replaced.
     return polars.scan_parquet(
-        list(handed.files),
+        paths,
         schema=types,
         hive_partitioning=bool(keys),
         hive_schema=keys or None,
         glob=False,
         extra_columns="ignore",
+        **options,
     )
