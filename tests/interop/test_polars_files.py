@@ -12,7 +12,10 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +23,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
+from intarsia.engines import polars as engine
+from intarsia.engines import polars_files
 
 NAN, INF = math.nan, math.inf
 Question = Callable[[pl.LazyFrame], pl.LazyFrame]
@@ -249,3 +254,345 @@ def test_any_question_of_any_file_is_answered_as_in_memory(tmp_path_factory, dat
     frame = ia.polars.scan(folder, reader="pages").collect()
     for question in [lambda f: f, *questions_of(data.draw, frame)]:
         check(question, folder)
+
+
+# --- which files Polars reads -------------------------------------------------------------------
+
+
+def write(path: Path, columns: dict[str, Any], **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+def of(kind: pa.DataType, *values: Any, **options: Any) -> Callable[[Path], Path]:
+    return lambda base: write(base / "f.parquet", {"v": array_of(kind, [*values, None])}, **options)
+
+
+def at(name: str) -> Callable[[Path], Path]:
+    return lambda base: write(base / name / "f.parquet", {"v": [1]})
+
+
+def files_of(*files: dict[str, Any]) -> Callable[[Path], Path]:
+    def make(base: Path) -> Path:
+        for number, columns in enumerate(files):
+            write(base / f"{number}.parquet", columns)
+        return base
+
+    return make
+
+
+def folders_of(column: str, *values: Any) -> Callable[[Path], Path]:
+    """A file in each of the folders of some values, and columns before and after theirs."""
+
+    def make(base: Path) -> Path:
+        for number, value in enumerate(values):
+            write(base / f"{column}={value}" / "f.parquet", {"v": [number, None], "w": ["a", "b"]})
+        return base
+
+    return make
+
+
+ORDINARY = of(pa.int64(), 1, 2)
+READ_BY_POLARS: dict[str, Callable[[Path], Path]] = {
+    "integers": ORDINARY,
+    "floats with NaN": of(pa.float64(), NAN, 1.0, -0.0),
+    "floats in a list": of(pa.list_(pa.float64()), [1.0, NAN]),
+    "categories": of(pa.dictionary(pa.int8(), pa.string()), "a"),
+    "decimals": of(pa.decimal128(38, 2), Decimal("1.10")),
+    "moments": of(pa.timestamp("us", "Europe/Paris"), dt.datetime(2020, 1, 2)),
+    "no rows": lambda base: write(base / "f.parquet", {"v": pa.array([], pa.int64())}),
+    "a file without rows": files_of({"v": pa.array([], pa.int64())}, {"v": [1, 2]}),
+    "columns in another order": files_of({"a": [1], "b": ["x"]}, {"b": ["y"], "a": [2]}),
+    "more columns": files_of({"a": [1]}, {"a": [2], "b": ["y"]}),
+    "folders of text": folders_of("k", "a", "b", "__HIVE_DEFAULT_PARTITION__"),
+    "folders of numbers": folders_of("k", 1, 2, -3),
+    "folders of dates": folders_of("k", "2020-01-02", "1999-12-31"),
+    "an equals sign above": lambda base: write(base / "x=1" / "f.parquet", {"v": [1]}),
+    "a hidden folder": lambda base: write(base / ".a" / "_b" / "f.parquet", {"v": [1]}),
+}
+
+
+@pytest.mark.parametrize("name", READ_BY_POLARS)
+def test_polars_reads_files_that_both_read_alike(name, tmp_path):
+    path = READ_BY_POLARS[name](tmp_path)
+    assert is_polars_own(ia.polars.scan(path))
+    expected = ia.dataset(path).to_table()
+    frame = ia.polars.scan(path).collect()
+    assert frame.columns == expected.column_names
+    assert_frame_equal(frame, pl.DataFrame(pl.from_arrow(expected)))
+    for question in (
+        lambda f: f.select(pl.len()),
+        lambda f: f.filter(pl.nth(0).is_null()),
+        lambda f: f.filter(pl.nth(-1).is_not_null()).select(pl.nth(-1)),
+        lambda f: f.tail(1),
+    ):
+        check(question, path)
+
+
+def unlike_its_folder(base: Path) -> Path:
+    columns = {"v": [1, 2], "k": pa.array([2, 2], pa.int32())}
+    write(base / "k=1" / "f.parquet", columns, write_statistics=False)
+    return base
+
+
+READ_BY_US: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
+    "pages are asked for": (ORDINARY, {"reader": "pages"}),
+    "checksums": (ORDINARY, {"page_checksum_verification": True}),
+    "page limit": (ORDINARY, {"page_size_limit": 10**9}),
+    "damage": (ORDINARY, {"on_corrupt": "skip"}),
+    "categories are asked for": (of(pa.string(), "a"), {"read_dictionary": ["v"]}),
+    "pattern": (at("a*b"), {}),
+    "brackets": (at("a[b]"), {}),
+    "percent": (at("a%20b"), {}),
+    "a missing column": (files_of({"a": [1], "b": [1]}, {"a": [2]}), {}),
+    "a column of some": (files_of({"a": [1]}, {"a": [2], "b": [1]}), {"union_by_name": True}),
+    "another type": (files_of({"a": [1]}, {"a": pa.array([2], pa.int32())}), {}),
+    "a schema": (ORDINARY, {"schema": pa.schema({"v": pa.int16()})}),
+    "another value than the folder": (unlike_its_folder, {}),
+    "a folder with a space": (folders_of("k", "a b"), {}),
+    "a fixed list": (of(pa.list_(pa.int32(), 2), [1, 2]), {}),
+    "a uuid": (of(pa.uuid(), uuid.UUID(int=1).bytes), {}),
+    "json": (of(pa.json_(), "{}"), {}),
+    "a long decimal": (of(pa.decimal256(50, 2), Decimal(1)), {}),
+    "int96": (of(pa.timestamp("us"), 1, use_deprecated_int96_timestamps=True), {}),
+}
+
+
+@pytest.mark.parametrize("name", READ_BY_US)
+def test_our_reader_reads_what_polars_may_read_otherwise(name, tmp_path):
+    make, options = READ_BY_US[name]
+    path = make(tmp_path)
+    for reader in ("auto", "engine"):
+        scan = ia.polars.scan(path, **{"reader": reader, **options})
+        assert not is_polars_own(scan)
+        found = scan.collect()
+        expected = ia.polars.scan(path, **{**options, "reader": "pages"}).collect()
+        assert_frame_equal(found, expected)
+
+
+def test_a_data_set_with_a_filter_is_read_by_us(tmp_path):
+    data = ia.dataset(ORDINARY(tmp_path), reader="engine").filter(pc.field("v") > 1)
+    assert not is_polars_own(ia.polars.scan(data))
+    assert ia.polars.scan(data).collect()["v"].to_list() == [2]
+
+
+def test_other_storage_is_read_by_us(tmp_path):
+    ORDINARY(tmp_path)
+    storage = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+    scan = ia.polars.scan("f.parquet", filesystem=storage, reader="engine")
+    assert not is_polars_own(scan)
+    assert scan.collect()["v"].to_list() == [1, 2, None]
+
+
+ROWS = 20_000
+SORTED = {"v": range(ROWS), "w": [str(number) for number in range(ROWS)]}
+PAGES = {"max_rows_per_page": 500, "write_page_index": True}
+
+
+@pytest.mark.parametrize("where", ["embedded", "sidecar", "pages", "bloom filter", "catalog"])
+def test_files_with_indexes_are_planned_for_each_query(where, tmp_path):
+    path = write(tmp_path / "f.parquet", SORTED, **(PAGES if where == "pages" else {}))
+    assert is_polars_own(ia.polars.scan(tmp_path)) == (where != "pages")
+    if where in ("embedded", "sidecar"):
+        ia.add_indexes(path, [ia.Lookup("v")], sidecar=where == "sidecar")
+    if where == "bloom filter":
+        options = {"v": {"ndv": ROWS, "fpp": 0.01}}
+        write(path, SORTED, use_dictionary=False, bloom_filter_options=options)
+    if where == "catalog":
+        ia.build_catalog(tmp_path)
+    assert not is_polars_own(ia.polars.scan(tmp_path))
+    assert is_polars_own(ia.polars.scan(tmp_path, reader="engine"))
+    for question in (lambda f: f.filter(pl.col("v") == 7), lambda f: f.select(pl.len())):
+        check(question, tmp_path)
+
+
+def test_a_page_index_of_values_that_are_everywhere_is_none(tmp_path):
+    values = [number * 7919 % ROWS for number in range(ROWS)]
+    write(tmp_path / "f.parquet", {"v": values}, **PAGES)
+    assert is_polars_own(ia.polars.scan(tmp_path))
+    check(lambda f: f.filter(pl.col("v") == 7), tmp_path)
+
+
+def test_a_bloom_filter_beside_a_dictionary_is_no_index(tmp_path):
+    table = pa.table({"v": [number % 5 for number in range(ROWS)]})
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        connection.execute(f"COPY t TO '{tmp_path}/f.parquet' (FORMAT parquet)")
+    assert pq.read_metadata(tmp_path / "f.parquet").row_group(0).column(0).bloom_filter_offset
+    assert is_polars_own(ia.polars.scan(tmp_path))
+
+
+def test_many_files_are_planned_for_each_query(tmp_path, monkeypatch):
+    files_of(*[{"v": [number]} for number in range(5)])(tmp_path)
+    assert is_polars_own(ia.polars.scan(tmp_path))
+    monkeypatch.setattr(polars_files, "MAX_FILES", 4)
+    assert not is_polars_own(ia.polars.scan(tmp_path))
+    check(lambda f: f.filter(pl.col("v") > 2), tmp_path)
+
+
+# --- files that Polars reads within our scan ----------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who reads, Polars or we, in the order of the reads."""
+    found: list[str] = []
+
+    def spy(name: str, who: str) -> None:
+        call = getattr(engine, name)
+
+        def noted(*args: Any) -> Any:
+            found.append(who)
+            return call(*args)
+
+        monkeypatch.setattr(engine, name, noted)
+
+    spy("frames_of", "Polars")
+    spy("_frames", "ours")
+    return found
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> Path:
+    """Files of many small pages, in which ``k`` is sorted and ``u`` is not, with an index."""
+    for part in range(2):
+        ks = range(part * ROWS, part * ROWS + ROWS)
+        table = pa.table({"k": ks, "u": [number * 7919 % ROWS for number in ks]})
+        path = tmp_path / f"{part}.parquet"
+        ia.write_table(table, path, indexes=[ia.Lookup("u")], data_page_size=2048)
+    return tmp_path
+
+
+def test_each_query_is_read_by_the_reader_that_is_faster(indexed, reads):
+    scan = ia.polars.scan(indexed)
+    for question, who in (
+        (lambda f: f, "Polars"),
+        (lambda f: f.select(pl.len()), "Polars"),
+        (lambda f: f.filter(pl.col("u") % 3 == 0), "Polars"),
+        (lambda f: f.filter(pl.col("k") > 50), "Polars"),
+        (lambda f: f.filter(pl.col("k") == 50), "ours"),
+        (lambda f: f.filter(pl.col("u") == 50), "ours"),
+        (lambda f: f.head(5), "ours"),
+    ):
+        reads.clear()
+        question(scan).collect()
+        assert {*reads} == {who}
+        check(question, indexed)
+
+
+def test_row_groups_without_a_hit_are_not_read(tmp_path, reads):
+    values = [number * 7919 % ROWS for number in range(ROWS)]
+    columns = {"row": range(ROWS), "v": values, "w": [str(value) for value in values]}
+    for part in range(2):
+        write(tmp_path / f"{part}.parquet", columns, row_group_size=1000, use_dictionary=False)
+    ia.add_indexes(tmp_path, [ia.Lookup("v", granule_rows=1000)])
+    for path in sorted(tmp_path.glob("*.parquet")):
+        meta = pq.read_metadata(path)
+        with open(path, "r+b") as file:  # all row groups but the one with the hit
+            for group in range(meta.num_row_groups):
+                if group != values.index(7) // 1000:
+                    file.seek(meta.row_group(group).column(2).data_page_offset + 100)
+                    file.write(b"\xff" * 400)
+    found = ia.polars.scan(tmp_path).filter(pl.col("v") == 7)
+    assert found.collect().rows() == [(values.index(7), 7, "7")] * 2
+    assert found.select(pl.len()).collect().item() == 2
+    assert "Polars" in reads
+
+
+def test_names_are_no_patterns(tmp_path, reads):
+    columns = {"*": [1, 2], "a": [3, 4], "^a$": [5, 6], "row": [7, 8]}
+    ia.write_table(pa.table(columns), tmp_path / "f.parquet", indexes=[ia.Lookup("a")])
+    scan = ia.polars.scan(tmp_path)
+    assert scan.collect().to_dict(as_series=False) == columns
+    assert scan.select(cs.by_name("^a$", "*")).collect().columns == ["^a$", "*"]
+    assert {*reads} == {"Polars"}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_rows_are_counted_and_limited(indexed, engine):
+    scan = ia.polars.scan(indexed)
+    assert scan.select(pl.len()).collect(engine=engine).item() == 2 * ROWS
+    assert scan.with_row_index().select("index").tail(1).collect(engine=engine).item() == 39_999
+    odd = scan.filter(pl.col("u") % 2 == 1)
+    assert odd.select(pl.len()).collect(engine=engine).item() == ROWS
+    assert odd.head(3).collect(engine=engine)["k"].to_list() == [1, 3, 5]
+    assert scan.slice(19_998, 4).collect(engine=engine)["k"].to_list() == [*range(19_998, 20_002)]
+    assert scan.head(9_999).filter(pl.col("u") == 0).collect(engine=engine).rows() == [(0, 0)]
+
+
+def test_several_scans_of_one_plan_are_read(indexed):
+    scan = ia.polars.scan(indexed)
+    parts = [scan.filter(pl.col("u") % 7 == number) for number in range(7)]
+    found = pl.concat([part.join(part, on="k") for part in parts]).select(pl.len()).collect()
+    assert found.item() == 2 * ROWS
+
+
+# --- files that change, or fail -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", ["auto", "engine", "pages"])
+def test_a_file_that_was_replaced_is_read_as_it_is_now(reader, tmp_path):
+    write(tmp_path / "f.parquet", {"v": range(1000), "w": ["a"] * 1000}, row_group_size=100)
+    data = ia.dataset(tmp_path, reader=reader)
+    scan = ia.polars.scan(data)
+    assert scan.collect_schema() == {"v": pl.Int64, "w": pl.String}
+    assert scan.select(pl.len()).collect().item() == 1000
+    write(tmp_path / "new", {"v": range(5000, 9000), "w": ["é" * 50] * 4000}, row_group_size=300)
+    (tmp_path / "new").rename(tmp_path / "f.parquet")
+    for again in (scan, ia.polars.scan(data)):
+        assert again.filter(pl.col("v") == 5001).collect().rows() == [(5001, "é" * 50)]
+        assert again.select(pl.len()).collect().item() == 4000
+
+
+def test_an_index_that_is_added_later_is_used_by_the_next_scan(tmp_path):
+    path = write(tmp_path / "f.parquet", SORTED)
+    data = ia.dataset(tmp_path)
+    assert ia.polars.scan(data) is ia.polars.scan(data)
+    assert is_polars_own(ia.polars.scan(data))
+    ia.add_indexes(path, [ia.Lookup("v")])
+    assert not is_polars_own(ia.polars.scan(data))
+
+
+@pytest.mark.parametrize("reader", ["auto", "engine", "pages"])
+def test_a_file_that_was_removed_is_named(reader, tmp_path):
+    files_of({"v": [1]}, {"v": [2]})(tmp_path)
+    data = ia.dataset(tmp_path, reader=reader)
+    scan = ia.polars.scan(data)
+    assert scan.collect()["v"].to_list() == [1, 2]
+    (tmp_path / "1.parquet").unlink()
+    for again in (scan, ia.polars.scan(data)):
+        with pytest.raises(FileNotFoundError, match=r"1\.parquet"):
+            again.collect()
+
+
+def damage_pages(path: Path, group: int, column: int) -> None:
+    chunk = pq.read_metadata(path).row_group(group).column(column)
+    with open(path, "r+b") as file:
+        file.seek(chunk.data_page_offset + chunk.total_compressed_size // 2)
+        file.write(b"\xff" * 300)
+
+
+def test_our_reader_names_the_place_of_damage_that_stops_polars(indexed, reads):
+    damage_pages(indexed / "1.parquet", 0, 0)
+    with pytest.raises(ia.FormatError, match=r"1\.parquet, row group 0, column k"):
+        ia.polars.scan(indexed).collect()
+    assert reads == ["Polars", "ours"]
+
+
+def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, reads):
+    whole = ia.polars.scan(indexed, reader="pages").collect()
+
+    def fail_late(*args: Any) -> Any:
+        yield whole[:12_345]
+        raise polars_files.NotReadError
+
+    monkeypatch.setattr(engine, "frames_of", fail_late)
+    assert_frame_equal(ia.polars.scan(indexed).collect(), whole)
+    assert ia.polars.scan(indexed).filter(pl.col("k") % 2 == 0).collect().height > 0
+
+
+def test_a_predicate_that_fails_has_polars_error(indexed):
+    wrong = pl.col("u").cast(pl.String).str.to_date("%Y") > pl.date(2020, 1, 1)
+    with pytest.raises(pl.exceptions.PolarsError, match="conversion"):
+        ia.polars.scan(indexed).filter(wrong).collect()

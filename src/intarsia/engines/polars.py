@@ -13,6 +13,13 @@ from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.engines.coded import CodedDataset
+from intarsia.engines.polars_files import (
+    KnownScans,
+    NotReadError,
+    frames_of,
+    handed_over,
+    whole_scan,
+)
 from intarsia.engines.types import as_in_polars, asks_of_other_types
 from intarsia.errors import MissingDependencyError, UnsupportedError
 from intarsia.storage import PathLike
@@ -21,31 +28,41 @@ if TYPE_CHECKING:
     import polars
 
 _BATCH_ROWS = 131_072
+_SCANS = KnownScans()
 
 
 def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> polars.LazyFrame:
     """A LazyFrame over a data set, or over what ``intarsia.dataset`` opens with ``options``.
 
     Predicates, columns and row limits reach the scan. Polars applies its predicate to what is read,
-    so answers are Polars' own. Raises ``MissingDependencyError`` without Polars, ``PathError``
-    where there is no file, ``TypeError`` for options of a data set that is open,
-    ``UnsupportedError`` for one whose filter asks of a type that Polars has not.
+    so answers are Polars' own. Where no index can skip much, the frame is a ``scan_parquet`` of the
+    files: Polars reads them by itself, if it reads the same rows as ``intarsia.dataset``, and its
+    errors name no page. The option ``reader="pages"`` keeps files from Polars' reader, and
+    ``reader="engine"`` gives it all files that both read alike.
+
+    Raises ``MissingDependencyError`` without Polars, ``PathError`` where there is no file,
+    ``TypeError`` for options of a data set that is open, ``UnsupportedError`` for one whose filter
+    asks of a type that Polars has not.
     """
     try:
         import polars.io.plugins
         import polars.selectors
 
-        from intarsia.engines.polars_files import NotReadError, frames_of, handed_over, whole_scan
         from intarsia.engines.polars_predicate import arrow_predicate
         from intarsia.engines.polars_values import is_by_row
     except ModuleNotFoundError as error:
         message = "Polars is not installed: install the extra, intarsia[polars]"
         raise MissingDependencyError(message) from error
 
+    known = _SCANS.find(source) if isinstance(source, Dataset) and not options else None
+    if known is not None:
+        return known
     data = _opened(source, options)
     schema = _framed(empty_batch(data.schema)).schema
     whole = whole_scan(data, schema)
     if whole is not None:
+        if isinstance(source, Dataset):
+            _SCANS.keep(source, whole)
         return whole
 
     def read(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow.compute as pc
@@ -46,6 +48,30 @@ def whole_scan(data: Dataset, schema: polars.Schema) -> polars.LazyFrame | None:
             return None
     handed = handed_over(data, data.schema.names, schema)
     return None if handed is None else scan_of(handed, schema)
+
+
+class KnownScans:
+    """Scans by Polars alone, each for a data set, and valid until a file is replaced."""
+
+    def __init__(self) -> None:
+        self._scans: WeakKeyDictionary[Dataset, tuple[list[OpenedFile], polars.LazyFrame]]
+        self._scans = WeakKeyDictionary()
+
+    def find(self, data: Dataset) -> polars.LazyFrame | None:
+        """The scan of a data set, if it is known and all files are as they were."""
+        files, scan = self._scans.get(data, ([], None))
+        if scan is None:
+            return None
+        try:
+            current = [data._cache.get(file.path) for file in data._files]
+        except (IntarsiaError, OSError):  # the scan reports it
+            return None
+        return scan if all(map(operator.is_, current, files)) else None
+
+    def keep(self, data: Dataset, scan: polars.LazyFrame) -> None:
+        """Remember the scan of a data set, for files as they were opened last."""
+        files = [data._cache.as_opened(file.path) for file in data._files]
+        self._scans[data] = files, scan
 
 
 def may_skip_pages(files: Sequence[OpenedFile]) -> bool:
