@@ -158,7 +158,7 @@ KEPT = {
 def data(tmp_path_factory, awkward):
     path = tmp_path_factory.mktemp("polars") / "t.parquet"
     ia.write_table(awkward, path, max_rows_per_page=2, write_batch_size=2, row_group_size=4)
-    return ia.dataset(path)
+    return ia.dataset(path, reader="pages")
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +186,10 @@ def test_membership_in_nothing(data):
     assert ia.polars.scan(data).filter(c("i").is_in([])).collect().is_empty()
 
 
+@pytest.mark.parametrize("reader", ["auto", "engine", "pages"])
 @pytest.mark.parametrize("predicate", [*PUSHED.values(), *KEPT.values()], ids=[*PUSHED, *KEPT])
-def test_a_predicate_gives_polars_answer(data, frame, predicate):
-    found = ia.polars.scan(data).filter(predicate).collect()
+def test_a_predicate_gives_polars_answer(data, frame, predicate, reader):
+    found = ia.polars.scan(data.with_options(reader=reader)).filter(predicate).collect()
     assert_frame_equal(found, frame.filter(predicate))
 
 
@@ -380,7 +381,9 @@ TREES = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(TREES)
 def test_any_predicate_gives_polars_answer(data, frame, predicate):
-    assert_frame_equal(ia.polars.scan(data).filter(predicate).collect(), frame.filter(predicate))
+    for reader in ("auto", "pages"):
+        scan = ia.polars.scan(data.with_options(reader=reader))
+        assert_frame_equal(scan.filter(predicate).collect(), frame.filter(predicate))
 
 
 NO_COLUMNS = {
