@@ -290,7 +290,7 @@ def test_polars_is_given_texts_again(ask, lake, monkeypatch):
 
     to_batches = ia.Dataset.to_batches
     monkeypatch.setattr(ia.Dataset, "to_batches", spy)
-    found = ask(ia.polars.scan(ds)).collect()
+    found = ask(ia.polars.scan(ds.with_options(reader="pages"))).collect()
     assert_frame_equal(found, ask(pl.from_arrow(whole).lazy()).collect())
     assert CODED in kinds or found.columns == ["len"]
 

@@ -156,7 +156,7 @@ def test_plans_of_spark_jobs_are_made_with_it(file, condition):
     ids=str,
 )
 def test_polars_reaches_it(file, opened, predicate):
-    frame = ia.polars.scan(file).filter(predicate).select("n").collect()
+    frame = ia.polars.scan(file, reader="pages").filter(predicate).select("n").collect()
     assert frame["n"].to_list() == [3000]
     assert 0 < sum(each.pages_read for each in opened) <= 8
 

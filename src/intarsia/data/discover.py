@@ -99,9 +99,9 @@ def dataset(
     lead there. With ``table_format="ignore"`` all files are read as plain ones; so are files whose
     own paths are given. Iceberg's files of deletes and deletion vectors are left out either way.
 
-    ``reader`` says who reads the files for ``intarsia.sql``: ``"pages"`` is our own reader, which
-    skips pages; ``"engine"`` is DuckDB's, if it gives the same rows; by default the one that is
-    likely to be faster.
+    ``reader`` says who reads the files for ``intarsia.sql`` and ``intarsia.polars.scan``:
+    ``"pages"`` is our own reader, which skips pages; ``"engine"`` is DuckDB's or Polars', if it
+    gives the same rows; by default the one that is likely to be faster.
 
     Far files are opened and read as many at a time as ``pyarrow.io_thread_count`` says. Raises
     ``PathError`` where there is no file, ``FormatError`` where the first file is not Parquet,
