@@ -124,6 +124,8 @@ def tables(draw: st.DrawFn) -> pa.Table:
 def write_pyarrow(draw: st.DrawFn, table: pa.Table, folder: Path) -> None:
     """Several files, of one layout each; some lack a column, or have another order of them."""
     parts = draw(st.integers(1, 3))
+    # pyarrow divides rows of fixed lists among small pages, and a page index of them is ignored.
+    has_page_index = "pair" not in table.column_names and draw(st.integers(0, 3)) == 0
     for part in range(parts):
         start, stop = (table.num_rows * at // parts for at in (part, part + 1))
         rows = table.slice(start, stop - start)
@@ -140,7 +142,7 @@ def write_pyarrow(draw: st.DrawFn, table: pa.Table, folder: Path) -> None:
             use_dictionary=draw(st.booleans()),
             store_decimal_as_integer=draw(st.booleans()),
             store_schema=draw(st.booleans()),
-            write_page_index=draw(st.integers(0, 3)) == 0,
+            write_page_index=has_page_index,
             compression=draw(st.sampled_from(["none", "snappy", "zstd"])),
             row_group_size=draw(st.integers(1, 8)),
             data_page_size=draw(st.sampled_from([1, 2**20])),
