@@ -499,6 +499,7 @@ def test_row_groups_without_a_hit_are_not_read(tmp_path, reads):
     found = ia.polars.scan(tmp_path).filter(pl.col("v") == 7)
     assert found.collect().rows() == [(values.index(7), 7, "7")] * 2
     assert found.select(pl.len()).collect().item() == 2
+    assert found.select("w").collect()["w"].to_list() == ["7", "7"]
     assert "Polars" in reads
 
 
@@ -592,6 +593,18 @@ def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, rea
     monkeypatch.setattr(engine, "frames_of", fail_late)
     assert_frame_equal(ia.polars.scan(indexed).collect(), whole)
     assert ia.polars.scan(indexed).filter(pl.col("k") % 2 == 0).collect().height > 0
+
+
+@pytest.mark.parametrize("reader", ["auto", "engine"])
+def test_our_reader_reads_files_of_which_polars_knows_no_schema(reader, tmp_path, monkeypatch):
+    def fail(*_: Any) -> Any:
+        raise pl.exceptions.ComputeError
+
+    monkeypatch.setattr(pl, "read_parquet_schema", fail)
+    write(tmp_path / "f.parquet", {f"only for {reader}": [1, 2]})  # schemas are known by footers
+    scan = ia.polars.scan(tmp_path, reader=reader)
+    assert not is_polars_own(scan)
+    assert scan.collect().height == 2
 
 
 def test_a_predicate_that_fails_has_polars_error(indexed):

@@ -134,6 +134,8 @@ def handed_over(
     limit: int | None = None,
 ) -> HandOver | None:
     """The files that Polars is to read, or None if our reader reads them."""
+    import polars
+
     try:
         found = hand_over(data, columns, filter_, limit, expects_nan=True)
         if isinstance(found, str):
@@ -141,7 +143,7 @@ def handed_over(
         names = [name for name in columns if name not in found.folder_keys]
         files = (data._cache.as_opened(path) for path in found.files)
         return found if all(_has_types(file, names, schema) for file in files) else None
-    except (IntarsiaError, OSError):  # our reader reports it
+    except (IntarsiaError, polars.exceptions.PolarsError, OSError):  # our reader reports it
         return None
 
 
@@ -201,8 +203,9 @@ def _rows_of(
     """Rows of one file. Polars reads only the row groups that have row numbers in the ranges."""
     import polars
 
+    names = {root.name for root in handed.planned[path].schema.roots} | types.keys()
     number = "row"
-    while number in types:
+    while number in names:
         number += "_"
     ranges = zip(rows.starts.tolist(), (rows.stops - 1).tolist(), strict=True)
     parts = [polars.col(number).is_between(first, last) for first, last in ranges]
