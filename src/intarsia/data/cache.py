@@ -146,6 +146,11 @@ class FileCache:
         """How files are read."""
         return self._options
 
+    @property
+    def num_kept(self) -> int:
+        """How many files are open, or were and are still known."""
+        return len(self._kept)
+
     def get(self, path: str) -> OpenedFile:
         """The file at ``path``; opened anew where it was replaced since, as far as that shows."""
         lease = self.lease(path)

@@ -55,6 +55,7 @@ from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
+from intarsia.data.whole_scan import count_by_pyarrow, whole_scan
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
@@ -445,9 +446,25 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request = request_of(self.schema, [], wanted)
         use_threads = options.get("use_threads", True)
         is_far, source = not self._cache.is_local, self._as_asked(options)
+        by_pyarrow = source._count_by_pyarrow(request) if use_threads else None
+        if by_pyarrow is not None:
+            return by_pyarrow
         parts = source._parts(request, use_threads)
         found = count_rows(parts, request, use_threads=use_threads, is_far=is_far)
         source._cache.health.tell()
+        return found
+
+    def _count_by_pyarrow(self, request: Request) -> int | None:
+        """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
+        if self._cache.options.reader == "pages" or not self._is_pyarrows:
+            return None
+        planned = whole_scan(self._cache, self._files, request, request.filter_columns)
+        if planned is None:
+            return None
+        by_file = zip(self._files, self._get_fragments(None), strict=True)
+        fragments = {id(file): fragment for file, fragment in by_file}
+        found = count_by_pyarrow(self, fragments, planned, request)
+        self._cache.health.tell()
         return found
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _verdicts(
     Of those whose values were looked at, by position, the rows that match. Files that hold no
     others are looked into only where columns are asked for: the rows are then read together.
     """
-    survey = _Survey(files, constants, request.schema)
+    survey = Survey(files, constants, request.schema)
     might = survey.might_match(request.pruning)
     if by_footer or request.filter is None or files[0].request_bytes or might.sum() < LEAST_FILES:
         return might, {}
@@ -201,7 +201,7 @@ def alike(numbered: Iterable[tuple[int, OpenedFile, File]]) -> list[list[int]]:
     return [*found.values()]
 
 
-class _Survey:
+class Survey:
     """Files of one shape, in folders of the same keys: their row groups, numbered through."""
 
     def __init__(
@@ -210,15 +210,36 @@ class _Survey:
         self._files, self._folders, self._schema = files, constants, schema
         self._counts = [len(file.metadata.row_groups) for file in files]
         self._num_groups = sum(self._counts)
+        self._file_numbers = np.repeat(np.arange(len(files)), self._counts)
 
     def might_match(self, pruning: Pruning) -> BoolArray:
         """For each of ``n`` files: might any of its rows pass? Shape ``(n,)``, bool."""
+        might = np.zeros(len(self._files), dtype=np.bool_)
+        might[self._file_numbers[self.groups_left(pruning).rows()]] = True
+        return might
+
+    def groups_left(self, pruning: Pruning) -> RowRanges:
+        """The row groups in which rows might pass, numbered through all files."""
         missing = missing_columns(self._files[0], pruning, self._folders[0], self._schema)
         self._constants = [{**folder, **missing} for folder in self._folders]
-        groups = rows_left(pruning, RowRanges.all(self._num_groups), self._groups_left)
-        might = np.zeros(len(self._files), dtype=np.bool_)
-        might[np.repeat(np.arange(len(self._files)), self._counts)[groups.rows()]] = True
-        return might
+        return rows_left(pruning, RowRanges.all(self._num_groups), self._groups_left)
+
+    def by_file(self, groups: RowRanges) -> dict[int, list[int]]:
+        """The numbers that ``groups`` have within their files, by the files' positions."""
+        found: dict[int, list[int]] = {}
+        first = np.cumsum([0, *self._counts])
+        for group in groups.rows().tolist():
+            file = int(self._file_numbers[group])
+            found.setdefault(file, []).append(group - int(first[file]))
+        return found
+
+    def num_rows(self, groups: RowRanges) -> int:
+        """How many rows ``groups`` have, numbered through all files."""
+        return sum(
+            self._files[file].num_rows_in(group)
+            for file, own in self.by_file(groups).items()
+            for group in own
+        )
 
     def _groups_left(self, test: Predicate) -> RowRanges:
         """The row groups in which a row might pass."""

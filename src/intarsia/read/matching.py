@@ -272,17 +272,17 @@ def _may_be_read_at_once(file: OpenedFile, request: Request, constants: Constant
     for name in request.all_columns:
         places = [] if name in constants else stored.get_all_field_indices(name)
         kind = request.schema.field(name).type
-        if not all(_fits(stored.field(place).type, kind) for place in places):
+        if not all(fits(stored.field(place).type, kind) for place in places):
             return False
     return True
 
 
-def _fits(stored: pa.DataType, kind: pa.DataType) -> bool:
+def fits(stored: pa.DataType, kind: pa.DataType) -> bool:
     """Has ``kind`` a value for each of those stored? Structs may have fewer fields in it."""
     if pa.types.is_struct(kind) and pa.types.is_struct(stored):
         return all(
             len(places := stored.get_all_field_indices(field.name)) == 1
-            and _fits(stored.field(places[0]).type, field.type)
+            and fits(stored.field(places[0]).type, field.type)
             for field in kind
         )
     kind = kind.value_type if is_coded(kind) else kind

@@ -1,0 +1,215 @@
+"""Filtered scans by pyarrow's own reader, for files of which no index can skip anything.
+
+pyarrow decodes many files, and large chunks, with less processor time than our reader, and in
+threads that do not wait for the interpreter. It reads the row groups that footers leave, without a
+filter: its statistics leave NaN out. The filter is then evaluated on all of their rows.
+
+::
+
+    footers ──► all rows of a row group match: counted, not read
+            ──► no row matches:                skipped
+            ──► else: do indexes of a few files leave less than a third of the rows?
+                      ──yes──► our reader
+                      ──no───► pyarrow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from intarsia.data.cache import FileCache
+from intarsia.data.complete import FAILURES
+from intarsia.data.survey import File, Survey, alike, in_folders
+from intarsia.errors import IntarsiaError
+from intarsia.plan.verdict import Constants
+from intarsia.predicate.tree import tests_of
+from intarsia.ranges import RowRanges
+from intarsia.read.matching import fits
+from intarsia.read.opened import OpenedFile
+from intarsia.read.planner import indexes_for, leaf_of, plan_rows
+from intarsia.read.request import Request
+
+_MATCHES = "matches"
+_PAGE_BYTES = 16 * 1024
+"""Indexes of smaller chunks are ignored: reading the chunk takes less than asking its index."""
+_PAGE_COST = 3
+"""Our reader takes about this many times the processor time of pyarrow's for the same bytes."""
+_SAMPLE_FILES = 4
+"""Files of which indexes are asked how many rows they leave."""
+_SMALL_FILE_BYTES = 1024 * 1024
+"""Smaller files take mostly the time to open them, so their footers are not decoded twice."""
+
+
+class RowGroups(NamedTuple):
+    """The row groups of a file that are to be read, and their rows; all of the file's if None."""
+
+    file: File
+    groups: Sequence[int] | None
+    num_rows: int
+
+
+class WholeScan(NamedTuple):
+    """What pyarrow is to read, and how many rows of other row groups match for certain."""
+
+    proven: int
+    parts: Sequence[RowGroups]
+
+
+def whole_scan(
+    cache: FileCache, files: Sequence[File], request: Request, columns: Sequence[str]
+) -> WholeScan | None:
+    """Plans a scan by pyarrow's own reader, by footers alone.
+
+    ``columns`` of ``request`` are read. Returns None if our reader may be faster, if pyarrow may
+    fail at rows that do not match, if small files are not open yet, or if a footer cannot be read.
+    """
+    is_known = cache.num_kept >= len(files)
+    if not cache.is_local or cache.catalog is not None or not _is_plain(request):
+        return None
+    assert request.filter is not None
+    proven, parts, indexed = 0, dict[int, RowGroups](), list[_Indexed]()
+    try:
+        left = [*in_folders(files, request.pruning)]
+        opened = [cache.get(file.path) for file in left]
+        sizes = sum(file.source.size for file in opened)
+        if not is_known and sizes < _SMALL_FILE_BYTES * len(left):
+            return None
+        for members in alike((at, *pair) for at, pair in enumerate(zip(opened, left, strict=True))):
+            own = [opened[at] for at in members]
+            constants = [left[at].constants for at in members]
+            if not _may_be_decoded(own[0], columns, constants[0], request.schema):
+                return None
+            survey = Survey(own, constants, request.schema)
+            possible = survey.groups_left(request.pruning)
+            unsure = possible & survey.groups_left(request.filter.escapes)
+            proven += survey.num_rows(possible - unsure)
+            for i, groups in survey.by_file(unsure).items():
+                if _has_indexes(own[i], groups[0], constants[i], request):
+                    starts = own[i].row_group_starts
+                    rows = RowRanges(starts[:-1][groups], starts[1:][groups])
+                    indexed.append(_Indexed(own[i], constants[i], rows))
+                is_whole = len(groups) == len(own[i].metadata.row_groups)
+                count = own[i].num_rows if is_whole else sum(map(own[i].num_rows_in, groups))
+                at = members[i]
+                parts[at] = RowGroups(left[at], None if is_whole else groups, count)
+        if _skip_much(indexed, request):
+            return None
+    except (IntarsiaError, OSError):  # which file it is, and what is wrong, reading it will say
+        return None
+    return WholeScan(proven, [parts[at] for at in sorted(parts)])
+
+
+def _is_plain(request: Request) -> bool:
+    """True if the filter only compares columns that are not nested, and no part of one is read."""
+    wanted = request.filter
+    if wanted is None or wanted.condition.comparison is None or request.pruned or wanted.pruned:
+        return False
+    types = [request.schema.field(name).type for name in wanted.columns or ()]
+    return bool(types) and not any(map(pa.types.is_nested, types))
+
+
+def _may_be_decoded(
+    file: OpenedFile, columns: Sequence[str], constants: Constants, schema: pa.Schema
+) -> bool:
+    """True if all values of ``columns`` of such a file have one in the type of ``schema``.
+
+    False for strings and bytes: our reader compares each one in a dictionary once.
+    """
+    stored = file.schema_arrow
+    for name in columns:
+        places = [] if name in constants else stored.get_all_field_indices(name)
+        kind = schema.field(name).type
+        if places and not pa.types.is_primitive(kind):
+            return False
+        if len(places) > 1 or not all(fits(stored.field(at).type, kind) for at in places):
+            return False
+    return True
+
+
+class _Indexed(NamedTuple):
+    """A file with indexes of tested columns, and the row groups in which rows may match."""
+
+    file: OpenedFile
+    constants: Constants
+    rows: RowRanges
+
+
+def _skip_much(files: Sequence[_Indexed], request: Request) -> bool:
+    """True if indexes leave few rows to read, as far as a few of the files tell."""
+    assert request.filter is not None
+    left = 0
+    sample = files[:: max(1, len(files) // _SAMPLE_FILES)]
+    for file, constants, rows in sample:
+        for pruning in (request.pruning, request.filter.escapes):
+            rows = plan_rows(file, pruning, constants, request.schema, within=rows).rows
+        left += rows.num_rows
+    return bool(sample) and _PAGE_COST * left < sum(rows.num_rows for *_, rows in sample)
+
+
+def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Request) -> bool:
+    """True if an embedded index, a bloom filter or a page index may skip some rows.
+
+    Indexes of small chunks are left out: reading these takes less than asking the index.
+    """
+    tests = tests_of(request.pruning)
+    known = [leaf_of(file, test, constants, request.schema) for test in tests]
+    leaves = [leaf for leaf in known if leaf is not None]
+    chunks = [file.chunk(group, leaf.index) for leaf in leaves]
+    large = [chunk.total_compressed_size > _PAGE_BYTES for chunk in chunks]
+    if len(leaves) == len(tests) and not any(large):
+        return False
+    if file.directory is not None and indexes_for(file, tests, constants, request.schema):
+        return True
+    return any(
+        is_large
+        and (
+            chunk.bloom_filter_offset is not None
+            or file.column_chunk(group, leaf.index).column_index_offset is not None
+        )
+        for leaf, chunk, is_large in zip(leaves, chunks, large, strict=True)
+    )
+
+
+def count_by_pyarrow(
+    data: pads.FileSystemDataset,
+    fragments: Mapping[int, pads.ParquetFileFragment],
+    planned: WholeScan,
+    request: Request,
+) -> int | None:
+    """How many rows match, of those that ``planned`` names. Returns None if pyarrow fails.
+
+    ``fragments`` are those of ``data``, by the ``id`` of their ``File``.
+    """
+    assert request.filter is not None
+    if not planned.parts:
+        return planned.proven
+    matches = {_MATCHES: request.filter.condition.expression}
+    try:
+        source = _dataset_of(data, fragments, planned.parts)
+        found = source.scanner(columns=matches).to_table().column(0)
+    except FAILURES:  # which file it is, and what is wrong, our reader will say
+        return None
+    if len(found) != sum(part.num_rows for part in planned.parts):
+        return None  # pyarrow stops at pages without values
+    return planned.proven + int(pc.sum(found).as_py() or 0)
+
+
+def _dataset_of(
+    data: pads.FileSystemDataset,
+    fragments: Mapping[int, pads.ParquetFileFragment],
+    parts: Sequence[RowGroups],
+) -> pads.FileSystemDataset:
+    """pyarrow's own data set of some row groups of ``data``."""
+    chosen = []
+    for part in parts:
+        fragment = fragments[id(part.file)]
+        if part.groups is not None:
+            fragment = fragment.subset(row_group_ids=part.groups)
+        chosen.append(fragment)
+    others = data.format, data.filesystem, data.partition_expression
+    return pads.FileSystemDataset(chosen, data.schema, *others)
