@@ -39,8 +39,8 @@ _PAGE_BYTES = 16 * 1024
 """Indexes of smaller chunks are ignored: reading the chunk takes less than asking its index."""
 _PAGE_COST = 3
 """Our reader takes about this many times the processor time of pyarrow's for the same bytes."""
-_SAMPLE_FILES = 4
-"""Files of which indexes are asked how many rows they leave."""
+_SAMPLE_FILES = 2
+"""Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms."""
 _SMALL_FILE_BYTES = 1024 * 1024
 """Smaller files take mostly the time to open them, so their footers are not decoded twice."""
 
@@ -68,17 +68,17 @@ def whole_scan(
     ``columns`` of ``request`` are read. Returns None if our reader may be faster, if pyarrow may
     fail at rows that do not match, if small files are not open yet, or if a footer cannot be read.
     """
-    is_known = cache.num_kept >= len(files)
     if not cache.is_local or cache.catalog is not None or not _is_plain(request):
         return None
     assert request.filter is not None
     proven, parts, indexed = 0, dict[int, RowGroups](), list[_Indexed]()
     try:
         left = [*in_folders(files, request.pruning)]
-        opened = [cache.get(file.path) for file in left]
-        sizes = sum(file.source.size for file in opened)
-        if not is_known and sizes < _SMALL_FILE_BYTES * len(left):
+        is_known = cache.num_kept >= len(files)
+        sample = left[: 0 if is_known else _SAMPLE_FILES]
+        if any(cache.get(file.path).source.size < _SMALL_FILE_BYTES for file in sample):
             return None
+        opened = [cache.get(file.path) for file in left]
         for members in alike((at, *pair) for at, pair in enumerate(zip(opened, left, strict=True))):
             own = [opened[at] for at in members]
             constants = [left[at].constants for at in members]
@@ -143,7 +143,7 @@ def _skip_much(files: Sequence[_Indexed], request: Request) -> bool:
     """True if indexes leave few rows to read, as far as a few of the files tell."""
     assert request.filter is not None
     left = 0
-    sample = files[:: max(1, len(files) // _SAMPLE_FILES)]
+    sample = files[:: -(-len(files) // _SAMPLE_FILES) or 1]
     for file, constants, rows in sample:
         for pruning in (request.pruning, request.filter.escapes):
             rows = plan_rows(file, pruning, constants, request.schema, within=rows).rows
