@@ -72,7 +72,7 @@ def test_footers_leave_row_groups(folder):
     data = opened(folder)
     filter_ = (pc.field("at") >= 25_000) & (pc.field("at") < 75_000)
     request = request_of(data.schema, [], filter_)
-    planned = whole_scan(data._cache, data._files, request, ["at"])
+    planned = whole_scan(data._cache, data._files, request)
     assert planned.proven == 40_000
     left = [(part.groups, part.num_rows) for part in planned.parts]
     assert left == [([2], 10_000), ([3], 10_000)]
@@ -140,3 +140,56 @@ def test_a_replaced_file_is_read_anew(tmp_path, folder):
     assert data.count_rows(KIND) == EXPECTED
     pq.write_table(table_of(9).slice(0, 1000), tmp_path / "3.parquet")
     assert data.count_rows(KIND) == EXPECTED - ROWS // 5 + 200
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """The tables that pyarrow's own scans were asked for: None where our reader was faster."""
+    found, original = [], dataset_module.table_by_pyarrow
+
+    def reading(*args):
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(dataset_module, "table_by_pyarrow", reading)
+    return found
+
+
+def test_many_small_files_that_match_are_read_by_pyarrow(tmp_path, tables):
+    whole = table_of(0).drop_columns(["value"])  # NaN equals nothing
+    for number in range(64):
+        part = whole.slice(number * 500, 500)
+        pq.write_table(part, tmp_path / f"{number:02}.parquet")
+    data = ia.dataset(tmp_path)
+    for columns in (None, ["text", "at"]):
+        expected = whole.slice(0, 32_000).filter(KIND).select(columns or whole.column_names)
+        for _ in range(2):
+            assert data.to_table(columns, KIND).equals(expected)
+            assert data.head(7_000, columns, KIND).equals(expected)
+        assert tables.pop().equals(expected)
+    tables.clear()
+    key = pc.field("key") == whole.column("key")[777]
+    assert data.to_table(filter=key).num_rows == 1
+    assert tables == [None], "most files lack such rows"
+    tables.clear()
+    assert data.to_table({"n": pc.field("at") + 1}, KIND).num_rows == 6_400
+    assert data.to_table(["__row_number"], KIND).num_rows == 6_400
+    assert data.to_table(filter=KIND, use_threads=False).num_rows == 6_400
+    assert data.with_options(reader="pages").to_table(filter=KIND).num_rows == 6_400
+    assert not tables
+
+
+def test_our_reader_names_the_small_file_that_pyarrow_cannot_read(tmp_path, tables):
+    for number in range(64):
+        pq.write_table(table_of(0).slice(number * 500, 500), tmp_path / f"{number:02}.parquet")
+    path = tmp_path / "33.parquet"
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    data = bytearray(path.read_bytes())
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + 40] = bytes(40)
+    path.write_bytes(data)
+    opened = ia.dataset(tmp_path)
+    assert opened.count_rows(KIND) == 6_400
+    with pytest.raises(FormatError, match=r"33\.parquet.*key"):
+        opened.to_table(filter=KIND)
+    assert tables == [None]

@@ -55,7 +55,12 @@ from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
-from intarsia.data.whole_scan import count_by_pyarrow, whole_scan
+from intarsia.data.whole_scan import (
+    WholeScan,
+    count_by_pyarrow,
+    table_by_pyarrow,
+    whole_scan,
+)
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
@@ -456,16 +461,33 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _count_by_pyarrow(self, request: Request) -> int | None:
         """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
-        if self._cache.options.reader == "pages" or not self._is_pyarrows:
-            return None
-        planned = whole_scan(self._cache, self._files, request, request.filter_columns)
+        planned = self._whole_scan(request)
         if planned is None:
             return None
-        by_file = zip(self._files, self._get_fragments(None), strict=True)
-        fragments = {id(file): fragment for file, fragment in by_file}
-        found = count_by_pyarrow(self, fragments, planned, request)
+        return count_by_pyarrow(self, self._fragments_by_file(), planned, request)
+
+    def _table_by_pyarrow(self, request: Request) -> pa.Table | None:
+        """The matching rows by pyarrow's own scan; None if our reader is to read them."""
+        known = self._cache.num_kept >= len(self._files) and set(request.columns) <= {
+            *self.schema.names
+        }
+        planned = self._whole_scan(request) if known and request.columns else None
+        if planned is None:
+            return None
+        by_file = self._fragments_by_file()
+        return table_by_pyarrow(self._cache, self, by_file, planned, request)
+
+    def _whole_scan(self, request: Request) -> WholeScan | None:
+        if self._cache.options.reader == "pages" or not self._is_pyarrows:
+            return None
+        planned = whole_scan(self._cache, self._files, request)
         self._cache.health.tell()
-        return found
+        return planned
+
+    def _fragments_by_file(self) -> dict[int, pads.ParquetFileFragment]:
+        """pyarrow's fragments, by the ``id`` of their ``File``."""
+        by_file = zip(self._files, self._get_fragments(None), strict=True)
+        return {id(file): fragment for file, fragment in by_file}
 
     def _scanner_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """As in pyarrow, which calls this for each of its own scans. Raises as ``check_counts``."""
@@ -525,6 +547,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         source = self._as_asked(options)
         if rows is not None:
             parts = parts_together(self._cache, self._files, rows, request)
+        schema = project(without_rows(request.output)).schema
+        is_whole = not in_batches and all(one is None for one in (limit, parts, rows))
+        if is_whole and wanted is not None and use_threads and not isinstance(columns, dict):
+            found = source._table_by_pyarrow(request)
+            if found is not None:
+                return schema, [project(found)]
         tables = scan(
             source._parts(request, use_threads) if parts is None else parts,
             request,
@@ -532,7 +560,6 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             use_threads=use_threads,
             is_far=not self._cache.is_local,
         )
-        schema = project(without_rows(request.output)).schema
         return schema, _then(tables, project, source._cache.health.tell)
 
     def _pyarrows(self, columns: Columns, options: Mapping[str, Any]) -> pads.Scanner:
@@ -684,6 +711,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
 
 def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
+    if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
+        return tables[0]
     return pa.Table.from_batches(list(batches_of(tables)), schema)
 
 

@@ -19,12 +19,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
-from intarsia.data.survey import File, Survey, alike, in_folders
+from intarsia.data.survey import File, Survey, alike, files_left, in_folders
 from intarsia.errors import IntarsiaError
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import tests_of
@@ -41,6 +42,8 @@ _PAGE_COST = 3
 """Our reader takes about this many times the processor time of pyarrow's for the same bytes."""
 _SAMPLE_FILES = 2
 """Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms."""
+_MANY_FILES, _SAMPLE_SMALL_FILES = 32, 8
+"""Small files that are worth a plan of pyarrow's, and how many of them tell whether rows match."""
 _SMALL_FILE_BYTES = 1024 * 1024
 """Smaller files take mostly the time to open them, so their footers are not decoded twice."""
 
@@ -60,13 +63,12 @@ class WholeScan(NamedTuple):
     parts: Sequence[RowGroups]
 
 
-def whole_scan(
-    cache: FileCache, files: Sequence[File], request: Request, columns: Sequence[str]
-) -> WholeScan | None:
+def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> WholeScan | None:
     """Plans a scan by pyarrow's own reader, by footers alone.
 
-    ``columns`` of ``request`` are read. Returns None if our reader may be faster, if pyarrow may
-    fail at rows that do not match, if small files are not open yet, or if a footer cannot be read.
+    Rows that match for certain are left out if no column is asked for. Returns None if our reader
+    may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
+    or if a footer cannot be read.
     """
     if not cache.is_local or cache.catalog is not None or not _is_plain(request):
         return None
@@ -82,12 +84,14 @@ def whole_scan(
         for members in alike((at, *pair) for at, pair in enumerate(zip(opened, left, strict=True))):
             own = [opened[at] for at in members]
             constants = [left[at].constants for at in members]
-            if not _may_be_decoded(own[0], columns, constants[0], request.schema):
+            if not _may_be_decoded(own[0], constants[0], request):
                 return None
             survey = Survey(own, constants, request.schema)
             possible = survey.groups_left(request.pruning)
-            unsure = possible & survey.groups_left(request.filter.escapes)
-            proven += survey.num_rows(possible - unsure)
+            unsure = possible
+            if not request.columns:
+                unsure = possible & survey.groups_left(request.filter.escapes)
+                proven += survey.num_rows(possible - unsure)
             for i, groups in survey.by_file(unsure).items():
                 if _has_indexes(own[i], groups[0], constants[i], request):
                     starts = own[i].row_group_starts
@@ -113,18 +117,16 @@ def _is_plain(request: Request) -> bool:
     return bool(types) and not any(map(pa.types.is_nested, types))
 
 
-def _may_be_decoded(
-    file: OpenedFile, columns: Sequence[str], constants: Constants, schema: pa.Schema
-) -> bool:
-    """True if all values of ``columns`` of such a file have one in the type of ``schema``.
+def _may_be_decoded(file: OpenedFile, constants: Constants, request: Request) -> bool:
+    """True if all values of the columns of such a file have one in the data set's type.
 
-    False for strings and bytes: our reader compares each one in a dictionary once.
+    False if the filter compares strings or bytes: our reader compares each in a dictionary once.
     """
     stored = file.schema_arrow
-    for name in columns:
+    for name in request.all_columns:
         places = [] if name in constants else stored.get_all_field_indices(name)
-        kind = schema.field(name).type
-        if places and not pa.types.is_primitive(kind):
+        kind = request.schema.field(name).type
+        if places and name in request.filter_columns and not pa.types.is_primitive(kind):
             return False
         if len(places) > 1 or not all(fits(stored.field(at).type, kind) for at in places):
             return False
@@ -197,6 +199,55 @@ def count_by_pyarrow(
     if len(found) != sum(part.num_rows for part in planned.parts):
         return None  # pyarrow stops at pages without values
     return planned.proven + int(pc.sum(found).as_py() or 0)
+
+
+def table_by_pyarrow(
+    cache: FileCache,
+    data: pads.FileSystemDataset,
+    fragments: Mapping[int, pads.ParquetFileFragment],
+    planned: WholeScan,
+    request: Request,
+) -> pa.Table | None:
+    """The matching rows of many small files, in order. Returns None if our reader is faster, as it
+    is if most files lack such rows, or if pyarrow fails.
+    """
+    if len(planned.parts) < _MANY_FILES or not all(map(_is_flat, request.output.types)):
+        return None
+    if not _match_in_most(cache, planned.parts, request):
+        return None
+    assert request.filter is not None
+    source = _dataset_of(data, fragments, planned.parts)
+    scan = acero.ScanNodeOptions(
+        source,
+        columns=list(request.all_columns),
+        implicit_ordering=True,
+        require_sequenced_output=True,
+    )
+    wanted = [pc.field(name) for name in request.columns]
+    steps = [
+        acero.Declaration("scan", scan),
+        acero.Declaration("filter", acero.FilterNodeOptions(request.filter.condition.expression)),
+        acero.Declaration("project", acero.ProjectNodeOptions(wanted, list(request.columns))),
+    ]
+    try:
+        return acero.Declaration.from_sequence(steps).to_table()
+    except FAILURES:  # which file it is, and what is wrong, our reader will say
+        return None
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_primitive(kind)
+        or pa.types.is_decimal(kind)
+        or kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    )
+
+
+def _match_in_most(cache: FileCache, parts: Sequence[RowGroups], request: Request) -> bool:
+    """True if most of a few files hold matching rows, and are so small that our reader knows it."""
+    sample = [part.file for part in parts[:: len(parts) // _SAMPLE_SMALL_FILES]]
+    known = [kept.part.matching for kept in files_left(cache, sample, request)]
+    return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
 def _dataset_of(
