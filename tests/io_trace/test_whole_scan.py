@@ -170,8 +170,7 @@ def test_many_small_files_that_match_are_read_by_pyarrow(tmp_path, tables):
     tables.clear()
     key = pc.field("key") == whole.column("key")[777]
     assert data.to_table(filter=key).num_rows == 1
-    assert tables == [None], "most files lack such rows"
-    tables.clear()
+    assert not tables, "most files lack such rows"
     assert data.to_table({"n": pc.field("at") + 1}, KIND).num_rows == 6_400
     assert data.to_table(["__row_number"], KIND).num_rows == 6_400
     assert data.to_table(filter=KIND, use_threads=False).num_rows == 6_400

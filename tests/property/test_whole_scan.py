@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.data import whole_scan
+from intarsia.data import dataset
 
 NAN = float("nan")
 VALUES = {
@@ -120,8 +120,7 @@ def test_tables_equal_those_of_our_reader_and_of_memory(tmp_path_factory, lake, 
     opened.count_rows(pc.field("part") >= 0)
     pages = opened.with_options(reader="pages")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(whole_scan, "_MANY_FILES", 1)
-        patched.setattr(whole_scan, "_match_in_most", lambda *args: True)
+        patched.setattr(dataset, "match_in_most", lambda *args: True)
         for filter_ in wanted:
             names = draw.draw(st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True))
             expected = rows.filter(filter_).select(names)

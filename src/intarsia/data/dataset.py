@@ -58,6 +58,7 @@ from intarsia.data.survey import File, files_left
 from intarsia.data.whole_scan import (
     WholeScan,
     count_by_pyarrow,
+    match_in_most,
     table_by_pyarrow,
     whole_scan,
 )
@@ -468,14 +469,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _table_by_pyarrow(self, request: Request) -> pa.Table | None:
         """The matching rows by pyarrow's own scan; None if our reader is to read them."""
-        known = self._cache.num_kept >= len(self._files) and set(request.columns) <= {
-            *self.schema.names
-        }
-        planned = self._whole_scan(request) if known and request.columns else None
+        if not request.columns or not set(request.columns) <= set(self.schema.names):
+            return None
+        if not match_in_most(self._cache, self._files, request):
+            return None
+        planned = self._whole_scan(request)
         if planned is None:
             return None
-        by_file = self._fragments_by_file()
-        return table_by_pyarrow(self._cache, self, by_file, planned, request)
+        return table_by_pyarrow(self, self._fragments_by_file(), planned, request)
 
     def _whole_scan(self, request: Request) -> WholeScan | None:
         if self._cache.options.reader == "pages" or not self._is_pyarrows:

@@ -41,7 +41,8 @@ _PAGE_BYTES = 16 * 1024
 _PAGE_COST = 3
 """Our reader takes about this many times the processor time of pyarrow's for the same bytes."""
 _SAMPLE_FILES = 2
-"""Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms."""
+"""Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms.
+Our reader plans so few files with indexes itself."""
 _MANY_FILES, _SAMPLE_SMALL_FILES = 32, 8
 """Small files that are worth a plan of pyarrow's, and how many of them tell whether rows match."""
 _SMALL_FILE_BYTES = 1024 * 1024
@@ -101,7 +102,7 @@ def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> Who
                 count = own[i].num_rows if is_whole else sum(map(own[i].num_rows_in, groups))
                 at = members[i]
                 parts[at] = RowGroups(left[at], None if is_whole else groups, count)
-        if _skip_much(indexed, request):
+        if 0 < len(indexed) <= _SAMPLE_FILES or _skip_much(indexed, request):
             return None
     except (IntarsiaError, OSError):  # which file it is, and what is wrong, reading it will say
         return None
@@ -201,19 +202,23 @@ def count_by_pyarrow(
     return planned.proven + int(pc.sum(found).as_py() or 0)
 
 
+def match_in_most(cache: FileCache, files: Sequence[File], request: Request) -> bool:
+    """True if files are many, most of a few of them hold matching rows, and are small."""
+    if len(files) < _MANY_FILES or cache.num_kept < len(files) or cache.catalog is not None:
+        return False
+    sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
+    known = [kept.part.matching for kept in files_left(cache, sample, request)]
+    return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
+
+
 def table_by_pyarrow(
-    cache: FileCache,
     data: pads.FileSystemDataset,
     fragments: Mapping[int, pads.ParquetFileFragment],
     planned: WholeScan,
     request: Request,
 ) -> pa.Table | None:
-    """The matching rows of many small files, in order. Returns None if our reader is faster, as it
-    is if most files lack such rows, or if pyarrow fails.
-    """
-    if len(planned.parts) < _MANY_FILES or not all(map(_is_flat, request.output.types)):
-        return None
-    if not _match_in_most(cache, planned.parts, request):
+    """The matching rows, in order. Returns None if columns are nested, or if pyarrow fails."""
+    if not planned.parts or not all(map(_is_flat, request.output.types)):
         return None
     assert request.filter is not None
     source = _dataset_of(data, fragments, planned.parts)
@@ -241,13 +246,6 @@ def _is_flat(kind: pa.DataType) -> bool:
         or pa.types.is_decimal(kind)
         or kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     )
-
-
-def _match_in_most(cache: FileCache, parts: Sequence[RowGroups], request: Request) -> bool:
-    """True if most of a few files hold matching rows, and are so small that our reader knows it."""
-    sample = [part.file for part in parts[:: len(parts) // _SAMPLE_SMALL_FILES]]
-    known = [kept.part.matching for kept in files_left(cache, sample, request)]
-    return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
 def _dataset_of(
