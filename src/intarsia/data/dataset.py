@@ -57,6 +57,7 @@ from intarsia.data.stream import scanner_of
 from intarsia.data.survey import File, files_left
 from intarsia.data.whole_scan import (
     WholeScan,
+    are_mostly_left,
     count_by_pyarrow,
     match_in_most,
     table_by_pyarrow,
@@ -462,6 +463,8 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _count_by_pyarrow(self, request: Request) -> int | None:
         """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
+        if request.filter is None or not are_mostly_left(self._cache, self._files, request):
+            return None
         planned = self._whole_scan(request)
         if planned is None:
             return None

@@ -211,6 +211,14 @@ def match_in_most(cache: FileCache, files: Sequence[File], request: Request) -> 
     return all(matching is not None for matching in known) and 2 * len(known) > len(sample)
 
 
+def are_mostly_left(cache: FileCache, files: Sequence[File], request: Request) -> bool:
+    """True if footers leave most of a few files, or files are so few that all may be looked at."""
+    if len(files) < _MANY_FILES:
+        return True
+    sample = files[:: len(files) // _SAMPLE_SMALL_FILES]
+    return 2 * len([*files_left(cache, sample, request, by_footer=True)]) > len(sample)
+
+
 def table_by_pyarrow(
     data: pads.FileSystemDataset,
     fragments: Mapping[int, pads.ParquetFileFragment],
