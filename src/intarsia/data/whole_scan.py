@@ -15,11 +15,10 @@ filter: its statistics leave NaN out. The filter is then evaluated on all of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
@@ -45,6 +44,8 @@ _SAMPLE_FILES = 2
 Our reader plans so few files with indexes itself."""
 _MANY_FILES, _SAMPLE_SMALL_FILES = 32, 8
 """Small files that are worth a plan of pyarrow's, and how many of them tell whether rows match."""
+_ROWS = 1024 * 1024
+"""Rows of small files that are in memory together before they are filtered."""
 _SMALL_FILE_BYTES = 1024 * 1024
 """Smaller files take mostly the time to open them, so their footers are not decoded twice."""
 
@@ -225,27 +226,41 @@ def table_by_pyarrow(
     planned: WholeScan,
     request: Request,
 ) -> pa.Table | None:
-    """The matching rows, in order. Returns None if columns are nested, or if pyarrow fails."""
+    """The matching rows, in order. Returns None if columns are nested, or if pyarrow fails.
+
+    All rows of some files at a time are in memory, to be compared with their footers.
+    """
     if not planned.parts or not all(map(_is_flat, request.output.types)):
         return None
     assert request.filter is not None
-    source = _dataset_of(data, fragments, planned.parts)
-    scan = acero.ScanNodeOptions(
-        source,
-        columns=list(request.all_columns),
-        implicit_ordering=True,
-        require_sequenced_output=True,
-    )
-    wanted = [pc.field(name) for name in request.columns]
-    steps = [
-        acero.Declaration("scan", scan),
-        acero.Declaration("filter", acero.FilterNodeOptions(request.filter.condition.expression)),
-        acero.Declaration("project", acero.ProjectNodeOptions(wanted, list(request.columns))),
-    ]
+    mark = _MATCHES
+    while mark in request.columns:
+        mark += "_"
+    columns = {name: pc.field(name) for name in request.columns}
+    columns[mark] = request.filter.condition.expression
+    found = []
     try:
-        return acero.Declaration.from_sequence(steps).to_table()
+        for parts in _of_some_rows(planned.parts):
+            rows = _dataset_of(data, fragments, parts).to_table(columns)
+            if rows.num_rows != sum(part.num_rows for part in parts):
+                return None  # pyarrow stops at pages without values
+            found.append(rows.drop_columns(mark).filter(rows.column(mark)))
     except FAILURES:  # which file it is, and what is wrong, our reader will say
         return None
+    return pa.concat_tables(found)
+
+
+def _of_some_rows(parts: Sequence[RowGroups]) -> Iterator[list[RowGroups]]:
+    """Yields lists of ``parts`` in order, each of at most ``_ROWS`` rows, or of one part."""
+    some, num_rows = list[RowGroups](), 0
+    for part in parts:
+        if some and num_rows + part.num_rows > _ROWS:
+            yield some
+            some, num_rows = [], 0
+        some.append(part)
+        num_rows += part.num_rows
+    if some:
+        yield some
 
 
 def _is_flat(kind: pa.DataType) -> bool:
