@@ -131,7 +131,7 @@ def test_small_files_are_decoded_together(folder, monkeypatch):
     )
     monkeypatch.setattr(rows, "decode_root", lambda *_, **__: pytest.fail("decoded by itself"))
     monkeypatch.setattr(rows, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself"))
-    data = ia.dataset(folder)
+    data = ia.dataset(folder, reader="pages")
     for _ in range(2):
         calls.clear()
         assert data.to_table(filter=FILTERS["no value"]).num_rows == 0
