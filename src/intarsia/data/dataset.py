@@ -463,7 +463,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
     def _count_by_pyarrow(self, request: Request) -> int | None:
         """The number of matching rows by pyarrow's own scan; None if our reader is to count."""
-        if request.filter is None or not are_mostly_left(self._cache, self._files, request):
+        if request.filter is None or not self._may_be_pyarrows():
+            return None
+        if not are_mostly_left(self._cache, self._files, request):
             return None
         planned = self._whole_scan(request)
         if planned is None:
@@ -474,16 +476,17 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         """The matching rows by pyarrow's own scan; None if our reader is to read them."""
         if not request.columns or not set(request.columns) <= set(self.schema.names):
             return None
-        if not match_in_most(self._cache, self._files, request):
+        if not (self._may_be_pyarrows() and match_in_most(self._cache, self._files, request)):
             return None
         planned = self._whole_scan(request)
         if planned is None:
             return None
         return table_by_pyarrow(self, self._fragments_by_file(), planned, request)
 
+    def _may_be_pyarrows(self) -> bool:
+        return self._cache.options.reader != "pages" and self._is_pyarrows
+
     def _whole_scan(self, request: Request) -> WholeScan | None:
-        if self._cache.options.reader == "pages" or not self._is_pyarrows:
-            return None
         planned = whole_scan(self._cache, self._files, request)
         self._cache.health.tell()
         return planned
