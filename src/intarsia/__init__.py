@@ -10,10 +10,9 @@ of them at once, as a program needs that is about to lose access to its own inst
 
 import importlib
 import importlib.util
-import os
-import threading
 from typing import TYPE_CHECKING
 
+from intarsia.process_state import importing
 from intarsia.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
@@ -187,11 +186,6 @@ _NAMES = {
 }
 """Which module each public name is imported from, by module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
-_loading = threading.RLock()
-"""Held while a name is imported, so that no fork leaves a half-done import to the child."""
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
 
 # The first import of a package inside this one binds its name here. The function ``verify`` has
 # the name of such a package: that import is done now, and the name is free for ``__getattr__``.
@@ -203,7 +197,7 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         """Import a public name, or a package or module of this one, when it is first used."""
-        with _loading:
+        with importing:
             found = _public(name) if name in _MODULE_OF else _submodule(name)
             globals()[name] = found
         return found

@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
 from intarsia.globs import is_glob
-from intarsia.listing import infos_in, is_fsspec, own_errors
+from intarsia.listing import check_not_forked, infos_in, is_fsspec, own_errors
 from intarsia.retry import retried
 
 Stamp = str | None
@@ -54,6 +54,7 @@ _NO_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     """Open ``path`` for reading. Raises ``PathError`` where that fails."""
+    check_not_forked(filesystem)
     try:
         if isinstance(filesystem, pafs.LocalFileSystem):
             return _LocalHandle(path)

@@ -7,14 +7,35 @@ fsspec's own ``find`` and ``walk`` leave out folders that cannot be listed, and 
 from __future__ import annotations
 
 import contextlib
+import os
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.fs as pafs
 
+from intarsia.errors import PathError
+from intarsia.process_state import SharedState, abandon
+
 
 class ListingHandler(pafs.FSSpecHandler):  # type: ignore[misc]  # pyarrow is not typed
-    """As pyarrow's, with listings of what is there now, and all of it."""
+    """As pyarrow's, with listings of what is there now, and all of it.
+
+    In a forked child, ``fs`` is a copy: the parent's may wait for threads that the child lacks.
+    """
+
+    def __init__(self, fs: Any) -> None:
+        self._fs, self._process = fs, None if _is_of_parent(fs) else os.getpid()
+
+    @property
+    def fs(self) -> Any:
+        """The file system of fsspec."""
+        if self._process != os.getpid():
+            self._fs, self._process = _remote.own(self._fs), os.getpid()
+        return self._fs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ListingHandler, (self.fs,)
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
         """What there is at paths. Raises ``OSError`` where that cannot be told."""
@@ -50,6 +71,68 @@ def wrapped(filesystem: Any) -> pafs.FileSystem:
     elif not hasattr(filesystem, "_strip_protocol"):
         raise TypeError(f"a file system is pyarrow's or fsspec's, not {type(filesystem).__name__}")
     return pafs.PyFileSystem(ListingHandler(filesystem))
+
+
+def _is_of_parent(filesystem: Any) -> bool:
+    """Was a file system of fsspec, or one below it, made before this process was forked?"""
+    while filesystem is not None:
+        if vars(filesystem).get("_pid", os.getpid()) != os.getpid():
+            return True
+        filesystem = getattr(filesystem, "fs", None)
+    return False
+
+
+def check_not_forked(filesystem: pafs.FileSystem | str) -> None:
+    """Raise ``PathError`` for a remote file system of pyarrow's own if the parent used one.
+
+    ``filesystem`` may be the scheme of one. It would share its connections with the parent's, and
+    new ones hang.
+    """
+    if not isinstance(filesystem, str):
+        while isinstance(filesystem, pafs.SubTreeFileSystem):
+            filesystem = filesystem.base_fs
+        if isinstance(filesystem, pafs.LocalFileSystem | pafs.PyFileSystem):
+            return
+        filesystem = type(filesystem).__name__
+    if _remote.was_used:
+        raise PathError(
+            f"{filesystem}: this process was forked from one that used pyarrow's remote file "
+            "systems, which would hang here: start it by multiprocessing's 'spawn' or "
+            "'forkserver', or use a file system of fsspec"
+        )
+    _remote.is_used = True
+
+
+class _Remote(SharedState):
+    """What a forked process has to know of the remote file systems of its parent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._copies: dict[int, Any] = {}
+        self.is_used = self.was_used = False
+        """True if this process, or its parent, used a remote file system of pyarrow's own."""
+
+    def own(self, filesystem: Any) -> Any:
+        """Returns a copy of the parent's file system, one of fsspec; the same for each call."""
+        found = self._copies.get(id(filesystem))
+        if found is None:
+            abandon(filesystem)
+            try:
+                found = pickle.loads(pickle.dumps(filesystem))  # our own bytes
+            except Exception:  # noqa: BLE001 # what pickling a foreign object raises
+                found = filesystem
+            found = self._copies.setdefault(id(filesystem), found)
+        return found
+
+    def clear(self) -> None:
+        """Keep all: file systems are no cache."""
+
+    def after_fork(self) -> None:
+        self._copies.clear()
+        self.was_used = self.was_used or self.is_used
+
+
+_remote = _Remote()
 
 
 def is_fsspec(filesystem: pafs.FileSystem) -> bool:

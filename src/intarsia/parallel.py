@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
+from intarsia.process_state import ForkLock, SharedState
 
 T = TypeVar("T")
 Task = Callable[[], T]
@@ -27,8 +28,6 @@ _COMPUTE, _FAR, _WAIT = "intarsia-compute", "intarsia-far", "intarsia-wait"
 THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
 _HEAVY = 128 * 1024 * 1024
-_lock = threading.Lock()
-_pools: dict[str, tuple[int, ThreadPoolExecutor]] = {}
 _here = threading.local()
 
 
@@ -64,7 +63,7 @@ def in_order(
             yield task()
         left.check()
         return
-    pool = _pool(_FAR if is_far else _COMPUTE)
+    process, pool = os.getpid(), _pool(_FAR if is_far else _COMPUTE)
     pending: deque[tuple[Future[T] | Task[T], float]] = deque()
     weight, due = 0.0, left.next(few)
     try:
@@ -76,6 +75,7 @@ def in_order(
                 pending.append((due if is_little(due) else _submitted(pool, due), own))
                 weight += own
                 due = left.next(few) if len(pending) <= ahead else None
+            check_process(process, "a scan")
             first, own = pending.popleft()
             yield first.result() if isinstance(first, Future) else first()
             weight -= own
@@ -83,7 +83,7 @@ def in_order(
                 due = left.next(few)
     finally:
         for begun, _ in pending:
-            if isinstance(begun, Future):
+            if isinstance(begun, Future) and process == os.getpid():
                 begun.cancel()
     left.check()
 
@@ -172,6 +172,13 @@ def _submitted(pool: ThreadPoolExecutor, task: Task[T]) -> Future[T]:
         return done
 
 
+def check_process(number: int, what: str) -> None:
+    """Raise ``IntarsiaError`` unless ``number`` is this process: its parent began ``what``."""
+    if number != os.getpid():
+        message = f"{what} cannot go on in a forked process: its threads are in the parent"
+        raise IntarsiaError(f"{message}. Begin it again in the child")
+
+
 def _is_in(name: str) -> bool:
     return threading.current_thread().name.startswith(name)
 
@@ -179,18 +186,28 @@ def _is_in(name: str) -> bool:
 def _pool(name: str) -> ThreadPoolExecutor:
     """The pool of that name, of as many threads as pyarrow has now for the same purpose."""
     size = pa.cpu_count() if name == _COMPUTE else pa.io_thread_count()
-    with _lock:
-        known = _pools.get(name)
-        if known is None or known[0] != size:
-            known = _pools[name] = size, ThreadPoolExecutor(size, thread_name_prefix=name)
-        return known[1]
+    return _pools.pool(name, size)
 
 
-def _forget_pools() -> None:
-    """A forked process has the pools, and none of their threads."""
-    global _lock  # it may have been held when the process forked
-    _lock = threading.Lock()
-    _pools.clear()
+class _Pools(SharedState):
+    """Pools by name. A forked process has none of their threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = ForkLock()
+        self._known: dict[str, tuple[int, ThreadPoolExecutor]] = {}
+
+    def pool(self, name: str, size: int) -> ThreadPoolExecutor:
+        """Returns the pool ``name``, which has ``size`` threads."""
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known[0] != size:
+                known = self._known[name] = size, ThreadPoolExecutor(size, thread_name_prefix=name)
+            return known[1]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()  # their threads end once they have done their work
 
 
-os.register_at_fork(after_in_child=_forget_pools)
+_pools = _Pools()

@@ -7,11 +7,11 @@ decides can be tested on plain bytes.
 from __future__ import annotations
 
 import bisect
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from intarsia.errors import FormatError, Where
+from intarsia.process_state import ForkLock
 
 ByteRange = tuple[int, int]
 """``(offset, length)``, both in bytes."""
@@ -149,7 +149,7 @@ class AheadSource:
         self, inner: Source, at_hand: Callable[[ByteRange], bool] = lambda _: False
     ) -> None:
         self._inner, self._at_hand = inner, at_hand
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._expected: list[ByteRange] = []
         self._held: dict[ByteRange, memoryview] = {}
 

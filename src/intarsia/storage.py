@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +19,10 @@ import pyarrow.fs as pafs
 from intarsia.errors import PathError
 from intarsia.globs import HIDDEN, is_glob, matching
 from intarsia.handle import Handle, Stamp, Version, open_handle
-from intarsia.listing import is_fsspec, wrapped
+from intarsia.listing import check_not_forked, is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
+from intarsia.process_state import ForkLock, abandon
 from intarsia.retry import infos_of, retried
 from intarsia.source import ByteRange, check_range
 from intarsia.table_format import Tables, is_deletion_vector, tables_in
@@ -82,9 +82,10 @@ class FileSource:
         self.count = IOCount()
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self.gap = gap_bytes(filesystem) if gap is None else gap
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._handle: Handle | None = None
         self._size: int | None = None
+        self._process = os.getpid()
         self._rested: Version = None
         self._is_current: Callable[[], bool] | None = None
         self.opened_again: Callable[[], None] | None = None
@@ -171,12 +172,15 @@ class FileSource:
     def _open(self) -> Handle:
         with self._lock:
             handle = self._handle
-            if handle is not None:
+            if handle is not None and (self.is_local or self._process == os.getpid()):
                 return handle
+            if handle is not None:
+                abandon(handle)
+                self._rested = handle.version
             handle = open_handle(self.filesystem, self.path)
             if self._rested is not None and handle.version != self._rested:
                 raise FileReplaced(self.path)
-            self._handle = handle
+            self._handle, self._process = handle, os.getpid()
         if self._rested is not None and self.opened_again is not None:
             self.opened_again()
         return handle
@@ -224,17 +228,20 @@ def resolve(path: PathLike, filesystem: Any = None) -> tuple[pafs.FileSystem, st
     _check_name(text)
     if filesystem is not None:
         filesystem = wrapped(filesystem)
+        check_not_forked(filesystem)
         if is_fsspec(filesystem):
             text = str(filesystem.handler.fs._strip_protocol(text)) or "/"
         elif "://" in text and not isinstance(filesystem, pafs.PyFileSystem):
             raise PathError(f"{text}: with a file system, a path on it is needed, not a URI")
         return filesystem, text
     if is_uri(text):
+        scheme = text.partition("://")[0]
+        if "://" in text and scheme != "file":
+            check_not_forked(scheme)
         try:
             found, at = pafs.FileSystem.from_uri(text)
             return found, at
         except (pa.ArrowInvalid, OSError) as error:
-            scheme = text.partition("://")[0]
             hint = (
                 f"; if fsspec knows it, filesystem=fsspec.filesystem({scheme!r}) does"
                 if "Unrecognized filesystem type" in str(error)
@@ -368,6 +375,7 @@ def infos_under(filesystem: pafs.FileSystem, folder: str) -> list[pafs.FileInfo]
     """All that is below a folder. Folders below that go away meanwhile, as those of jobs do, are
     passed over. Raises ``OSError`` where it cannot be listed.
     """
+    check_not_forked(filesystem)
     try:
         everything = pafs.FileSelector(folder, recursive=True)
         return list(infos_of(filesystem, everything))

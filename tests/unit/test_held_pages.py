@@ -29,7 +29,7 @@ def test_a_page_that_is_held_again_counts_once():
     for _ in range(9):
         held.put("a", {0: entries(4), 1: entries(4)})
     assert held.get("a", [0, 1]).keys() == {0, 1}
-    held.begin()
+    held.clear()
     assert not held.get("a", [0, 1])
 
 

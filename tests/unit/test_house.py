@@ -11,6 +11,7 @@ SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
     ("controls", "redaction", "version", "index_kinds"),
     ("errors",),
+    ("process_state",),
     ("ranges", "source", "parallel"),
     ("text",),
     ("predicate",),
@@ -72,6 +73,18 @@ def test_only_what_opens_and_writes_files_touches_the_disk(path):
     calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if _is_call(node)]
     names = {getattr(func, "id", getattr(func, "attr", "")) for func in calls}
     assert room_of(path) in ("handle", "storage", "write", "spark") or not names & openers
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_forked_children_find_all_locks_open(path):
+    """Locks, lazy attributes and fork hooks are those of ``process_state``: others could hang."""
+    if room_of(path) == "process_state":
+        return
+    text = path.read_text()
+    for word in ("threading.Lock", "RLock", "Condition(", "Semaphore", "register_at_fork"):
+        assert word not in text, word
+    assert "import cached_property" not in text.replace("intarsia.process_state import", "")
+    assert "functools.cached_property" not in text
 
 
 MAY_LIST = {"data/discover.py", "data/journal.py", "data/table_files.py", "spark/place.py"}

@@ -65,6 +65,7 @@ def test_importing_the_package_imports_next_to_nothing():
     found = modules_after("import intarsia")
     assert not roots(found) & HEAVY
     assert {name for name in found if name.startswith("intarsia.")} == {
+        "intarsia.process_state",
         "intarsia.verify",
         "intarsia.version",
     }

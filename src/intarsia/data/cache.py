@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
-import threading
 import weakref
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -20,6 +18,7 @@ from intarsia.data.catalog import Catalog
 from intarsia.errors import FormatError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
+from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
 from intarsia.read.opened import Lease, OpenedFile, lease_of
@@ -46,11 +45,12 @@ class _Kept:
     """What it was last estimated to take."""
 
 
-class _OpenFiles:
+class _OpenFiles(SharedState):
     """Those of all caches of a process, which may have some thousand handles in all."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
+        self._lock = ForkLock()
         self._last_used: OrderedDict[int, weakref.ref[_Kept]] = OrderedDict()
 
     def use(self, kept: _Kept) -> list[_Kept]:
@@ -64,6 +64,14 @@ class _OpenFiles:
                 too_many.append(found())
         return [other for other in too_many if other is not None]
 
+    def clear(self) -> None:
+        with self._lock:
+            found = [use() for use in self._last_used.values()]
+            self._last_used.clear()
+        for kept in found:
+            if kept is not None:
+                kept.source.rest()
+
 
 def _most_open() -> int:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -73,16 +81,7 @@ def _most_open() -> int:
 _open_files = _OpenFiles()
 
 
-def _forget_open_files() -> None:
-    """The lock may have been held by a thread that a forked process does not have."""
-    global _open_files
-    _open_files = _OpenFiles()
-
-
-os.register_at_fork(after_in_child=_forget_open_files)
-
-
-class FileCache:
+class FileCache(SharedState):
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
     The last 128 files of all caches keep their handles and tails, fewer where a process may open no
@@ -99,6 +98,7 @@ class FileCache:
         places: Sidecars | None = None,
         health: Health | None = None,
     ) -> None:
+        super().__init__()
         self._filesystem, self._gap = filesystem, gap
         self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
@@ -110,7 +110,12 @@ class FileCache:
         """What is known of the files without opening them."""
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._num_bytes = 0
 
     @classmethod
     def of(

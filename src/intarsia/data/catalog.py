@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import math
 import os
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from intarsia.handle import Stamp, stamps_below
 from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
 from intarsia.plan.verdict import Constants
+from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Request
@@ -43,7 +43,6 @@ _ATTEMPTS = 3
 _NEW_SECONDS = 1.0
 """Of a listing of far storage, which takes a while itself."""
 _KEPT = KeptCatalogs()
-os.register_at_fork(after_in_child=_KEPT.begin)
 _TIME = "time "
 
 
@@ -134,7 +133,7 @@ class _State:
     """By path below the data set's folder: the segment, and the number in it."""
 
 
-class Catalog:
+class Catalog(SharedState):
     """What a data set knows of its catalog, as of the listing that was made last."""
 
     def __init__(
@@ -145,6 +144,7 @@ class Catalog:
         listing: Mapping[str, pafs.FileInfo] | None = None,
     ) -> None:
         """``root`` is the data set's folder; ``listing`` what was seen in it just now, by path."""
+        super().__init__()
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
         self._listing: dict[str, Identity] | None = None
@@ -152,9 +152,13 @@ class Catalog:
         if listing is not None:
             with contextlib.suppress(OSError):
                 self._listing = self._identities(listing.values())
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
+
+    def clear(self) -> None:
+        with self._lock:
+            self._state = self._listing = None
 
     def _identities(self, infos: Iterable[pafs.FileInfo] | None = None) -> dict[str, Identity]:
         return list_folder(self._filesystem, self.root, infos)[0]

@@ -7,12 +7,12 @@ from: names of tables are random, and none is ever written to.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia.data.catalog_segment import SegmentReader
+from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.options import ReadOptions
 
 Files = Mapping[str, tuple[int, int | None]]
@@ -30,20 +30,21 @@ class _Kept:
     num_bytes: int
 
 
-class KeptCatalogs:
+class KeptCatalogs(SharedState):
     """The catalogs last used whose tables take no more than ``most_bytes``.
 
     Only the very last one keeps its handles open.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
         self._most_bytes = most_bytes
-        self.begin()
-
-    def begin(self) -> None:
-        """Keep nothing, whoever was at it: a forked process lacks the thread that held the lock."""
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
     def find(self, root: str, options: ReadOptions, files: Files) -> Sequence[SegmentReader] | None:
         """The segments of the catalog below ``root``, if its files are still ``files``."""

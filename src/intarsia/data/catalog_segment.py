@@ -6,11 +6,9 @@ an *exemplar*, a file of the same schema whose end the catalog holds.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeGuard
 
 import numpy as np
@@ -37,6 +35,7 @@ from intarsia.index.verdict import rows_might_match
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Predicate, Test
+from intarsia.process_state import ForkLock, cached_property
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
@@ -92,7 +91,7 @@ class SegmentReader:
     ) -> None:
         self.segment, self._find_source, self._options = segment, source_of, options
         self._sources: dict[str, Source] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._rows: dict[str, Rows] = {}
         self._exemplars: dict[int, OpenedFile] = {}
         self._pages: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import pyarrow.fs as pafs
 
 from intarsia.handle import version_of
+from intarsia.listing import check_not_forked
 
 
 class Footers:
@@ -14,6 +16,7 @@ class Footers:
 
     def __init__(self) -> None:
         self._kept: object = None
+        self._process: int | None = None
         self.agree = False
         """True once all of them were compared with the values of the files' folders."""
 
@@ -22,10 +25,16 @@ class Footers:
 
         Not of files that are not there.
         """
+        check_not_forked(filesystem)
         now: object = object()
+        process = os.getpid()  # the parent's threads may have been reading them when it forked
         if isinstance(filesystem, pafs.LocalFileSystem):
-            now = versions = [version_of(file, filesystem) for file in files]
+            versions = [version_of(file, filesystem) for file in files]
             if None in versions:
                 return False
+            now = process, versions
+        elif self._process not in (None, process):
+            return False
+        self._process = process
         self._kept = now if self._kept is None else self._kept
         return self._kept == now

@@ -6,7 +6,6 @@ portions ahead: of files whose rows nobody takes, no more than these are read.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from intarsia.format.schema import Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.filterable import taken
 from intarsia.predicate.nested import has_dictionary
+from intarsia.process_state import ForkLock
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
@@ -85,7 +85,7 @@ class _Together:
 
     def __init__(self, files: Sequence[_File], roots: Sequence[Root], request: Request) -> None:
         self._files, self._request = files, request
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._portions = of_portions([one.file for one in files], roots, self._read)
         self._tables: dict[int, pa.Table] = {}
 

@@ -8,6 +8,7 @@ fatal error, so streams are closed before that.
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.batches import batches_of
+from intarsia.parallel import check_process
+from intarsia.process_state import ForkLock
 
 _OF_SCANS = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
 _RENAMED = "__intarsia_column_"
@@ -30,8 +33,9 @@ class Stream:
 
     def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._closed = False
+        self._process = os.getpid()
         self._started = threading.Event()
         self._ended = threading.Event()
         _live.add(self)
@@ -40,6 +44,7 @@ class Stream:
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        check_process(self._process, "a scan")
         with self._lock:
             self._started.set()
             if not self._closed:
@@ -94,7 +99,7 @@ def scanner_of(
 
 @atexit.register
 def _close_all() -> None:
-    streams = list(_live)
+    streams = [stream for stream in _live if stream._process == os.getpid()]
     for stream in streams:
         stream.close()
     deadline = time.monotonic() + _DRAIN_SECONDS

@@ -22,6 +22,7 @@ from intarsia.engines.polars_files import (
 )
 from intarsia.engines.types import as_in_polars, asks_of_other_types
 from intarsia.errors import MissingDependencyError, UnsupportedError
+from intarsia.process_state import importing
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     asks of a type that Polars has not.
     """
     try:
-        import polars.io.plugins
-        import polars.selectors
+        with importing:
+            import polars.io.plugins
+            import polars.selectors
 
-        from intarsia.engines.polars_predicate import arrow_predicate
-        from intarsia.engines.polars_values import is_by_row
+            from intarsia.engines.polars_predicate import arrow_predicate
+            from intarsia.engines.polars_values import is_by_row
     except ModuleNotFoundError as error:
         message = "Polars is not installed: install the extra, intarsia[polars]"
         raise MissingDependencyError(message) from error

@@ -5,8 +5,6 @@ make; what may leave something behind has one of its own.
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,15 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import IntarsiaError, MissingDependencyError
+from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.text.words import contains_words
 
 if TYPE_CHECKING:
     import duckdb
-
-_lock = threading.Lock()
-_shared: list[duckdb.DuckDBPyConnection] = []
-_left: list[duckdb.DuckDBPyConnection] = []
-"""Of the process that this one was forked from: its threads are not here to be waited for."""
 
 
 class NotAnsweredError(Exception):
@@ -50,7 +44,8 @@ def asking_first() -> Iterator[None]:
 def require_duckdb() -> ModuleType:
     """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
     try:
-        import duckdb
+        with importing:
+            import duckdb
     except ImportError as error:
         message = "DuckDB is not installed: install the extra, intarsia[sql]"
         raise MissingDependencyError(message) from error
@@ -71,24 +66,15 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     all of a database, others see. An error of DuckDB's own making leaves a database of no use: the
     next session has a new one.
     """
-    database = _database() if shared else _opened()
+    database = _shared.get() if shared else _opened()
     try:
         with contextlib.closing(database.cursor() if shared else database) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except (NotAnsweredError, require_duckdb().Error) as error:
         if ends_database(error) or ends_database(error.__cause__):
-            with _lock:
-                if database in _shared:
-                    _shared.remove(database)
+            _shared.forget(database)
         raise
-
-
-def _database() -> duckdb.DuckDBPyConnection:
-    with _lock:
-        if not _shared:
-            _shared.append(_opened())
-        return _shared[0]
 
 
 def _opened() -> duckdb.DuckDBPyConnection:
@@ -110,12 +96,32 @@ def _words(texts: pa.ChunkedArray, words: pa.ChunkedArray) -> pa.Array:
     return found
 
 
-def _forget_database() -> None:
-    """A forked process has the database, and none of its threads."""
-    global _lock  # it may have been held when the process forked
-    _lock = threading.Lock()
-    _left.extend(_shared)
-    _shared.clear()
+class _SharedDatabase(SharedState):
+    """The database of what only reads, opened when it is first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = ForkLock()
+        self._database: duckdb.DuckDBPyConnection | None = None
+
+    def get(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            if self._database is None:
+                self._database = _opened()
+            return self._database
+
+    def forget(self, database: duckdb.DuckDBPyConnection | None) -> None:
+        """Have the next session open another one than ``database``."""
+        with self._lock:
+            if self._database is database:
+                self._database = None
+
+    def clear(self) -> None:
+        self.forget(self._database)
+
+    def after_fork(self) -> None:
+        abandon(self._database)
+        self.clear()
 
 
-os.register_at_fork(after_in_child=_forget_database)
+_shared = _SharedDatabase()

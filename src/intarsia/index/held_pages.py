@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from intarsia.index.formula import FingerprintArray, Granules
+from intarsia.process_state import ForkLock, SharedState
 
 
 class Entries(NamedTuple):
@@ -25,21 +24,22 @@ class Entries(NamedTuple):
         return self.keys.nbytes + self.granules.nbytes
 
 
-class HeldPages:
+class HeldPages(SharedState):
     """Pages by the section they are of and their number in it; threads may share it.
 
     A section is any object that stands for the bytes there were when it was opened.
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self.begin()
-
-    def begin(self) -> None:
-        """Hold nothing, whoever was at it: a forked process lacks the thread that held the lock."""
-        self._num_bytes = 0
+        super().__init__()
+        self._most_bytes, self._num_bytes = most_bytes, 0
         self._pages: OrderedDict[tuple[object, int], Entries] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._num_bytes = 0
+            self._pages.clear()
 
     def get(self, section: object, pages: Iterable[int]) -> dict[int, Entries]:
         """Those of ``pages`` that are held."""
@@ -66,4 +66,3 @@ class HeldPages:
 
 HELD_PAGES = HeldPages(16 * 1024 * 1024)
 """Those of this process."""
-os.register_at_fork(after_in_child=HELD_PAGES.begin)

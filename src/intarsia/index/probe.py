@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -41,6 +40,7 @@ from intarsia.index.section_write import (
 )
 from intarsia.index.verdict import rows_might_match
 from intarsia.predicate.leaves import Predicate, Test
+from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import Source
 
@@ -176,12 +176,12 @@ class InvertedSection(Section):
             raise FormatError("the keys are not sorted")
         return Entries(keys, granules)
 
-    @functools.cached_property
+    @cached_property
     def _held_as(self) -> object:
         """What stands for this section where its pages are held."""
         return object()
 
-    @functools.cached_property
+    @cached_property
     def _costs(self) -> Costs:
         sizes = np.sum([column.pages[:, 1] for column in self.columns.values()], axis=0)
         return Costs(self._costs_of, sizes.tolist())

@@ -17,7 +17,6 @@ callers take to mean that all rows might match.
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import struct
 import zlib
@@ -39,6 +38,7 @@ from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.shape import Shape, decode_footer
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
+from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
 
@@ -60,7 +60,7 @@ class Column:
     leaf: Leaf
     indexes: tuple[tuple[memoryview, int], ...]
 
-    @functools.cached_property
+    @cached_property
     def bounds(self) -> Bounds | None:
         """What is known of its pages, where it has a column index.
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -34,6 +33,7 @@ from intarsia.predicate.calculation import (
 )
 from intarsia.predicate.literals import TYPED_TEXTS, constant_of
 from intarsia.predicate.scope import has_only
+from intarsia.process_state import cached_property
 
 Now = Callable[[], datetime]
 """The moment that a query begins, with its time zone."""
@@ -174,7 +174,7 @@ class _Folder:
                     return self._moment.replace(tzinfo=None)
         raise UnknownValueError
 
-    @functools.cached_property
+    @cached_property
     def _moment(self) -> datetime:
         if self._now is None:
             raise UnknownValueError

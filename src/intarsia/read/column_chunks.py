@@ -4,7 +4,6 @@ says.
 
 from __future__ import annotations
 
-import functools
 import re
 import weakref
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from intarsia.format.metadata import (
     RowGroup,
 )
 from intarsia.format.thrift import Structs
+from intarsia.process_state import cached_property
 from intarsia.read.page_indexes import ChunkId
 
 if TYPE_CHECKING:  # it is what has these
@@ -122,7 +122,7 @@ class ColumnChunks:
         slack = max(min(_DICTIONARY_HEADER_BYTES, left), 0)
         return replace(chunk, total_compressed_size=size + slack)
 
-    @functools.cached_property
+    @cached_property
     def _forgets_dictionary_headers(self) -> bool:
         writer = self._file.metadata.created_by or ""
         version = re.match(r"parquet-mr(?: version (\d+)\.(\d+)\.(\d+))?", writer)

@@ -5,7 +5,6 @@ Nothing here holds the file. Files of one schema share one such object.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnOrder, Type
 from intarsia.format.order import Domain, ValueOrder
 from intarsia.format.schema import Root, Schema
+from intarsia.process_state import cached_property
 
 
 class ColumnTypes:
@@ -36,7 +36,7 @@ class ColumnTypes:
         self._cuts_int96 = int96_unit is not None
         self._orders: dict[int, ValueOrder] = {}
 
-    @functools.cached_property
+    @cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
         try:
@@ -52,7 +52,7 @@ class ColumnTypes:
         at = self.schema.leaves[root.all_leaves.start].root
         return self.schema_arrow.field(self._arrow_places[at]).type
 
-    @functools.cached_property
+    @cached_property
     def _arrow_places(self) -> list[int]:
         """For each root how many before it are in the Arrow schema: those that have leaves."""
         have_leaves = (bool(root.all_leaves) for root in self.schema.roots)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from intarsia.errors import Where
+from intarsia.process_state import ForkLock
 from intarsia.ranges import RowRanges
 from intarsia.read.health import Health
 
@@ -48,7 +48,7 @@ class Damage:
     def __init__(self, path: str, health: Health | None) -> None:
         """``health`` is told of what is found."""
         self._path, self._health = path, health
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._lost: dict[tuple[int, int], RowRanges] = {}
         self.found: dict[Where, CorruptData] = {}
 

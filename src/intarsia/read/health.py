@@ -4,13 +4,13 @@ and which of their pages are damaged.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from intarsia.errors import warn
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import text_of
+from intarsia.process_state import ForkLock
 from intarsia.read.column_types import ColumnTypes
 from intarsia.read.subjects import can_have
 
@@ -26,7 +26,7 @@ class Health:
     """Which indexes files have, of those whose indexes were looked for so far."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._names: dict[str, frozenset[str]] = {}
         self._columns: dict[str, ColumnTypes] = {}
         self._known: dict[str, tuple[IndexEntry, Home]] = {}

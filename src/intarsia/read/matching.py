@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from intarsia.plan.account import Activity
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.casts import keeps_values
+from intarsia.process_state import cached_property
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
 from intarsia.read.codes import coded_field, is_coded, with_texts
@@ -106,7 +106,7 @@ class UnitReader:
         )
         self._sieves: dict[Contained, Sieve] = {}
 
-    @functools.cached_property
+    @cached_property
     def _may_be_at_once(self) -> bool:
         return _may_be_read_at_once(self.file, self._request, self._constants)
 

@@ -6,7 +6,6 @@ then on treated as if it were not there.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,6 +43,7 @@ from intarsia.index.directory import (
     page_index_places,
 )
 from intarsia.index.sidecar import Sidecar
+from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array
 from intarsia.read.column_chunks import ColumnChunks
 from intarsia.read.column_types import ColumnTypes
@@ -117,12 +117,12 @@ class OpenedFile:
     def metadata(self) -> FileMetaData:
         return self._footer.metadata
 
-    @functools.cached_property
+    @cached_property
     def binding(self) -> str:
         """What tells this file's layout from any other's: ``directory.binding_of``."""
         return binding_of(self.metadata)
 
-    @functools.cached_property
+    @cached_property
     def source(self) -> AheadSource:
         return AheadSource(self._footer.source, self._footer.source.holds)
 
@@ -136,7 +136,7 @@ class OpenedFile:
         """Where the footer begins in the file, in bytes."""
         return self._footer.offset
 
-    @functools.cached_property
+    @cached_property
     def row_group_starts(self) -> Int64Array:
         """First row of each row group, then the number of rows. Shape ``(groups + 1,)``."""
         counts = [group.num_rows for group in self.metadata.row_groups]
@@ -172,7 +172,7 @@ class OpenedFile:
         """What the footer has in common with those of other files."""
         return self._footer.shape
 
-    @functools.cached_property
+    @cached_property
     def templates(self) -> SchemaTemplates:
         return self.shape.kept(("templates", self.options.of_types), self._new_templates)
 
@@ -182,7 +182,7 @@ class OpenedFile:
         unit = self.options.coerce_int96_timestamp_unit
         return SchemaTemplates(self.metadata, self._footer.raw, read_dictionary, unit)
 
-    @functools.cached_property
+    @cached_property
     def columns(self) -> ColumnTypes:
         """The types of the columns, which files of one shape share."""
         return self.shape.kept(("columns", self.options.of_types), self._new_columns)
@@ -191,7 +191,7 @@ class OpenedFile:
         orders, unit = self.metadata.column_orders, self.options.coerce_int96_timestamp_unit
         return ColumnTypes(self.schema, self.templates, orders, unit)
 
-    @functools.cached_property
+    @cached_property
     def schema_arrow(self) -> pa.Schema:
         """The schema as pyarrow reads it. Raises ``FormatError`` if pyarrow cannot read it."""
         try:
@@ -199,7 +199,7 @@ class OpenedFile:
         except FormatError as error:
             raise error.at(Where(self.name)) from error
 
-    @functools.cached_property
+    @cached_property
     def pyarrows_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow decodes it. Raises one of ``FAILURES``."""
         return read_by_pyarrow(self.footer)
@@ -233,7 +233,7 @@ class OpenedFile:
         """Chunks of which the footer says what is not so, and what is."""
         return self._chunks.mended
 
-    @functools.cached_property
+    @cached_property
     def layout(self) -> Layout:
         """Where chunks are."""
         return Layout(self)
@@ -329,7 +329,7 @@ class OpenedFile:
 
     # --- embedded indexes -----------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def sections(self) -> Sections:
         """The embedded indexes."""
         return Sections(self)

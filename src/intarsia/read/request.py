@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from intarsia.predicate.periods import without_periods
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
+from intarsia.process_state import cached_property
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, check_paths, pruned_to_fields
 
@@ -80,17 +80,17 @@ class Filter:
     columns: tuple[str, ...] | None
     pruned: Projection = field(default_factory=dict)
 
-    @functools.cached_property
+    @cached_property
     def paths(self) -> set[tuple[str, ...]] | None:
         """Those of the columns and fields it needs, None where that is unknown."""
         return field_paths(self.node)
 
-    @functools.cached_property
+    @cached_property
     def escapes(self) -> Pruning:
         """Where it can be anything but true."""
         return escapes_of(self.node)
 
-    @functools.cached_property
+    @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
         """Its parts, where it has several and their columns are known."""
         is_and = isinstance(self.node, Call) and self.node.function in ANDS
@@ -164,18 +164,18 @@ class Request:
     filter: Filter | None = None
     pruned: Projection = field(default_factory=dict)
 
-    @functools.cached_property
+    @cached_property
     def output(self) -> pa.Schema:
         return pruned_schema(self.schema, self.columns, self.pruned)
 
-    @functools.cached_property
+    @cached_property
     def filter_columns(self) -> tuple[str, ...]:
         """Columns read to evaluate the filter."""
         if self.filter is None:
             return ()
         return tuple(self.schema.names) if self.filter.columns is None else self.filter.columns
 
-    @functools.cached_property
+    @cached_property
     def all_columns(self) -> tuple[str, ...]:
         """Output columns, then those only the filter needs."""
         return tuple(dict.fromkeys((*self.columns, *self.filter_columns)))

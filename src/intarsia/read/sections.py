@@ -5,7 +5,6 @@ Whatever is damaged or contradicts the file is reported by a warning and ignored
 
 from __future__ import annotations
 
-import functools
 import time
 import weakref
 from collections.abc import Hashable, Mapping
@@ -23,6 +22,7 @@ from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
 from intarsia.predicate.leaves import How, Match, Op, Predicate
 from intarsia.predicate.term import Term
+from intarsia.process_state import cached_property
 from intarsia.ranges import RowRanges
 from intarsia.read.strays import doubt, entry_of, stray_list
 from intarsia.read.subjects import subject_of
@@ -104,7 +104,7 @@ class Sections:
         self._unread: PathError | None = None
         self._failed_at: float | None = None
 
-    @functools.cached_property
+    @cached_property
     def directory(self) -> Directory | None:
         """The directory of embedded indexes, where there is one that belongs to this file."""
         try:
@@ -119,7 +119,7 @@ class Sections:
             self._file.warn(f"embedded indexes are ignored: {error}")
         return None
 
-    @functools.cached_property
+    @cached_property
     def beside(self) -> Holder | None:
         """The file's sidecar, where there is one that belongs to it."""
         try:
@@ -163,7 +163,7 @@ class Sections:
                 self.check_beside()
         return self.beside
 
-    @functools.cached_property
+    @cached_property
     def holders(self) -> Mapping[IndexEntry, Holder]:
         """Every index and what holds it; of two of one name and known version the embedded one."""
         found: dict[IndexEntry, Holder] = {}
@@ -205,7 +205,7 @@ class Sections:
         known = [index for index in found if index is not None and index.of.term == term]
         return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
 
-    @functools.cached_property
+    @cached_property
     def _stray(self) -> Embedded | None:
         """The list of another writer, where the file is read with a column that it is of."""
         column = self._file.options.distinct_index_column

@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import os
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,7 +27,9 @@ from intarsia.errors import FormatError, PathError
 from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
+from intarsia.listing import check_not_forked
 from intarsia.parallel import begin
+from intarsia.process_state import ForkLock, SharedState
 from intarsia.retry import infos_of
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
 
@@ -52,13 +53,14 @@ def _hashed(text: str) -> str:
     return hashlib.blake2b(os.fsencode(text), digest_size=16).hexdigest()
 
 
-class Sidecars:
+class Sidecars(SharedState):
     """Where sidecars are of the files of one file system: beside them, or under ``folder``.
 
     ``folder`` is a path on the same file system, or a URI.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, folder: PathLike | None = None) -> None:
+        super().__init__()
         self.filesystem, self._folder = filesystem, None
         if folder is not None:
             is_local = isinstance(filesystem, pafs.LocalFileSystem)
@@ -66,10 +68,15 @@ class Sidecars:
             self.filesystem, at = resolve(folder, on)
             self._folder = at.rstrip("/")
         self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._listings: dict[str, Future[Listing]] = {}
         self._local: dict[str, tuple[int, Listing]] = {}
         self.folder = None if folder is None else os.fspath(folder)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._listings.clear()
+            self._local.clear()
 
     def check(self) -> None:
         """Raise ``PathError`` where the folder is local, and not there."""
@@ -172,6 +179,7 @@ class Sidecars:
 
 
 def _listed(filesystem: pafs.FileSystem, folder: str) -> Listing:
+    check_not_forked(filesystem)
     selector = pafs.FileSelector(folder, allow_not_found=True)
     try:
         return _by_name(infos_of(filesystem, selector))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
+from intarsia.process_state import cached_property
 from intarsia.read.opened import Lease, OpenedFile
 
 
@@ -40,6 +40,6 @@ class Source:
         """The columns that the folder of a file fixes."""
         return self._constants[path]
 
-    @functools.cached_property
+    @cached_property
     def _constants(self) -> dict[str, dict[str, pa.Scalar]]:
         return {file.path: dict(file.constants) for file in self.data._files}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
+from intarsia.process_state import ForkLock
 from intarsia.source import BufferSource, ByteRange, Source
 
 
@@ -18,7 +18,7 @@ class CountingSource:
         if isinstance(inner, bytes | bytearray | memoryview):
             inner = BufferSource(inner)
         self._inner: Source = inner
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self.calls: list[list[ByteRange]] = []
 
     @property
