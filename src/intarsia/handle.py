@@ -7,7 +7,9 @@ Reads may be made from several threads at once. Nothing here is kept or counted;
 from __future__ import annotations
 
 import datetime
+import errno
 import os
+import time
 from collections.abc import Callable
 from stat import S_ISDIR, S_ISFIFO
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import PathError
 from intarsia.globs import is_glob
 from intarsia.listing import check_not_forked, infos_in, is_fsspec, own_errors
+from intarsia.process_state import release_handles
 from intarsia.retry import retried
 
 Stamp = str | None
@@ -25,6 +28,10 @@ Stamp = str | None
 time of the last change in milliseconds; None where a file system tells neither."""
 Version = tuple[object, ...] | None
 """What tells one version of a file from the next; None where nothing does, or there is none."""
+
+
+_TRIES, _NAP_SECONDS = 50, 0.02
+"""How often to open a file while the process has too many open, and the seconds between tries."""
 
 
 class Handle(Protocol):
@@ -57,7 +64,7 @@ def open_handle(filesystem: pafs.FileSystem, path: str) -> Handle:
     check_not_forked(filesystem)
     try:
         if isinstance(filesystem, pafs.LocalFileSystem):
-            return _LocalHandle(path)
+            return _local_handle(path)
         if is_fsspec(filesystem):
             return retried(filesystem, lambda: _FsspecHandle(filesystem.handler.fs, path))
         return retried(filesystem, lambda: _ArrowHandle(filesystem, path))
@@ -139,6 +146,19 @@ class _LocalHandle:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _local_handle(path: str) -> _LocalHandle:
+    """Opens a local file. Where the process has too many open, others are closed first."""
+    for _ in range(_TRIES):
+        try:
+            return _LocalHandle(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        release_handles()
+        time.sleep(_NAP_SECONDS)  # other threads close theirs once they have read
+    return _LocalHandle(path)
 
 
 class _ArrowHandle:

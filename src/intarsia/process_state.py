@@ -45,6 +45,9 @@ class SharedState:
         """Drop the state. Threads may use it meanwhile."""
         raise NotImplementedError
 
+    def release_handles(self) -> None:
+        """Close handles of the operating system that can be opened again."""
+
     def after_fork(self) -> None:
         """Drop the state in a forked child. All locks are open."""
         self.clear()
@@ -64,6 +67,12 @@ def clear() -> None:
     """
     for state in list(_states):
         state.clear()
+
+
+def release_handles() -> None:
+    """Close what handles of the operating system can be opened again: there are too many."""
+    for state in list(_states):
+        state.release_handles()
 
 
 def abandon(thing: object) -> None:
@@ -106,7 +115,4 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            known = instance.__dict__
-            if self._name not in known:
-                known.setdefault(self._name, self._function(instance))
-            return known[self._name]
+            return instance.__dict__.setdefault(self._name, self._function(instance))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,6 +85,8 @@ class FileSource:
         self.gap = gap_bytes(filesystem) if gap is None else gap
         self._lock = ForkLock()
         self._handle: Handle | None = None
+        self._pinned: Callable[[], Handle | None] = _nothing
+        """Gives the handle that was let go of, if somebody has pinned it."""
         self._size: int | None = None
         self._process = os.getpid()
         self._rested: Version = None
@@ -131,7 +134,7 @@ class FileSource:
         return out
 
     def _was_written_to(self) -> bool:
-        handle = self._handle
+        handle = self._handle or self._pinned()
         try:
             return handle is not None and handle.was_changed()
         except OSError as error:
@@ -167,11 +170,19 @@ class FileSource:
         with self._lock:
             if self._handle is not None:
                 self._rested = self._handle.version
-                self._handle = None  # closed once reads under way in other threads have ended
+                self._pinned = weakref.ref(self._handle)
+                self._handle = None  # closed once reads and pins of other threads have ended
+
+    def pin(self) -> object:
+        """Returns what keeps a local file's handle open, in spite of ``rest``, as long as it lives.
+
+        Raises ``FileReplaced`` if the handle was closed, and the file replaced since.
+        """
+        return self._open() if self.is_local else None
 
     def _open(self) -> Handle:
         with self._lock:
-            handle = self._handle
+            handle = self._handle or self._pinned()
             if handle is not None and (self.is_local or self._process == os.getpid()):
                 return handle
             if handle is not None:
@@ -208,6 +219,10 @@ class FileSource:
             message = f"of {length:,} bytes asked for {len(data):,} came: it is shorter by now"
             raise PathError(f"{self.path}: {message}, or a read was cut off")
         return data
+
+
+def _nothing() -> None:
+    return None
 
 
 def gap_bytes(filesystem: pafs.FileSystem) -> int:

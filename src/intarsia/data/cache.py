@@ -15,13 +15,13 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.data.catalog import Catalog
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, PathError
 from intarsia.handle import Version, version_of
 from intarsia.parallel import begin
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
-from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.opened import Lease, OpenedFile, lease_of, until_whole
 from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sidecars import Sidecars
@@ -65,6 +65,10 @@ class _OpenFiles(SharedState):
         return [other for other in too_many if other is not None]
 
     def clear(self) -> None:
+        with self._lock:
+            self._last_used.clear()
+
+    def release_handles(self) -> None:
         with self._lock:
             found = [use() for use in self._last_used.values()]
             self._last_used.clear()
@@ -229,8 +233,16 @@ class FileCache(SharedState):
         return opened()
 
     def _open(self, path: str) -> OpenedFile:
+        return until_whole(path, partial(self._open_now, path))
+
+    def _open_now(self, path: str) -> OpenedFile:
         source = FileSource(self._filesystem, path, self._gap)
-        version = source.version  # before anything is read: what changes later is noticed
+        try:
+            version = source.version  # before anything is read: what changes later is noticed
+        except PathError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                error.add_note("It was deleted since it was listed: open the data set again")
+            raise
         file = self._opened(source)
         with self._lock:
             if path in self._kept:

@@ -72,6 +72,7 @@ from intarsia.predicate.filterable import filterable_schema, restorer_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
+from intarsia.read.opened import of_one_version, until_whole
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import (
@@ -295,7 +296,10 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         request = request_of(self.schema, [], expression_of(filter, self.schema))
         by_file = {id(file): f for f, file in zip(list(fragments), self._files, strict=True)}
         for file, part in files_left(self._cache, self._files, request):
-            if plan_rows(part.get().file, request.pruning, file.constants, self.schema).rows:
+            plan = partial(
+                plan_rows, pruning=request.pruning, constants=file.constants, schema=self.schema
+            )
+            if of_one_version(part.get, plan).rows:
                 fragment = by_file[id(file)]
                 yield PlannedFragment(fragment if is_known else unread(fragment), self)
         self._cache.health.tell()
@@ -404,6 +408,11 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             found = self.to_table(columns, filter, **options)
             check_within(wanted, found.num_rows)
             return taken(found, pa.array(wanted))
+        # Where a file was replaced, the rows of all files after it have other numbers by now.
+        return until_whole(repr(self), partial(self._taken, wanted, columns, options))
+
+    def _taken(self, wanted: Int64Array, columns: Columns, options: Mapping[str, Any]) -> pa.Table:
+        """The rows at ``wanted``, in that order. Raises ``FileReplaced``."""
         distinct, places = np.unique(wanted, return_inverse=True)
         rows = RowRanges.from_rows(distinct)
         if self._cache.options.skips_corrupt:

@@ -19,7 +19,7 @@ from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
 from intarsia.read.file_map import map_of
 from intarsia.read.matching import Trend
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import OpenedFile, of_one_version, until_whole
 from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
 
@@ -31,7 +31,10 @@ def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: i
     """
 
     def planned(file: File) -> FilePlan:
-        return _plan_file(cache.get(file.path), file.constants, request, gap)
+        def plan(opened: OpenedFile) -> FilePlan:
+            return _plan_file(opened, file.constants, request, gap)
+
+        return of_one_version(partial(cache.lease, file.path), plan)
 
     wanted = list(in_folders(files, request.pruning))
     left = _left(cache, wanted, request)
@@ -51,14 +54,16 @@ def plan_files_left(cache: FileCache, files: Sequence[File], request: Request, g
     """
 
     def planned(kept: Kept) -> FilePlan | None:
-        lease = kept.part.get()
-        opened = lease.file if lease.is_current() else cache.get(kept.file.path)
         constants = kept.file.constants
-        candidates = plan_rows(opened, request.pruning, constants, request.schema)
-        if not candidates.rows:
-            return None
-        roots = roots_to_read(opened, request, constants)
-        return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
+
+        def plan(opened: OpenedFile) -> FilePlan | None:
+            candidates = plan_rows(opened, request.pruning, constants, request.schema)
+            if not candidates.rows:
+                return None
+            roots = roots_to_read(opened, request, constants)
+            return plan_reads(opened, roots, candidates, constants, gap, count_pages=False)
+
+        return of_one_version(kept.part.get, plan)
 
     left = files_left(cache, files, replace(request, columns=()))  # none is read now
     plans = each_of(cache, (partial(planned, kept) for kept in left))
@@ -119,7 +124,22 @@ def _account(
     is_mapped: bool,
 ) -> FileAccount:
     """A file's account, with what is read of it where there is a ``trend`` of what was before."""
-    opened = cache.get(file.path)
+
+    def planned(opened: OpenedFile) -> FileAccount:
+        return _planned(opened, file, request, gap, is_mapped=is_mapped)
+
+    account = of_one_version(partial(cache.lease, file.path), planned)
+    if trend is None or not folder_might_match(request.pruning, file.constants):
+        return account
+    plan = account.plan
+    read = partial(read_of, cache, file.path, request, file.constants, plan, trend)
+    return replace(account, read=until_whole(file.path, read))
+
+
+def _planned(
+    opened: OpenedFile, file: File, request: Request, gap: int, *, is_mapped: bool
+) -> FileAccount:
+    """A file's account without what is read of it."""
     plan = _plan_file(opened, file.constants, request, gap)
     if not folder_might_match(request.pruning, file.constants):
         return FileAccount(replace(plan, steps=(Step("folders", 0, 0),)))
@@ -128,9 +148,7 @@ def _account(
         leaves = list(dict.fromkeys(read.leaf for read in plan.reads))
         mapped = map_of(opened, leaves, with_indexes=request.filter is not None)
         account = replace(account, map=mapped)
-    if trend is None:
-        return account
-    return replace(account, read=read_of(cache, file.path, request, file.constants, plan, trend))
+    return account
 
 
 def _plan_file(opened: OpenedFile, constants: Constants, request: Request, gap: int) -> FilePlan:

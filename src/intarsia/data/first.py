@@ -30,7 +30,7 @@ from intarsia.format.bounds import Bounds
 from intarsia.format.order import Key, ValueOrder
 from intarsia.predicate.need import First
 from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.scan import Part, scan
 
 _LEAST_ROWS = 64 * 1024
@@ -215,7 +215,8 @@ class _Places:
         file = self._data._files[number]
         starts = np.array([place.start for place in places])
         rows = RowRanges(starts, np.array([place.stop for place in places]))
-        return Part(partial(self._data._cache.lease, file.path), file.constants, rows, rows)
+        get = partial(lease_of, self._files[number])  # whose rows these are
+        return Part(get, file.constants, rows, rows)
 
     def may_hold_before(self, value: pa.Scalar) -> bool:
         """Might a row that was not taken come before one of ``value``?"""

@@ -43,6 +43,7 @@ from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.read.portable import has_old_bounds, plain_type, why_not_portable
 from intarsia.read.request import Request
 from intarsia.read.selection import groups_of, select
+from intarsia.storage import FileReplaced
 
 if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset
@@ -122,7 +123,7 @@ def hand_over(
     """
     try:
         return _checked(data, columns, filter_, limit, expects_nan)
-    except RefusedError as error:
+    except (RefusedError, FileReplaced) as error:
         return str(error)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.errors import IntarsiaError
 from intarsia.index.formula import FingerprintArray, Keys
 from intarsia.index.holders import are_held
 from intarsia.index.kind import Inverted
@@ -31,7 +30,7 @@ from intarsia.plan.verdict import Constants
 from intarsia.predicate.leaves import Predicate, seeks_values
 from intarsia.predicate.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.planner import indexes_for
 from intarsia.read.sections import Embedded
 
@@ -60,8 +59,20 @@ def hold_keys(
     Only tests for a value, or a few, are asked about, without which no row passes ``pruning``.
     ``constants`` are the columns that each file's folder fixes, ``schema`` is the data set's.
     """
+    try:
+        return _hold_keys(files, constants, schema, decisive(pruning))
+    except READ_ERRORS:  # which index it is, and what is wrong, asking it will say
+        return np.ones(len(files), dtype=np.bool_)
+
+
+def _hold_keys(
+    files: Sequence[OpenedFile],
+    constants: Sequence[Constants],
+    schema: pa.Schema,
+    tests: Sequence[Predicate],
+) -> BoolArray:
+    """As ``hold_keys``, of its ``decisive`` tests."""
     might = np.ones(len(files), dtype=np.bool_)
-    tests = decisive(pruning)
     if not tests:
         return might
     known: dict[tuple[int, int, int], tuple[Embedded, FingerprintArray | None]] = {}
@@ -78,10 +89,7 @@ def hold_keys(
         section = None if keys is None else file.sections.section(index)
         if keys is not None and isinstance(section, InvertedSection):
             asked.append(_Asked(at, section, keys))
-    try:
-        held = are_held([(one.section, one.keys) for one in asked])
-    except (IntarsiaError, OSError, pa.ArrowException):
-        return might  # which index it is, and what is wrong, asking it will say
+    held = are_held([(one.section, one.keys) for one in asked])
     might[[one.at for one in asked]] = held
     return might
 

@@ -18,12 +18,11 @@ from intarsia.data.together import (
     may_be_together,
     of_portions,
 )
-from intarsia.errors import IntarsiaError
 from intarsia.format.schema import Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.ranges import RowRanges
-from intarsia.read.opened import OpenedFile
+from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.request import PSEUDO_COLUMNS, Filter
 
 LEAST_FILES = 4
@@ -70,7 +69,7 @@ def matching_rows(
     try:
         for part in of_portions(chosen, roots, sifted):
             found |= part
-    except (IntarsiaError, OSError, pa.ArrowException):
+    except READ_ERRORS:
         pass  # which file it is, and what is wrong, reading it will say
     return found
 

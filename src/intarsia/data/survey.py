@@ -21,7 +21,7 @@ from intarsia.data.cache import FileCache
 from intarsia.data.lookups import hold_keys
 from intarsia.data.matches import readers
 from intarsia.data.sift import LEAST_FILES, matching_rows
-from intarsia.errors import FormatError, IntarsiaError
+from intarsia.errors import IntarsiaError
 from intarsia.index.verdict import rows_might_match
 from intarsia.parallel import waited_for
 from intarsia.plan.prune import rows_left
@@ -29,7 +29,7 @@ from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Predicate, Test
 from intarsia.predicate.tree import Never, Pruning, tests_of
 from intarsia.ranges import RowRanges
-from intarsia.read.opened import Lease, OpenedFile
+from intarsia.read.opened import READ_ERRORS, Lease, OpenedFile
 from intarsia.read.planner import folder_might_match, leaf_of, missing_columns
 from intarsia.read.request import Request
 from intarsia.read.scan import Matching, Part
@@ -155,7 +155,7 @@ def _might_match(
         constants = [opened[at][0].constants for at in members]
         try:
             might[members], rows = _verdicts(files, constants, request, by_footer)
-        except FormatError:  # which file is damaged, and where, planning it will say
+        except READ_ERRORS:  # which file it is, and what is wrong, planning it will say
             continue
         reading = readers(files, constants, rows, request)
         for i, found in rows.items():

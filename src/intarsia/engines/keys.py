@@ -17,10 +17,11 @@ import pyarrow.dataset as pads
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.sampled import spread_rows
-from intarsia.errors import IntarsiaError, PredicateError
+from intarsia.errors import PredicateError
 from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.filterable import filterable_schema, filterable_type
 from intarsia.predicate.query import Keys, Scan
+from intarsia.read.opened import READ_ERRORS
 
 _MOST_KEYS = 100_000
 _MOST_BYTES = 8 << 20
@@ -56,7 +57,7 @@ class Joined:
             try:
                 condition = self._condition(scan, keys)
                 may_pay = condition is not None and self._may_pay(scan, keys.column, condition)
-            except (IntarsiaError, OSError, pa.ArrowException):
+            except READ_ERRORS:
                 continue  # the query comes upon it as well, or has no need to
             if may_pay:
                 found.append(condition)

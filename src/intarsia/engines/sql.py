@@ -7,7 +7,7 @@ import functools
 import operator
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -32,12 +32,13 @@ from intarsia.engines.session import (
 )
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
+from intarsia.handle import Version, version_of
 from intarsia.predicate.folding import Now
 from intarsia.predicate.look import LOOKED_AT
 from intarsia.predicate.need import Need
 from intarsia.predicate.parameters import Parameters, mentioned
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
-from intarsia.storage import PathLike
+from intarsia.storage import FileReplaced, PathLike
 
 if TYPE_CHECKING:
     import duckdb
@@ -83,6 +84,61 @@ def sql(
     if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):
         raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
     opened = {name: _opened(table) for name, table in tables.items()}
+    with contextlib.suppress(_ReplacedError):
+        return _asked(query, parameters, opened)
+    with session(shared=False) as connection:
+        now = functools.cache(functools.partial(_begin, connection))
+        rewritten = _rewritten(query, parameters, opened, now).read_once()
+        return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
+
+
+class _ReplacedError(Exception):
+    """A file was replaced after a query had asked something of it first."""
+
+
+class _Versions:
+    """The versions of all local files of a query's tables, when something was first asked of them.
+
+    A query that reads a file twice is to see one version of it. Of remote files, that would take a
+    request each: they are not compared.
+    """
+
+    def __init__(self, tables: Mapping[str, pads.Dataset | pa.Table]) -> None:
+        kept = (table for table in tables.values() if isinstance(table, Dataset))
+        self._tables = [table for table in kept if table._cache.is_local]
+        self._known: list[Version] | None = None
+
+    def note(self) -> None:
+        """Note the versions, before the first question."""
+        if self._known is None:
+            self._known = self._now()
+
+    @contextlib.contextmanager
+    def checked(self) -> Iterator[None]:
+        """A context in which the query is answered.
+
+        Raises ``_ReplacedError`` at its end if something was asked first, and a file was replaced
+        since; and in the place of ``FileReplaced``.
+        """
+        try:
+            yield
+        except FileReplaced as error:
+            raise _ReplacedError from error
+        if self._known is not None and self._known != self._now():
+            raise _ReplacedError
+
+    def _now(self) -> list[Version]:
+        return [version_of(file, data.filesystem) for data in self._tables for file in data.files]
+
+
+def _asked(
+    query: str, parameters: Parameters, opened: Mapping[str, pads.Dataset | pa.Table]
+) -> pa.Table:
+    """The answer of a query, which may read parts of its tables first.
+
+    Raises ``_ReplacedError`` if a file was replaced meanwhile.
+    """
+    versions = _Versions(opened)
     # Another query's error may just have made the shared database useless.
     with (
         contextlib.suppress(require_duckdb().FatalException, NotAnsweredError),
@@ -92,19 +148,27 @@ def sql(
         rewritten = _rewritten(query, parameters, opened, now)
         if rewritten.is_one:
             schemas = {name: table.schema for name, table in opened.items()}
-            value_of = functools.partial(_value, connection, now, opened)
+            value_of = functools.partial(_value, connection, now, opened, versions)
             planned = with_values(query, schemas, value_of)
             if planned != query:
                 rewritten = _rewritten(planned, parameters, opened, now)
+            if rewritten.reads_ahead:
+                versions.note()
             if planned == query and not any(scan.look for scan in rewritten.scans):
-                return _answer(connection, rewritten, parameters, opened)[0]
+                with versions.checked():
+                    return _answer(connection, rewritten, parameters, opened)[0]
             now()  # it is asked twice at one moment
-            with asking_first():  # an error is to show the query as it was given
+            with asking_first(), versions.checked():  # errors are to show the query as it was given
                 return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
         rewritten = _rewritten(query, parameters, opened, now).without_looks()
-        return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
+        if not rewritten.is_one:  # other statements may not be run twice
+            return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
+        if rewritten.reads_ahead:
+            versions.note()
+        with versions.checked():
+            return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
 
 
 def _rewritten(
@@ -122,12 +186,14 @@ def _value(
     connection: duckdb.DuckDBPyConnection,
     now: Now,
     tables: Mapping[str, pads.Dataset | pa.Table],
+    versions: _Versions,
     query: str,
 ) -> tuple[pa.Table, str]:
     """The answer of a subquery of one column, and its type, at the moment of the query.
 
     Raises ``NotAnsweredError``.
     """
+    versions.note()
     now()
     with asking_first():
         found, types = _answer(connection, _rewritten(query, (), tables, now), (), tables)

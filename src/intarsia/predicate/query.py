@@ -115,6 +115,19 @@ class Query:
         """The query where nothing is asked first."""
         return replace(self, scans=tuple(replace(scan, look=None) for scan in self.scans))
 
+    def read_once(self) -> Query:
+        """The query where no table is read beforehand, to tell which rows are needed."""
+        plain = (replace(scan, keys=(), need=None, look=None) for scan in self.scans)
+        return replace(self, scans=tuple(plain))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True if a table may be read beforehand, to tell which rows are needed."""
+        return any(
+            scan.keys or scan.look is not None or (scan.need is not None and scan.need.firsts)
+            for scan in self.scans
+        )
+
 
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
 """A condition on a table of that schema, as ``exact_condition`` sees it just as an engine does.

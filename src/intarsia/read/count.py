@@ -11,11 +11,10 @@ from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.matching import Trend
-from intarsia.read.opened import OpenedFile, lease_of
+from intarsia.read.opened import OpenedFile, lease_of, of_one_version
 from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, files_ahead, is_settled, scan
-from intarsia.storage import FileReplaced
 
 
 def count_rows(
@@ -47,18 +46,12 @@ def _count(part: Part, request: Request, use_threads: bool, trend: Trend) -> int
         if part.get().is_current():
             return part.matching.rows.num_rows
         part = replace(part, matching=None)
-    while True:
-        lease = part.get()
-        try:
-            found = _counted(part, request, lease.file, use_threads, trend)
-        except FileReplaced:
-            continue
-        if lease.is_current():
-            return found
+    counted = partial(_counted, part, request, use_threads, trend)
+    return of_one_version(part.get, counted)
 
 
 def _counted(
-    part: Part, request: Request, file: OpenedFile, use_threads: bool, trend: Trend
+    part: Part, request: Request, use_threads: bool, trend: Trend, file: OpenedFile
 ) -> int:
     def found_in(part: Part) -> int:
         tables = scan([part], request, use_threads=use_threads, trend=trend)

@@ -345,7 +345,7 @@ def open_source(
     """
     path = source.path
     try:
-        return OpenedFile(
+        opened = OpenedFile(
             source if tail is None else KnownEnd(source, tail),
             path,
             source.tail_bytes if tail is None else len(tail),
@@ -355,6 +355,8 @@ def open_source(
             beside=Beside(source, places),
             health=health,
         )
+        opened.pin = source.pin
+        return opened
     except OSError as error:
         if isinstance(error, PathError):
             raise

@@ -6,8 +6,9 @@ then on treated as if it were not there.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,15 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.template import SchemaTemplates
 from intarsia.decode.whole import read_by_pyarrow
-from intarsia.errors import CorruptDataWarning, FormatError, Where, tell, warn
+from intarsia.errors import (
+    CorruptDataWarning,
+    FormatError,
+    IntarsiaError,
+    PathError,
+    Where,
+    tell,
+    warn,
+)
 from intarsia.format.bounds import (
     Bounds,
     chunk_bounds,
@@ -57,6 +66,9 @@ from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
 from intarsia.source import AheadSource, Source
+from intarsia.storage import FileReplaced
+
+T = TypeVar("T")
 
 _OBJECT_BYTES, _OBJECTS_PER_BYTE = 3000, 4
 """What an opened file takes in memory: in itself, and for each byte that was decoded."""
@@ -88,6 +100,8 @@ class OpenedFile:
         ``beside`` finds the file's sidecar.
         """
         self.name = name
+        self.pin: Callable[[], object] = _no_handle
+        """Gives what keeps the file's handle open, as ``FileSource.pin``."""
         self.beside, self._health = beside, health
         self.damage = Damage(name, health)
         self.profile = profile
@@ -379,6 +393,65 @@ class Lease(NamedTuple):
 
     file: OpenedFile
     is_current: Callable[[], bool]
+
+
+READ_ERRORS = (IntarsiaError, OSError, pa.ArrowException)
+"""What reading files may raise. A step that only saves work ignores these: a file is then read
+anyway, which says what is wrong with it, or reads the version that has taken its place."""
+MAX_TRIES = 20
+"""Versions of one file that a query begins with. After that it says that it cannot read it."""
+
+
+class ChangesTooOften(PathError):  # noqa: N818 # as FileReplaced
+    """A file was replaced each time before it was read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: the file was replaced {MAX_TRIES} times, each time before it was read: ask "
+            "again when it is changed less often"
+        )
+        self._path = path
+
+    def __reduce__(self) -> tuple[type[ChangesTooOften], tuple[str]]:
+        return type(self), (self._path,)
+
+
+def of_one_version(get: Callable[[], Lease], action: Callable[[OpenedFile], T]) -> T:
+    """What ``action`` returns of the file that ``get`` gives, all of one version.
+
+    The file's handle stays open meanwhile. ``action`` is done again if the file was replaced all
+    the same. Raises ``ChangesTooOften``; passes ``FileReplaced`` on if ``get`` has no other file.
+    """
+    before = None
+    for _ in range(MAX_TRIES):
+        lease = get()
+        try:
+            pinned = lease.file.pin()
+            found = action(lease.file)
+            del pinned
+        except FileReplaced:
+            if lease.file is before:
+                raise
+        else:
+            if lease.is_current():
+                return found
+        before = lease.file
+    raise ChangesTooOften(lease.file.name)
+
+
+def until_whole(path: str, action: Callable[[], T]) -> T:
+    """What ``action`` returns, done again as long as it raises ``FileReplaced``.
+
+    Raises ``ChangesTooOften``, of the file at ``path``.
+    """
+    for _ in range(MAX_TRIES):
+        with contextlib.suppress(FileReplaced):
+            return action()
+    raise ChangesTooOften(path)
+
+
+def _no_handle() -> None:
+    return None
 
 
 def lease_of(file: OpenedFile) -> Lease:

@@ -20,7 +20,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.matching import Trend, UnitReader
-from intarsia.read.opened import Lease, OpenedFile, lease_of
+from intarsia.read.opened import MAX_TRIES, ChangesTooOften, Lease, OpenedFile, lease_of
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.small_groups import know_page_indexes
@@ -164,6 +164,9 @@ class _Attempt:
         """Rows before this one have been given: another attempt goes on from there."""
         self.is_spoiled = False
         self._read: Callable[[], pa.Table | None] | None = None
+        self._tries = 1
+        self._pin: object = None
+        """Keeps the handle of a file that is read in several units open from the first one on."""
         if part.matching is not None:
             self._rows, self._read = self._within(part.matching.rows), part.matching.read
             all_rows = replace(request, filter=None)
@@ -171,8 +174,13 @@ class _Attempt:
         elif part.planned is not None:
             self._rows = self._within(part.planned)
             tested = roots_of(self._file, request.filter_columns, request.schema)
-            know_page_indexes(self._file, self._rows, [i for root in tested for i in root.leaves])
-            self._reader = UnitReader(self._file, request, part.constants, trend)
+            leaves = [i for root in tested for i in root.leaves]
+            try:
+                know_page_indexes(self._file, self._rows, leaves)
+                self._reader = UnitReader(self._file, request, part.constants, trend)
+            except FileReplaced:
+                self._renew()
+                self._plan()
         else:
             self._plan()
 
@@ -193,12 +201,13 @@ class _Attempt:
 
     def _planned(self) -> RowRanges:
         request, file = self._request, self._file
-        constants = self._part.constants
+        constants, pinned = self._part.constants, self._file.pin()
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
         with file.profile.during(Activity.PLANNING):
             found = plan_rows(file, request.pruning, constants, request.schema, leaves)
         self._reader = UnitReader(file, request, constants, self._trend, found.are_likely)
+        del pinned
         return self._within(found.rows).clip(self.given, max(self._file.num_rows, self.given))
 
     def _within(self, rows: RowRanges) -> RowRanges:
@@ -210,11 +219,17 @@ class _Attempt:
         return rows if self._part.rows is None else rows & self._part.rows
 
     def _renew(self) -> None:
-        """Take the file that is at the path now. Raises ``FileReplaced`` where it is too late."""
+        """Take the file that is at the path now.
+
+        Raises ``FileReplaced`` where it is too late, ``ChangesTooOften``.
+        """
+        self._tries += 1
+        if self._tries > MAX_TRIES:
+            raise ChangesTooOften(self._file.name)
         file, self._answer = self._part.get()
         if self.given or file is self._file:
             raise FileReplaced(file.name)
-        self._file = file
+        self._file, self._pin = file, None
 
     def holds(self) -> bool:
         """Are the plan's indexes still trusted, and is the file still the one at its path?
@@ -237,9 +252,11 @@ class _Attempt:
         if self.is_at_hand:
             yield reader, rows
             return
-        roots = roots_to_read(file, self._request, self._part.constants)
         try:
+            roots = roots_to_read(file, self._request, self._part.constants)
             for unit in units_of(file, rows, roots, small_first=small_first):
+                if self._pin is None and int(unit.stops[-1]) < int(rows.stops[-1]):
+                    self._pin = file.pin()
                 yield reader, unit
                 stop = int(unit.stops[-1])
         except FileReplaced:
@@ -249,9 +266,12 @@ class _Attempt:
         """The matching rows of ``unit``."""
         stop = int(unit.stops[-1])
         try:
+            pinned = reader.file.pin()
             with nullcontext() if self._use_threads else one_thread():
                 table = None if self._read is None else self._read()
-                return _Found(self, stop, reader.matching(unit) if table is None else table)
+                table = reader.matching(unit) if table is None else table
+            del pinned
+            return _Found(self, stop, table)
         except PageIndexMistrust:
             return _Found(self, stop, None)
         except FileReplaced:

@@ -1,0 +1,317 @@
+"""Files that are replaced as soon as their handle is closed, between planning and reading.
+
+Every answer is of one version of each file, whoever asks. Processes close handles when they may
+have few: here one at a time.
+"""
+
+import contextlib
+import itertools
+import os
+import resource
+import shutil
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import intarsia as ia
+from intarsia.data import cache
+from intarsia.read import opened, units
+from intarsia.storage import FileSource
+
+FILES, ROWS = 9, 300
+KEY, LOW, SOME = (
+    pc.field("k") == 3 * ROWS + 7,
+    pc.field("n") < 120,
+    pc.field("n") - pc.divide(pc.field("n"), 5) * 5 == 2,
+)
+
+
+def rows_of(file, version):
+    """The later versions have their rows at other places, and fewer of them."""
+    n = np.roll(np.arange(ROWS - version), 37 * version)
+    return pa.table(
+        {
+            "k": file * ROWS + n,
+            "file": np.full(len(n), file),
+            "version": np.full(len(n), version),
+            "n": n,
+            "text": [f"file {file}, version {version}, row {row}" for row in n.tolist()],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """Files of versions 0 to 3, to be copied."""
+    folder = tmp_path_factory.mktemp("versions")
+    for file in range(FILES):
+        for version in range(4):
+            ia.write_table(
+                rows_of(file, version),
+                folder / f"{file}.{version}",
+                indexes=["k:lookup", "n:minmax"],
+                row_group_size=100,
+                max_rows_per_page=20,
+                write_batch_size=10,
+            )
+    return folder
+
+
+class Lake:
+    """The folder; ``replacements`` counts those of each file, and ``most`` limits them."""
+
+    def __init__(self, folder, versions):
+        self.folder, self.versions = folder, versions
+        self.replacements, self.most = Counter(), 0
+
+    def publish(self, file):
+        number = self.replacements[file]
+        shutil.copy(self.versions / f"{file}.{number}", self.folder.parent / "new")
+        os.replace(self.folder.parent / "new", self.folder / f"{file}.parquet")
+
+    def rested(self, path):
+        file = int(os.path.basename(path).partition(".")[0])
+        if self.replacements[file] < self.most:
+            self.replacements[file] += 1
+            self.publish(file)
+
+
+@pytest.fixture
+def lake(tmp_path, versions, monkeypatch):
+    (tmp_path / "lake").mkdir()
+    made = Lake(tmp_path / "lake", versions)
+    for file in range(FILES):
+        made.publish(file)
+    rest = FileSource.rest
+
+    def rest_and_replace(self):
+        rest(self)
+        if self.path.startswith(str(made.folder)) and "_intarsia" not in self.path:
+            made.rested(self.path)
+
+    monkeypatch.setattr(cache, "_most_open", lambda: 1)
+    monkeypatch.setattr(FileSource, "rest", rest_and_replace)
+    monkeypatch.setattr(units, "UNIT_ROWS", 40)
+    return made
+
+
+def check(found, holds, columns=("file", "version", "n", "text")):
+    """``found`` has the rows of one version of each file for which ``holds`` of ``n`` is true."""
+    rows = {name: found.column(name).to_pylist() for name in columns}
+    by_file = {}
+    for row in zip(*rows.values(), strict=True):
+        by_file.setdefault(row[0], []).append(row)
+    assert sorted(by_file) == list(range(FILES))
+    for file, got in by_file.items():
+        version = got[0][1]
+        table = rows_of(file, version)
+        wanted = table.filter(pa.array([holds(n) for n in table["n"].to_pylist()]))
+        assert got == list(zip(*(wanted[name].to_pylist() for name in columns), strict=True))
+
+
+def low(n):
+    return n < 120
+
+
+def some(n):
+    return n % 5 == 2
+
+
+def each(n):
+    return True
+
+
+def in_order(table):
+    """DuckDB gives files in any order, each in its own."""
+    return table.take(np.argsort(table["file"].to_numpy(), kind="stable"))
+
+
+def by_sql(condition):
+    return lambda data: in_order(ia.sql(f"SELECT * FROM t WHERE {condition}", t=data))
+
+
+def by_polars(data):
+    import polars as pl
+
+    return ia.polars.scan(data).filter(pl.col("n") < 120).collect().to_arrow()
+
+
+def by_datafusion(data):
+    from datafusion import SessionContext
+
+    context = SessionContext()
+    context.register_dataset("t", data)
+    return in_order(pa.table(context.sql("SELECT * FROM t WHERE n < 120").to_arrow_table()))
+
+
+def by_fragments(data):
+    tables = [f.to_table(filter=LOW) for f in data.get_fragments(filter=LOW)]
+    return pa.concat_tables(tables)
+
+
+TABLES = {
+    "to_table": (lambda data: data.to_table(filter=LOW), low),
+    "to_table, another": (lambda data: data.to_table(filter=SOME), some),
+    "to_table of all": (lambda data: data.to_table(), each),
+    "to_batches": (lambda data: pa.Table.from_batches(data.to_batches(filter=LOW)), low),
+    "one thread": (lambda data: data.to_table(filter=LOW, use_threads=False), low),
+    "scanner": (lambda data: data.scanner(filter=LOW).to_table(), low),
+    "head": (lambda data: data.head(10**6, filter=LOW), low),
+    "sql": (by_sql("n < 120"), low),
+    "sql, by DuckDB's filter": (by_sql("n % 5 = 2"), some),
+    "sql, all": (by_sql("true"), each),
+    "polars": (by_polars, low),
+    "datafusion": (by_datafusion, low),
+    "fragments": (by_fragments, low),
+}
+
+
+@pytest.mark.filterwarnings("ignore:of . files looked into:intarsia.IntarsiaWarning")
+@pytest.mark.parametrize("kind", ["plain", "catalog", "sidecars", "pages"])
+@pytest.mark.parametrize("name", TABLES)
+def test_an_answer_is_of_one_version_of_each_file(lake, name, kind):
+    data = opened_as(lake, kind)
+    find, holds = TABLES[name]
+    for most in (1, 2, 3):
+        lake.most = most
+        check(find(data), holds)
+    if name != "to_table of all":  # which pyarrow reads
+        assert lake.replacements.total() >= FILES // 2
+
+
+def opened_as(lake, kind):
+    if kind == "catalog":
+        ia.build_catalog(lake.folder)
+    if kind == "sidecars":
+        for path in lake.folder.glob("*.parquet"):
+            ia.add_indexes(path, ["text:lookup"], sidecar=True)
+    return ia.dataset(lake.folder, reader="pages" if kind == "pages" else "auto")
+
+
+COUNTS = {
+    "count": (lambda data: data.count_rows(filter=LOW), 120 * FILES),
+    "count of a key": (lambda data: data.count_rows(filter=KEY), 1),
+    "key": (lambda data: data.to_table(filter=KEY).num_rows, 1),
+    "head": (lambda data: data.head(7, filter=LOW).num_rows, 7),
+    "take": (lambda data: data.take([1, ROWS + 5, 4 * ROWS]).num_rows, 3),
+    "take, filtered": (lambda data: data.take([1, 130, 400], filter=LOW).num_rows, 3),
+    "explain": (lambda data: len(data.explain(filter=LOW, maps=2).files), FILES),
+    "explain, analyzed": (lambda data: len(data.explain(filter=LOW, analyze=True).files), FILES),
+    "plan": (lambda data: len(data.plan(filter=LOW).files), FILES),
+    "fragments": (lambda data: len(list(data.get_fragments(filter=KEY))), 1),
+    "sql count": (
+        lambda data: ia.sql("SELECT count(*) AS c FROM t WHERE n < 120", t=data)["c"][0].as_py(),
+        120 * FILES,
+    ),
+    "sql key": (lambda data: ia.sql(f"SELECT * FROM t WHERE k = {ROWS}", t=data).num_rows, 1),
+    "sql join": (
+        lambda data: (
+            ia.sql(
+                "SELECT * FROM t JOIN u USING (k)", t=data, u=pa.table({"k": [7, ROWS + 8]})
+            ).num_rows
+        ),
+        2,
+    ),
+    "sql first": (
+        lambda data: ia.sql("SELECT k FROM t ORDER BY k LIMIT 3", t=data)["k"].to_pylist(),
+        [0, 1, 2],
+    ),
+    "sql scalar": (
+        lambda data: ia.sql("SELECT k FROM t WHERE k = (SELECT min(k) FROM t)", t=data)[
+            "k"
+        ].to_pylist(),
+        [0],
+    ),
+    "sort": (lambda data: data.filter(LOW).sort_by("k").to_table().num_rows, 120 * FILES),
+}
+
+
+@pytest.mark.filterwarnings("ignore:of . files looked into:intarsia.IntarsiaWarning")
+@pytest.mark.parametrize("kind", ["plain", "catalog", "sidecars", "pages"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_all_versions_agree_on_is_found(lake, name, kind):
+    data = opened_as(lake, kind)
+    find, expected = COUNTS[name]
+    for most in (1, 2, 3):
+        lake.most = most
+        assert find(data) == expected
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda data: data.to_table(filter=LOW),
+        lambda data: data.count_rows(filter=SOME),
+        lambda data: list(data.to_batches(filter=LOW)),
+        lambda data: data.take([5]),
+        lambda data: data.explain(filter=LOW),
+        lambda data: data.explain(filter=LOW, analyze=True),
+        lambda data: list(data.get_fragments(filter=LOW)),
+        lambda data: ia.sql("SELECT * FROM t WHERE n < 120", t=data),
+    ],
+)
+def test_a_file_that_is_never_the_same_ends_in_an_error_that_says_so(lake, ask, monkeypatch):
+    data, original = ia.dataset(lake.folder, reader="pages"), FileSource._was_written_to
+    moments = itertools.count(10**18)
+
+    def touched(self):
+        if "_intarsia" not in self.path:
+            os.utime(self.path, ns=(0, next(moments)))
+        return original(self)
+
+    monkeypatch.setattr(FileSource, "_was_written_to", touched)
+    with pytest.raises(ia.PathError, match=r"parquet.*: the file was replaced 20 times") as error:
+        ask(data)
+    assert isinstance(error.value, opened.ChangesTooOften)
+
+
+def test_a_file_that_is_read_in_units_stays_open_from_the_first_to_the_last(lake):
+    data = ia.dataset(lake.folder)
+    batches = data.to_batches(filter=LOW, use_threads=False)
+    first = next(batches)
+    lake.most = 1
+    cache._open_files.release_handles()
+    table = pa.Table.from_batches([first, *batches])
+    check(table, low)
+    assert set(table.filter(pc.field("file") == 0)["version"].to_pylist()) == {0}
+
+
+def test_a_file_deleted_before_it_is_read_is_named(lake):
+    data = ia.dataset(lake.folder)
+    data.count_rows(filter=LOW)
+    (lake.folder / "4.parquet").unlink()
+    for name in ("to_table", "sql", "head", "to_batches"):
+        with pytest.raises(ia.PathError, match=r"4\.parquet: there is no such file") as error:
+            TABLES[name][0](data)
+        assert "open the data set again" in "".join(error.value.__notes__)
+
+
+def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
+    batches = ia.dataset(lake.folder / "4.parquet").to_batches(filter=LOW, use_threads=False)
+    first = next(batches)
+    (lake.folder / "4.parquet").unlink()
+    cache._open_files.release_handles()
+    assert pa.Table.from_batches([first, *batches]).num_rows == 120
+
+
+def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
+    """Handles of other files are closed, and the file is opened again."""
+    monkeypatch.setattr(cache, "_most_open", lambda: 128)
+    data, limits = ia.dataset(lake.folder), resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert data.count_rows(filter=LOW) == 120 * FILES
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        data._cache.clear()
+        os.close(taken.pop())
+        assert data.count_rows(filter=LOW) == 120 * FILES
+    finally:
+        for handle in taken:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
