@@ -107,10 +107,10 @@ class _Remote(SharedState):
     """What a forked process has to know of the remote file systems of its parent."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._copies: dict[int, Any] = {}
         self.is_used = self.was_used = False
         """True if this process, or its parent, used a remote file system of pyarrow's own."""
+        super().__init__()
 
     def own(self, filesystem: Any) -> Any:
         """Returns a copy of the parent's file system, one of fsspec; the same for each call."""

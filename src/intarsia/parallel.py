@@ -193,9 +193,9 @@ class _Pools(SharedState):
     """Pools by name. A forked process has none of their threads."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._lock = ForkLock()
         self._known: dict[str, tuple[int, ThreadPoolExecutor]] = {}
+        super().__init__()
 
     def pool(self, name: str, size: int) -> ThreadPoolExecutor:
         """Returns the pool ``name``, which has ``size`` threads."""

@@ -36,7 +36,11 @@ class ForkLock:
 
 
 class SharedState:
-    """State that can be made again at any time: caches, pools, connections."""
+    """State that can be made again at any time: caches, pools, connections.
+
+    Subclasses call ``super().__init__()`` last: from then on, a fork in another thread calls
+    ``after_fork``.
+    """
 
     def __init__(self) -> None:
         _states.add(self)

@@ -49,9 +49,9 @@ class _OpenFiles(SharedState):
     """Those of all caches of a process, which may have some thousand handles in all."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._lock = ForkLock()
         self._last_used: OrderedDict[int, weakref.ref[_Kept]] = OrderedDict()
+        super().__init__()
 
     def use(self, kept: _Kept) -> list[_Kept]:
         """Count ``kept`` among them; those that have been used least lately, and are too many."""
@@ -102,7 +102,6 @@ class FileCache(SharedState):
         places: Sidecars | None = None,
         health: Health | None = None,
     ) -> None:
-        super().__init__()
         self._filesystem, self._gap = filesystem, gap
         self._limit, self._num_bytes = kept_bytes, 0
         self._options = options
@@ -115,6 +114,7 @@ class FileCache(SharedState):
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = ForkLock()
+        super().__init__()
 
     def clear(self) -> None:
         with self._lock:

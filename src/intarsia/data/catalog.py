@@ -144,7 +144,6 @@ class Catalog(SharedState):
         listing: Mapping[str, pafs.FileInfo] | None = None,
     ) -> None:
         """``root`` is the data set's folder; ``listing`` what was seen in it just now, by path."""
-        super().__init__()
         self.root = root.rstrip("/")
         self._filesystem, self._options = filesystem, options
         self._listing: dict[str, Identity] | None = None
@@ -155,6 +154,7 @@ class Catalog(SharedState):
         self._lock = ForkLock()
         self._state: _State | None = None
         self._ignored: Identity | None = None
+        super().__init__()
 
     def clear(self) -> None:
         with self._lock:

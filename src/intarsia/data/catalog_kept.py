@@ -37,10 +37,10 @@ class KeptCatalogs(SharedState):
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        super().__init__()
         self._most_bytes = most_bytes
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lock = ForkLock()
+        super().__init__()
 
     def clear(self) -> None:
         with self._lock:

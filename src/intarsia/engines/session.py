@@ -100,9 +100,9 @@ class _SharedDatabase(SharedState):
     """The database of what only reads, opened when it is first asked for."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._lock = ForkLock()
         self._database: duckdb.DuckDBPyConnection | None = None
+        super().__init__()
 
     def get(self) -> duckdb.DuckDBPyConnection:
         with self._lock:

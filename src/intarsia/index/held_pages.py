@@ -31,10 +31,10 @@ class HeldPages(SharedState):
     """
 
     def __init__(self, most_bytes: int) -> None:
-        super().__init__()
         self._most_bytes, self._num_bytes = most_bytes, 0
         self._pages: OrderedDict[tuple[object, int], Entries] = OrderedDict()
         self._lock = ForkLock()
+        super().__init__()
 
     def clear(self) -> None:
         with self._lock:

@@ -60,7 +60,6 @@ class Sidecars(SharedState):
     """
 
     def __init__(self, filesystem: pafs.FileSystem, folder: PathLike | None = None) -> None:
-        super().__init__()
         self.filesystem, self._folder = filesystem, None
         if folder is not None:
             is_local = isinstance(filesystem, pafs.LocalFileSystem)
@@ -72,6 +71,7 @@ class Sidecars(SharedState):
         self._listings: dict[str, Future[Listing]] = {}
         self._local: dict[str, tuple[int, Listing]] = {}
         self.folder = None if folder is None else os.fspath(folder)
+        super().__init__()
 
     def clear(self) -> None:
         with self._lock:
