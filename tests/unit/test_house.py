@@ -87,6 +87,16 @@ def test_forked_children_find_all_locks_open(path):
     assert "functools.cached_property" not in text
 
 
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_shared_state_registers_itself_once_it_is_complete(path):
+    """A thread may fork right after that, and the child then calls ``after_fork``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        bases = [getattr(base, "id", "") for base in getattr(node, "bases", [])]
+        if isinstance(node, ast.ClassDef) and "SharedState" in bases:
+            (begin,) = (one for one in node.body if getattr(one, "name", "") == "__init__")
+            assert ast.unparse(begin.body[-1]) == "super().__init__()", node.name
+
+
 MAY_LIST = {"data/discover.py", "data/journal.py", "data/table_files.py", "spark/place.py"}
 """They refuse the folders of tables of other formats."""
 
