@@ -9,6 +9,7 @@ process that hangs, memory that keeps growing, or a file that is left over.
 
 import argparse
 import collections
+import faulthandler
 import itertools
 import multiprocessing
 import os
@@ -34,7 +35,7 @@ LEAST_ROWS, MOST_ROWS = 20, 70
 DONE, BEGUN, ALIVE, CHANGES = range(4)
 """Of each file: the version published last, the one that is being published, whether it is there,
 and how many deletions and creations have begun or ended."""
-QUERY_SECONDS = 120
+QUERY_SECONDS = 600
 """A query that takes longer is taken to hang."""
 MOST_GROWTH = 1.25
 """Memory at the end, as a multiple of that after a third of the time."""
@@ -355,6 +356,7 @@ def soak(folder: Path, given: argparse.Namespace) -> int:
         hung = [now - since for since in list(tally.began.values()) if now - since > QUERY_SECONDS]
         if hung:
             tally.errors.append(f"a query has run for {max(hung):.0f} s")
+            faulthandler.dump_traceback()
             break
         if now - shown > 30:
             shown = now
