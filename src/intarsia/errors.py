@@ -5,7 +5,7 @@
     IntarsiaError
     ├── FormatError            the bytes are not (valid) Parquet; a ValueError
     │   └── UnsupportedError   valid, but encrypted, signed or too new; a NotImplementedError
-    ├── OutOfMemoryError       there is no room to decode pages, sound ones perhaps; a MemoryError
+    ├── OutOfMemoryError       memory is short, and the file perhaps sound; a MemoryError
     ├── PredicateError         a filter names or compares what is not there; a ValueError
     ├── IndexSpecError         an index cannot be built as asked; a ValueError
     ├── PathError              nothing (readable, writable) at a path, or another file by now;
@@ -21,14 +21,18 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import difflib
+import errno
+import functools
+import inspect
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Self
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
 
 from intarsia.controls import shown_in_text
 from intarsia.redaction import redacted, redacted_with
@@ -108,7 +112,7 @@ class FormatError(_PlacedError, ValueError):
 
 
 class OutOfMemoryError(_PlacedError, MemoryError):
-    """Pages cannot be decoded in the memory there is: that is no damage, and nothing to skip."""
+    """Memory is short. That is no damage, so nothing is skipped, and nothing is called torn."""
 
 
 class UnsupportedError(FormatError, NotImplementedError):
@@ -158,6 +162,136 @@ class PathError(IntarsiaError, FileNotFoundError):
 
 class MissingDependencyError(IntarsiaError, ImportError):
     """Something optional was asked for and is not installed."""
+
+
+# --- memory that is short -------------------------------------------------------------------------
+
+_SHORTAGES = (
+    "cannot allocate memory",
+    "failed to map segment",
+    "can't start new thread",
+    "out of memory",
+)
+"""Parts of messages of errors that have no type of their own, in lower case."""
+_ADVICE = "ask for fewer columns or rows at a time, or give the process more memory"
+_MOST_CAUSES = 20
+"""Errors of one chain of causes that are looked at."""
+T = TypeVar("T")
+
+
+def shortage_in(error: BaseException | None) -> BaseException | None:
+    """Returns the error that says memory is short: ``error`` or one that led to it, else None."""
+    for _ in range(_MOST_CAUSES):
+        if error is None or _is_shortage(error):
+            return error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    if type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+        return True
+    is_vague = isinstance(error, OSError | ImportError | RuntimeError)
+    return is_vague and any(part in str(error).lower() for part in _SHORTAGES)
+
+
+def out_of_memory(error: BaseException) -> OutOfMemoryError | None:
+    """Returns what to raise if memory is short, else None; an error that says it best itself."""
+    found = shortage_in(error)
+    if found is None or isinstance(found, OutOfMemoryError):
+        return found
+    said = " ".join(str(found).split()).rstrip(".")
+    return OutOfMemoryError(f"out of memory{': ' * bool(said)}{said}; {_ADVICE}")
+
+
+class placed:  # noqa: N801 # used as a statement, like ``contextlib.suppress``
+    """A context whose errors name ``where`` as far as they do not name a place themselves.
+
+    These are ``FormatError`` and its like. Any error for lack of memory becomes
+    ``OutOfMemoryError``.
+    """
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception):
+            return
+        short = out_of_memory(error)
+        if short is not None:
+            raise short.at(self._where) from error
+        if isinstance(error, _PlacedError):
+            raise error.at(self._where) from error
+
+
+def public(what: T) -> T:
+    """Decorates a public function, or a class with public methods.
+
+    Wherever memory is short, they raise ``OutOfMemoryError``, and so do generators that they
+    return.
+    """
+    if not isinstance(what, type):
+        return cast(T, _guarded(cast(Callable[..., Any], what)))
+    for name, member in list(vars(what).items()):
+        if name.startswith("_") and name not in _PUBLIC_METHODS:
+            continue
+        if isinstance(member, property):
+            getter = None if member.fget is None else _guarded(member.fget)
+            setattr(what, name, property(getter, member.fset, member.fdel, member.__doc__))
+        elif isinstance(member, classmethod | staticmethod):
+            setattr(what, name, type(member)(_guarded(member.__func__)))
+        elif inspect.isfunction(member):
+            setattr(what, name, _guarded(member))
+    return what
+
+
+_PUBLIC_METHODS = frozenset({"__init__", "__iter__", "__enter__", "__exit__"})
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def guarded(*args: Any, **options: Any) -> Any:
+        try:
+            found = function(*args, **options)
+        except Exception as error:
+            _raise_if_short(error)
+            raise
+        return guarded_items(found) if inspect.isgenerator(found) else found
+
+    return guarded
+
+
+def guarded_items(items: Generator[T, Any, Any]) -> Generator[T]:
+    """Yields ``items``. Raises ``OutOfMemoryError`` wherever memory is short."""
+    try:
+        yield from items
+    except Exception as error:
+        _raise_if_short(error)
+        raise
+
+
+def _raise_if_short(error: Exception) -> None:
+    """Raises ``OutOfMemoryError`` if memory is short, unless ``error`` is one."""
+    short = out_of_memory(error)
+    if short is not None and short is not error:
+        raise short from error
+
+
+# --- warnings -------------------------------------------------------------------------------------
 
 
 class IntarsiaWarning(UserWarning):

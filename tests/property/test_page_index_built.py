@@ -134,11 +134,17 @@ def same(found, expected):
     return rows and found.schema.equals(expected.schema)
 
 
+def decoded(chunk):
+    """All physical values of a chunk."""
+    parts = [part.drop_null() for part in chunk.arrays(list(chunk.pages()))]
+    return pa.concat_arrays(parts) if parts else pa.array([])
+
+
 def values_by_page(file, group, leaf):
     """The physical values of each page of a chunk, counted by its levels."""
     chunk = Chunk(file, group, leaf)
     pages = list(chunk.pages())
-    values = chunk.values(pages)
+    values = decoded(chunk)
     found = []
     at = 0
     for page in pages:

@@ -422,7 +422,8 @@ def check_chunk(chunk, rows):
         at += len(held)
     assert at == len(rows)
     expected = [stored_as(slot) for row in rows for slot in row if slot is not None]
-    assert chunk.values(walked).to_pylist() == expected
+    parts = [part.drop_null().to_pylist() for part in chunk.arrays(walked)]
+    assert list(itertools.chain.from_iterable(parts)) == expected
     return len(data)
 
 

@@ -37,6 +37,12 @@ EPOCH = datetime.datetime(1970, 1, 1)
 DAY = datetime.date(1970, 1, 1)
 
 
+def decoded(chunk):
+    """All physical values of a chunk."""
+    parts = [part.drop_null() for part in chunk.arrays(list(chunk.pages()))]
+    return pa.concat_arrays(parts) if parts else pa.array([])
+
+
 def little(width, *, signed=True):
     return lambda value: int(value).to_bytes(width, "little", signed=signed)
 
@@ -150,7 +156,7 @@ def summarized(kind, pages, options):
     pq.write_table(pa.table({"x": pa.array(cells, kind)}), sink, **options)
     file = open_file(BufferSource(memoryview(sink.getvalue())))
     chunk = Chunk(file, 0, 0)
-    values = chunk.values(list(chunk.pages()))
+    values = decoded(chunk)
     counts = [sum(cell is not None for cell in page) for page in pages]
     return summarize(file.order(0), values, np.array(counts, dtype=np.int64))
 

@@ -63,6 +63,7 @@ from intarsia.data.whole_scan import (
     table_by_pyarrow,
     whole_scan,
 )
+from intarsia.errors import public
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
@@ -93,6 +94,7 @@ _PLACE = "__intarsia_place"
 
 
 @shown_redacted
+@public
 class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not typed
     """Parquet files as a data set; ``intarsia.dataset`` opens one.
 

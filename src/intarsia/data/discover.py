@@ -32,7 +32,7 @@ from intarsia.data.table_files import (
 )
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import FormatError, IntarsiaError, check_several
+from intarsia.errors import FormatError, IntarsiaError, check_several, public
 from intarsia.parallel import begin
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
@@ -41,6 +41,7 @@ from intarsia.read.sidecars import places_of
 from intarsia.storage import FileSource, PathLike, list_files, resolve, several
 
 
+@public
 def dataset(
     source: PathLike | Sequence[PathLike],
     *,

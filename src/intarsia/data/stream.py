@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia.data.batches import batches_of
+from intarsia.errors import guarded_items
 from intarsia.parallel import check_process
 from intarsia.process_state import ForkLock
 
@@ -32,7 +33,7 @@ class Stream:
     """An iterator of record batches that can be closed from another thread."""
 
     def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
-        self._batches = batches
+        self._batches = guarded_items(batches)
         self._lock = ForkLock()
         self._closed = False
         self._process = os.getpid()

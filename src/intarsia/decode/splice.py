@@ -17,7 +17,7 @@ pages hold different rows are read by themselves and joined by ``merge``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,14 +122,23 @@ def _decoded(
     except FAILURES as error:
         if isinstance(error, pa.ArrowNotImplementedError) and len(groups) > 1:
             return _each_decoded(template, groups, verify_checksums)
-        if isinstance(error, MemoryError):
-            raise OutOfMemoryError(f"cannot decode: {error}") from error
-        kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
-        raise kind(f"cannot decode: {error}") from error
+        raise _failure(error) from error
     expected = sum(group.num_rows for group in groups)
     if table.num_rows != expected or table.num_columns != template.num_roots:
-        raise FormatError(f"pages hold {table.num_rows:,} rows where {expected:,} were expected")
+        raise _other_rows(table.num_rows, expected)
     return table
+
+
+def _failure(error: Exception) -> FormatError | OutOfMemoryError:
+    """Returns what to raise for an error of pyarrow's reader."""
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"cannot decode: {error}")
+    kind = UnsupportedError if _is_beyond_pyarrow(error) else FormatError
+    return kind(f"cannot decode: {error}")
+
+
+def _other_rows(found: int, expected: int) -> FormatError:
+    return FormatError(f"pages hold {found:,} rows where {expected:,} were expected")
 
 
 def _each_decoded(
@@ -164,16 +173,32 @@ def _is_beyond_pyarrow(error: Exception) -> bool:
     return isinstance(error, pa.ArrowNotImplementedError) or any(t in str(error) for t in known)
 
 
-def leaf_values(values: pa.ChunkedArray) -> pa.Array:
-    """The values of a physically decoded leaf, one after the other, without NULLs."""
-    parts = []
-    for part in values.chunks:
-        while pa.types.is_nested(part.type):
-            part = part.flatten()[0] if pa.types.is_struct(part.type) else part.flatten()
-        parts.append(part.drop_null())
-    if not parts:
-        return pa.array([], values.type)
-    return pa.concat_arrays(parts)
+def leaf_batches(
+    template: RootTemplate, group: RowGroupBytes, batch_rows: int
+) -> Iterator[pa.Array]:
+    """Yields the values of a physically decoded leaf, of up to ``batch_rows`` rows at a time.
+
+    NULLs are among them unless the leaf is repeated. Strings and bytes have offsets of 64 bits if
+    that is quicker. Pages are decompressed one after the other, so memory is bounded by the
+    largest page and by what ``batch_rows`` rows take. Raises as ``decode_root`` does.
+    """
+    found = 0
+    try:
+        file = (template.wide or template).opened(splice(template, [group]), False)
+        for batch in file.iter_batches(batch_rows, use_threads=False):
+            found += batch.num_rows
+            yield leaf_array(batch.column(0))
+    except FAILURES as error:
+        raise _failure(error) from error
+    if found != group.num_rows:
+        raise _other_rows(found, group.num_rows)
+
+
+def leaf_array(values: pa.Array) -> pa.Array:
+    """Returns the leaf within the lists and structs of a physically decoded root."""
+    while pa.types.is_nested(values.type):
+        values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
+    return values
 
 
 def splice(template: RootTemplate, groups: Sequence[RowGroupBytes]) -> pa.Buffer:

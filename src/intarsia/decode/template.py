@@ -256,11 +256,19 @@ class SchemaTemplates:
         wide = RootTemplate(head, binary_type=pa.large_binary()) if _text_type(bare[0]) else None
         return RootTemplate(head, wide=wide)
 
-    def required(self, leaf: Leaf) -> RootTemplate:
-        """Decodes values of one leaf that stand alone, without levels, to their Arrow type."""
-        element = spans(self._elements[leaf.elements[-1]])[0]
-        alone = replace_fields(element, [Span(3, _I32, zigzag(FieldRepetitionType.REQUIRED))])
-        elements = [_with_children(self._elements[0], 1), alone]
+    def required(self, leaf: Leaf, *, physical: bool = False) -> RootTemplate:
+        """Decodes values of one leaf that stand alone, without levels, to their Arrow type.
+
+        With ``physical`` this is the type of what PLAIN encoding holds.
+        """
+        alone = self._elements[leaf.elements[-1]]
+        if physical:
+            bare = leaf.element
+            alone = encode(
+                SchemaElement(type=bare.type, type_length=bare.type_length, name=bare.name)
+            )
+        required = [Span(3, _I32, zigzag(FieldRepetitionType.REQUIRED))]
+        elements = [_with_children(self._elements[0], 1), replace_fields(spans(alone)[0], required)]
         return RootTemplate(self._head(elements, [], []))
 
     def _head(

@@ -21,7 +21,7 @@ from intarsia.engines.polars_files import (
     whole_scan,
 )
 from intarsia.engines.types import as_in_polars, asks_of_other_types
-from intarsia.errors import MissingDependencyError, UnsupportedError
+from intarsia.errors import MissingDependencyError, UnsupportedError, public
 from intarsia.process_state import importing
 from intarsia.storage import PathLike
 
@@ -32,6 +32,7 @@ _BATCH_ROWS = 131_072
 _SCANS = KnownScans()
 
 
+@public
 def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> polars.LazyFrame:
     """A LazyFrame over a data set, or over what ``intarsia.dataset`` opens with ``options``.
 

@@ -32,6 +32,7 @@ from intarsia.engines.session import (
 )
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
+from intarsia.errors import public
 from intarsia.handle import Version, version_of
 from intarsia.predicate.folding import Now
 from intarsia.predicate.look import LOOKED_AT
@@ -57,6 +58,7 @@ Handed: TypeAlias = dict[str, tuple[Dataset, HandOver]]
 TableLike: TypeAlias = "pads.Dataset | PathLike | SupportsArrow | polars.LazyFrame"
 
 
+@public
 def sql(
     query: str,
     parameters: Parameters = (),

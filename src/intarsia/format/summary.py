@@ -44,16 +44,67 @@ def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSu
 
     ``values`` are physical, without NULLs. Raises ``ValueError`` unless ``has_bounds(order)``.
     """
-    if not has_bounds(order):
-        raise ValueError("the values have no order that bounds can be taken by")
+    summarizer = Summarizer(order, counts)
+    summarizer.add(values)
+    return summarizer.found
+
+
+class Summarizer:
+    """Takes the values of pages in parts of any length, as ``summarize`` takes them at once."""
+
+    def __init__(self, order: ValueOrder, counts: Int64Array) -> None:
+        """Raises ``ValueError`` unless ``has_bounds(order)``."""
+        if not has_bounds(order):
+            raise ValueError("the values have no order that bounds can be taken by")
+        self._order = order
+        self._stops = np.cumsum(counts)
+        self._starts = self._stops - counts
+        self._at = 0
+        nothing: list[bytes | None] = [None] * len(counts)
+        nans = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
+        self.found = PageSummaries(nothing, nothing.copy(), nans)
+        """Bounds of the values so far."""
+
+    def add(self, values: pa.Array) -> None:
+        """Take the values that come next."""
+        at, self._at = self._at, self._at + len(values)
+        first = int(np.searchsorted(self._stops, at, side="right"))
+        last = int(np.searchsorted(self._starts, self._at, side="left"))
+        edges = [side[first:last].clip(at, self._at) for side in (self._starts, self._stops)]
+        part = _of_part(self._order, values, edges[1] - edges[0])
+        for page, low, high in zip(
+            range(first, last), part.min_values, part.max_values, strict=True
+        ):
+            self._merge(self.found.min_values, page, low, is_low=True)
+            self._merge(self.found.max_values, page, high, is_low=False)
+        if self.found.nan_counts is not None and part.nan_counts is not None:
+            self.found.nan_counts[first:last] += part.nan_counts
+
+    def _merge(
+        self, bounds: list[bytes | None], page: int, value: bytes | None, *, is_low: bool
+    ) -> None:
+        known = bounds[page]
+        if known is None:
+            bounds[page] = value
+        elif value is not None:
+            one, other = self._order.keys([known, value])[0]
+            bounds[page] = known if (one <= other if is_low else one >= other) else value
+
+
+def _of_part(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
     if order.stored is not None:
         return _of_numbers(order, values, counts)
     stops = np.cumsum(counts)
     lows: list[bytes | None] = []
     highs: list[bytes | None] = []
-    find = _decimal_extremes if order.domain is Domain.DECIMAL else _byte_extremes
     for stop, count in zip(stops.tolist(), counts.tolist(), strict=True):
-        low, high = find(values.slice(stop - count, count)) if count else (None, None)
+        low, high = None, None
+        if count:
+            part = values.slice(stop - count, count)
+            if order.domain is Domain.DECIMAL:
+                low, high = _decimal_extremes(part)
+            else:
+                low, high = (bound.as_py() for bound in extremes(part))
         lows.append(low)
         highs.append(high)
     return PageSummaries(lows, highs, None)
@@ -103,9 +154,48 @@ def numbers_of(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
     return numbers.view(order.stored)
 
 
-def _byte_extremes(values: pa.Array) -> tuple[bytes, bytes]:
+def extremes(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar]:
+    """The least and the greatest of ``values``, NULLs apart; both NULL if there is no other value.
+
+    Where memory is short, ``pc.min_max`` ends the process instead of raising an error: it copies
+    strings and bytes by means of C++. So it is given none that are long.
+    """
+    kind = values.type
+    if not _is_of_any_length(kind) or values.nbytes <= _LONG_BYTES:
+        return _short_extremes(values)
+    is_long = pc.greater(pc.binary_length(values), _LONG_BYTES)
+    long = values.filter(pc.fill_null(is_long, False))
+    if not len(long):
+        return _short_extremes(values)
+    low, high = _short_extremes(values.filter(pc.invert(pc.fill_null(is_long, False))))
+    for value in long:  # two or three of them are held as bytes at a time
+        low = value if not low.is_valid or _bytes_of(value) < _bytes_of(low) else low
+        high = value if not high.is_valid or _bytes_of(value) > _bytes_of(high) else high
+    return low, high
+
+
+_LONG_BYTES = 64 * 1024
+"""Longer values are compared in Python."""
+
+
+def _is_of_any_length(kind: pa.DataType) -> bool:
+    checks = (
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_large_string,
+        pa.types.is_large_binary,
+    )
+    return any(check(kind) for check in checks)
+
+
+def _short_extremes(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar]:
     found = pc.min_max(values)
-    return found["min"].as_py(), found["max"].as_py()
+    return found["min"], found["max"]
+
+
+def _bytes_of(value: pa.Scalar) -> bytes:
+    found: bytes = value.as_buffer().to_pybytes()
+    return found
 
 
 def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.format.summary import shortened_high, shortened_low
+from intarsia.format.summary import extremes, shortened_high, shortened_low
 from intarsia.index.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.kind import BoolArray, Positions, Subject, Summary
 from intarsia.index.points import boolean, spans_might_match
@@ -71,10 +72,10 @@ def _bounds(values: pa.Array, present: BoolArray, starts: Positions) -> tuple[pa
         )
     edges = starts.tolist()
     found = [
-        pc.min_max(values.slice(start, stop - start)) for start, stop in itertools.pairwise(edges)
+        extremes(values.slice(start, stop - start)) for start, stop in itertools.pairwise(edges)
     ]
-    low, high = (_gathered([f[name] for f in found], name, values.type) for name in ("min", "max"))
-    return low, high
+    lows, highs = zip(*found, strict=True) if found else ((), ())
+    return _gathered(lows, "min", values.type), _gathered(highs, "max", values.type)
 
 
 def _numbers(values: pa.Array) -> NDArray[Any] | None:
@@ -106,7 +107,7 @@ def _reduced(
     return found if found.type == kind else found.cast(kind)
 
 
-def _gathered(bounds: list[pa.Scalar], name: str, kind: pa.DataType) -> pa.Array:
+def _gathered(bounds: Sequence[pa.Scalar], name: str, kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         shorten = shortened_low if name == "min" else shortened_high
         stored = pa.binary() if pa.types.is_string(kind) else pa.large_binary()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.errors import PredicateError
+from intarsia.errors import PredicateError, public
 from intarsia.predicate.casts import without_extension
 from intarsia.predicate.filterable import VIEWED
 from intarsia.predicate.nested import without_dictionary
@@ -41,6 +41,7 @@ class Function(NamedTuple):
     values: Callable[[pa.Array, pa.Scalar], pa.Array]
 
 
+@public
 def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
     """TRUE where the text ``of`` has every word of ``words``, in any order and case, else FALSE.
 
@@ -52,6 +53,7 @@ def contains_words(of: pc.Expression | str, words: str) -> pc.Expression:
     return pc.Expression._call(CONTAINS_WORDS, [_operand(of), pc.scalar(words)])
 
 
+@public
 def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
     """TRUE where the list ``of`` has an element equal to ``value``, else FALSE.
 
@@ -64,6 +66,7 @@ def list_contains(of: pc.Expression | str, value: Any) -> pc.Expression:
     return pc.Expression._call(LIST_CONTAINS, [_operand(of), pc.scalar(value)])
 
 
+@public
 def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
     """TRUE where the list ``of`` has an element equal to any of ``values``, NULLs among them aside.
 
@@ -72,6 +75,7 @@ def list_contains_any(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     return pc.Expression._call(LIST_CONTAINS_ANY, [_operand(of), pc.scalar(_list_of(values))])
 
 
+@public
 def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expression:
     """TRUE where the list ``of`` has, for each of ``values`` but NULLs, an element equal to it.
 
@@ -80,6 +84,7 @@ def list_contains_all(of: pc.Expression | str, values: Iterable[Any]) -> pc.Expr
     return pc.Expression._call(LIST_CONTAINS_ALL, [_operand(of), pc.scalar(_list_of(values))])
 
 
+@public
 def map_contains(of: pc.Expression | str, key: Any) -> pc.Expression:
     """TRUE where the map ``of`` has a key equal to ``key``; otherwise as ``list_contains``."""
     return pc.Expression._call(MAP_CONTAINS, [_operand(of), pc.scalar(key)])

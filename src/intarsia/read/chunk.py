@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.decode.page_body import check_size, page_levels
-from intarsia.decode.page_limit import check_limit
-from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_values
-from intarsia.errors import FormatError, Where
+from intarsia.decode.page_limit import check_limit, value_bytes
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
+from intarsia.decode.template import RootTemplate
+from intarsia.errors import FormatError, Where, placed
 from intarsia.format.levels import PageLevels
 from intarsia.format.metadata import (
     ColumnMetaData,
@@ -17,12 +20,32 @@ from intarsia.format.metadata import (
     Encoding,
     PageHeader,
     PageType,
+    Type,
 )
 from intarsia.format.page_header import PageAt, walk_pages
 from intarsia.format.schema import Leaf
 from intarsia.format.thrift import encode
 from intarsia.read.opened import OpenedFile
 from intarsia.source import HeldSource, Source
+
+RUN_BYTES = 32 * 1024 * 1024
+"""Bytes of pages, and of values, that are decoded at a time."""
+_MOST_ROWS = 1024 * 1024
+_PREFIXED_ROWS = 1024
+"""Rows decoded at a time of values that repeat the beginning of the value before: a page may hold
+many times its length."""
+_MOST_HELD = 4 * RUN_BYTES
+"""Bytes of a chunk that are held as a whole; a longer chunk is read page by page."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Data pages that are decoded together, and how much they hold, decompressed."""
+
+    pages: list[PageAt] = field(default_factory=list)
+    size: int = 0
+    num_rows: int = 0
+    num_values: int = 0
 
 
 class Chunk:
@@ -44,13 +67,13 @@ class Chunk:
         return self.file.num_rows_in(self.row_group)
 
     def load(self) -> None:
-        """Hold all of its bytes from now on: pages then cost no request each."""
+        """Hold its bytes from now on, unless they are many: pages then cost no request each."""
         start = self.metadata.start
         length = min(self.metadata.total_compressed_size, self.file.source.size - start)
-        try:
+        if length > _MOST_HELD:
+            return
+        with placed(self.where):
             data = self.file.source.read([(start, length)])[0]
-        except FormatError as error:
-            raise error.at(self.where) from error
         self._source = HeldSource(self.file.source, start, data)
 
     def pages(self) -> Iterator[PageAt]:
@@ -58,10 +81,8 @@ class Chunk:
 
         Raises ``FormatError`` at the first header that cannot be decoded.
         """
-        try:
+        with placed(self.where):
             yield from walk_pages(self._source, self.metadata)
-        except FormatError as error:
-            raise error.at(self.where) from error
 
     def body(self, page: PageAt) -> memoryview:
         """The page's bytes as stored, without its header."""
@@ -69,29 +90,92 @@ class Chunk:
 
     def levels(self, page: PageAt) -> PageLevels:
         """The levels of a data page. Raises ``FormatError`` where they cannot be decoded."""
-        try:
+        with placed(self.at(page)):
             self._check_limit(page)
             return page_levels(page.header, self.body(page), self.leaf, self.metadata.codec)
-        except FormatError as error:
-            raise error.at(self.at(page)) from error
 
-    def values(self, pages: list[PageAt]) -> pa.Array:
-        """The physical values of all ``pages`` of the chunk, NULLs left out.
+    def arrays(
+        self, pages: Sequence[PageAt], levels: Sequence[PageLevels] | None = None
+    ) -> Iterator[pa.Array]:
+        """Yields the physical values of all ``pages`` of the chunk, some ``RUN_BYTES`` at a time.
 
-        Raises ``FormatError`` where pyarrow cannot decode them.
+        NULLs are among them unless the column is repeated. ``levels`` are those of the data pages,
+        as far as they tell rows, if they are known. A page or a value that is larger than
+        ``RUN_BYTES`` is decoded by itself. Raises ``FormatError`` if pyarrow cannot decode the
+        values, or the pages do not hold the chunk's rows.
         """
-        try:
+        with placed(self.where):
             for page in pages:
                 check_size(page.header, self.metadata.codec)
                 self._check_limit(page)
-            start = self.metadata.start
-            stop = pages[-1].offset + pages[-1].size if pages else start
-            data = self._source.read([(start, stop - start)])[0]
-            chunk = ChunkBytes(self.metadata, None, [data], self.metadata.num_values)
             template = self.file.templates.physical(self.file.schema, self.leaf)
-            return leaf_values(decode_root(template, [RowGroupBytes(self.num_rows, [chunk])]))
-        except FormatError as error:
-            raise error.at(self.where) from error
+            dictionary, batch_rows = None, self._batch_rows(pages)
+            if pages and pages[0].is_dictionary:
+                dictionary = self._bytes(pages[0], pages[0])
+            rows = 0
+            for run in self._runs(pages, levels):
+                rows += run.num_rows
+                yield from leaf_batches(template, self._spliced(run, dictionary), batch_rows)
+            if rows != self.num_rows:
+                raise FormatError(f"pages hold {rows:,} rows where {self.num_rows:,} were expected")
+
+    def _runs(self, pages: Sequence[PageAt], levels: Sequence[PageLevels] | None) -> Iterator[_Run]:
+        """Pages that follow each other, of ``RUN_BYTES`` or one page; each run begins a row.
+
+        pyarrow takes a page without values for the end of a chunk, so these are left out.
+        """
+        known = None if levels is None else iter(levels)
+        run = _Run()
+        for page in pages:
+            if not page.is_data:
+                continue
+            level = next(known) if known is not None else self.row_levels(page)
+            if not level.num_values:
+                continue
+            size = max(page.size, page.header.uncompressed_page_size)
+            if run.pages and run.size + size > RUN_BYTES and level.begins_a_row:
+                yield run
+                run = _Run()
+            run.pages.append(page)
+            run.size += size
+            run.num_rows += level.num_rows()
+            run.num_values += level.num_values
+        if run.pages:
+            yield run
+
+    def _spliced(self, run: _Run, dictionary: memoryview | None) -> RowGroupBytes:
+        start = run.pages[0].offset
+        data = self._bytes(run.pages[0], run.pages[-1])
+        parts = [data[at - start : at - start + p.size] for p in run.pages for at in (p.offset,)]
+        chunk = ChunkBytes(self.metadata, dictionary, parts, run.num_values)
+        return RowGroupBytes(run.num_rows, [chunk])
+
+    def _bytes(self, first: PageAt, last: PageAt) -> memoryview:
+        """The bytes from one page to another, headers included."""
+        stop = last.offset + last.size
+        return self._source.read([(first.offset, stop - first.offset)])[0]
+
+    def _batch_rows(self, pages: Sequence[PageAt]) -> int:
+        """How many rows take no more than ``RUN_BYTES`` each time, decoded.
+
+        What pages hold is bounded by their own length, unless they refer to a dictionary or to
+        values before.
+        """
+        width = value_bytes(self.leaf.element)
+        if self.metadata.type == Type.BYTE_ARRAY:
+            if pages and pages[0].header.dictionary_page_header is not None:
+                template = self.file.templates.required(self.leaf, physical=True)
+                lengths = pc.binary_length(self._entries(pages[0], template))
+                width += pc.max(lengths).as_py() or 0
+            elif Encoding.DELTA_BYTE_ARRAY in self.metadata.encodings:
+                return _PREFIXED_ROWS
+        return min(max(RUN_BYTES // max(width, 1), 1), _MOST_ROWS)
+
+    def row_levels(self, page: PageAt) -> PageLevels:
+        """Levels as far as they tell rows. Those of a column that does not repeat are not read."""
+        if self.leaf.max_repetition_level:
+            return self.levels(page)
+        return PageLevels(page.num_values or 0, None, None)
 
     def dictionary(self) -> pa.Array | None:
         """The entries of its dictionary; None where it has none.
@@ -103,35 +187,36 @@ class Chunk:
         first = next(self.pages(), None)
         if first is None or first.header.dictionary_page_header is None:
             return None
-        try:
-            check_size(first.header, self.metadata.codec)
-            self._check_limit(first)
+        return self._entries(first, self.file.templates.required(self.leaf))
+
+    def _entries(self, page: PageAt, template: RootTemplate) -> pa.Array:
+        """The entries of a dictionary page."""
+        header = page.header.dictionary_page_header
+        assert header is not None
+        with placed(self.at(page)):
+            check_size(page.header, self.metadata.codec)
+            self._check_limit(page)
             # A dictionary is PLAIN values, as a data page of a required column holds them.
-            count = first.header.dictionary_page_header.num_values
             values = DataPageHeader(
-                num_values=count,
+                num_values=header.num_values,
                 encoding=Encoding.PLAIN,
                 definition_level_encoding=Encoding.RLE,
                 repetition_level_encoding=Encoding.RLE,
             )
-            header = PageHeader(
+            as_data = PageHeader(
                 type=PageType.DATA_PAGE,
-                uncompressed_page_size=first.header.uncompressed_page_size,
-                compressed_page_size=first.header.compressed_page_size,
+                uncompressed_page_size=page.header.uncompressed_page_size,
+                compressed_page_size=page.header.compressed_page_size,
                 data_page_header=values,
             )
-            page = memoryview(encode(header) + bytes(self.body(first)))
-            chunk = ChunkBytes(self.metadata, None, [page], count)
-            template = self.file.templates.required(self.leaf)
-            return decode_root(template, [RowGroupBytes(count, [chunk])]).combine_chunks()
-        except FormatError as error:
-            raise error.at(self.at(first)) from error
+            data = memoryview(encode(as_data) + bytes(self.body(page)))
+            chunk = ChunkBytes(self.metadata, None, [data], header.num_values)
+            group = RowGroupBytes(header.num_values, [chunk])
+            return decode_root(template, [group]).combine_chunks()
 
     def _check_limit(self, page: PageAt) -> None:
-        try:
+        with placed(self.at(page)):
             check_limit(page.header, self.leaf, self.file.options.page_size_limit)
-        except FormatError as error:
-            raise error.at(self.at(page)) from error
 
     def at(self, page: PageAt) -> Where:
         """The place of one of its pages."""

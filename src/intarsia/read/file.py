@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.decode.page_limit import check_page_size_limit
-from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead
+from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead, public
 from intarsia.format.metadata import FileMetaData
 from intarsia.format.page_index import ColumnIndex, OffsetIndex
 from intarsia.format.schema import Schema
@@ -54,6 +54,7 @@ class ChunkPageIndex(NamedTuple):
 
 
 @shown_redacted
+@public
 class ParquetFile:
     """A Parquet file opened for reading by page.
 

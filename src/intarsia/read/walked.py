@@ -46,7 +46,7 @@ def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
     try:
         chunk = Chunk(file, group, leaf)
         data = _data_pages(chunk)
-        return offset_index_of(chunk, data, [row_levels(chunk, page) for page in data])
+        return offset_index_of(chunk, data, [chunk.row_levels(page) for page in data])
     except FormatError:  # whoever decodes the chunk tells of it
         return None
 
@@ -64,13 +64,6 @@ def _data_pages(chunk: Chunk) -> list[PageAt]:
         if len(found) == _TRIED and chunk.metadata.num_values > values * (_MOST_PAGES // _TRIED):
             return []
     return found
-
-
-def row_levels(chunk: Chunk, page: PageAt) -> PageLevels:
-    """Levels as far as they tell rows: those of a column that does not repeat need no reading."""
-    if chunk.leaf.max_repetition_level:
-        return chunk.levels(page)
-    return PageLevels(page.num_values or 0, None, None)
 
 
 def offset_index_of(

@@ -49,11 +49,16 @@ def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:
     source = facts.chunk.file.source
     made = read_bloom_filter(source, metadata.bloom_filter_offset, metadata.bloom_filter_length)
     where = facts.chunk.where
-    try:
-        hashes = bloom_hashes(facts.values)[: len(facts.values)]
-    except TypeError:
-        yield warning(where, "bloom filter: not checked: values of this type are not hashed here")
-        return
-    missing = int(np.count_nonzero(~made.might_contain(hashes)))
+    missing = count = 0
+    for part in facts.values:
+        values = part.drop_null()
+        try:
+            hashes = bloom_hashes(values)[: len(values)]
+        except TypeError:
+            message = "bloom filter: not checked: values of this type are not hashed here"
+            yield warning(where, message)
+            return
+        count += len(hashes)
+        missing += int(np.count_nonzero(~made.might_contain(hashes)))
     if missing:
-        yield error(where, f"bloom filter: {missing:,} of {len(hashes):,} values are not in it")
+        yield error(where, f"bloom filter: {missing:,} of {count:,} values are not in it")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from intarsia.data.catalog import catalog_root
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.decode.template import ARROW_SCHEMA
-from intarsia.errors import FormatError, PathError, Where, quiet
+from intarsia.errors import FormatError, PathError, Where, public, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
@@ -36,6 +36,7 @@ _ORDINALS = 1 << 15
 """Those of further row groups do not fit the field."""
 
 
+@public
 def verify(
     path: PathLike | Sequence[PathLike],
     *,

@@ -13,9 +13,9 @@ from intarsia.format.levels import PageLevels
 from intarsia.format.metadata import DICTIONARY_ENCODINGS, CompressionCodec
 from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt, checksum_problem
-from intarsia.format.summary import PageSummaries, has_bounds, summarize
+from intarsia.format.summary import PageSummaries, Summarizer, has_bounds
 from intarsia.ranges import Int64Array
-from intarsia.read.chunk import Chunk
+from intarsia.read.chunk import RUN_BYTES, Chunk
 from intarsia.verify.findings import Finding, error, of_exception, warning
 
 
@@ -30,8 +30,8 @@ class ChunkFacts:
     levels: list[PageLevels]
     present: Int64Array
     """Values stored in each page: neither NULL nor within something NULL or empty."""
-    values: pa.Array | None
-    """All of them, physical; None where they cannot be decoded."""
+    values: ChunkValues | None
+    """None where there are none, or they cannot be decoded."""
     bounds: PageSummaries | None
     """None where the type has no order, or values cannot be decoded."""
 
@@ -47,6 +47,37 @@ class ChunkFacts:
     def page(self, number: int) -> Where:
         """The place of a data page."""
         return self.chunk.at(self.pages[number])
+
+
+class ChunkValues:
+    """The physical values of a chunk, as ``Chunk.arrays`` gives them, any number of times.
+
+    They are decoded each time anew, unless they are few enough to be kept.
+    """
+
+    def __init__(self, chunk: Chunk, pages: list[PageAt], levels: list[PageLevels]) -> None:
+        self._decoded = chunk, pages, levels
+        self._kept: list[pa.Array] | None = None
+
+    def __iter__(self) -> Iterator[pa.Array]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        chunk, pages, levels = self._decoded
+        parts: list[pa.Array] | None = []
+        size = 0
+        for part in chunk.arrays(pages, levels):
+            size += part.nbytes
+            if parts is not None:
+                parts.append(part)
+            if size > _MOST_KEPT:
+                parts = None
+            yield part
+        self._kept = parts
+
+
+_MOST_KEPT = RUN_BYTES
+"""Bytes of values that are kept for all checks."""
 
 
 class PageChecks:
@@ -143,12 +174,19 @@ class PageChecks:
             return
         if not any(counts):
             return
-        values = chunk.values(pages)
-        if len(values) != sum(counts):
-            claim = f"{len(values):,} values were decoded where levels say {sum(counts):,}"
+        values = ChunkValues(chunk, pages, levels)
+        summarizer = Summarizer(order, facts.present) if has_bounds(order) else None
+        num_decoded = 0
+        for part in values:
+            stored = part.drop_null()
+            num_decoded += len(stored)
+            if summarizer is not None:
+                summarizer.add(stored)
+        if num_decoded != sum(counts):
+            claim = f"{num_decoded:,} values were decoded where levels say {sum(counts):,}"
             self.findings.append(error(chunk.where, claim))
             return
-        bounds = summarize(order, values, facts.present) if has_bounds(order) else None
+        bounds = None if summarizer is None else summarizer.found
         self.facts = replace(facts, values=values, bounds=bounds)
 
     def _check_v2(self, page: PageAt, levels: PageLevels) -> None:

@@ -9,10 +9,12 @@ Source: ``SortingColumn`` and ``RowGroup.sorting_columns`` in ``parquet.thrift``
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from intarsia.errors import Where
 from intarsia.format.metadata import SortingColumn
@@ -25,6 +27,18 @@ from intarsia.verify.pages import ChunkFacts
 _MIDDLE = 1 << 31
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """How the rows of a column follow each other: −1 where a row comes before the row ahead of it.
+
+    0 where it is the same, 1 where it comes after. ``steps`` have the shape ``(rows - 1,)``.
+    """
+
+    first: pa.Array
+    last: pa.Array
+    steps: NDArray[np.int8]
+
+
 class StatedOrder:
     """Compares the rows of one row group after the other with the order that they state."""
 
@@ -32,8 +46,8 @@ class StatedOrder:
         self._file = file
         self._group = -1
         self._claim: list[SortingColumn] = []
-        self._columns: dict[int, pa.Array] = {}
-        self._last: tuple[list[SortingColumn], list[pa.Array]] | None = None
+        self._columns: dict[int, _Steps] = {}
+        self._last: tuple[list[SortingColumn], list[_Steps]] | None = None
 
     def begin(self, group: int) -> None:
         """Go on with the next row group."""
@@ -43,11 +57,12 @@ class StatedOrder:
 
     def add(self, facts: ChunkFacts) -> None:
         """Take in a chunk of this row group."""
-        leaf = facts.chunk.leaf
-        if any(column.column_idx == leaf.index for column in self._claim):
-            rows = _rows(facts)
-            if rows is not None:
-                self._columns[leaf.index] = rows
+        for column in self._claim:
+            if column.column_idx == facts.chunk.leaf.index:
+                found = _steps_of(facts, column)
+                if found is not None:
+                    self._columns[column.column_idx] = found
+                return  # of a column that is stated twice, the first counts
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with this row group, all of whose chunks were added."""
@@ -61,64 +76,78 @@ class StatedOrder:
                 break
             if all(column.column_idx != known.column_idx for known in claim):
                 claim.append(column)
-        rows = [self._columns[column.column_idx] for column in claim]
+        columns = [self._columns[column.column_idx] for column in claim]
         before, self._last = self._last, None
-        if not rows or not len(rows[0]):
+        if not columns or not len(columns[0].first):
             return
-        self._last = claim, [column.slice(len(column) - 1) for column in rows]
-        fault = _first_fault(rows, claim)
+        self._last = claim, columns
+        fault = _first_fault([column.steps for column in columns])
         if fault is not None:
             yield error(where, f"sorting_columns: row {fault:,} comes before the row ahead of it")
         elif before is not None and before[0] == claim:
-            firsts = [column.slice(0, 1) for column in rows]
-            edge = [_both(*pair) for pair in zip(before[1], firsts, strict=True)]
-            if _first_fault(edge, claim) is not None:
+            edge = [
+                _steps(one.last, other.first, how)
+                for one, other, how in zip(before[1], columns, claim, strict=True)
+            ]
+            if _first_fault(edge) is not None:
                 message = "its first row comes before the last one of the row group ahead of it"
                 yield warning(where, f"sorting_columns: {message}; the file has no such order")
 
 
-def _both(one: pa.Array, other: pa.Array) -> pa.Array:
-    """One array of two, of which those of NULLs alone have no type."""
-    kind = other.type if pa.types.is_null(one.type) else one.type
-    return pa.concat_arrays([one.cast(kind), other.cast(kind)])
+def _steps(before: pa.Array, rows: pa.Array, how: SortingColumn) -> NDArray[np.int8]:
+    """The steps from ``before``, which may be empty, through ``rows``. NULLs may have no type."""
+    kind = rows.type if pa.types.is_null(before.type) else before.type
+    values = pa.concat_arrays([before.cast(kind), rows.cast(kind)])
+    if pa.types.is_null(kind):
+        return np.zeros(max(len(values) - 1, 0), dtype=np.int8)
+    direction = "descending" if how.descending else "ascending"
+    keys = [("", direction, "at_start" if how.nulls_first else "at_end")]
+    ranks = pc.rank(values, sort_keys=keys, tiebreaker="dense").to_numpy()
+    steps: NDArray[np.int8] = (ranks[1:] > ranks[:-1]).astype(np.int8) - (ranks[1:] < ranks[:-1])
+    return steps
 
 
-def _first_fault(columns: Sequence[pa.Array], claim: Sequence[SortingColumn]) -> int | None:
+def _first_fault(columns: Sequence[NDArray[np.int8]]) -> int | None:
     """The first row that is to come before the row ahead of it."""
-    ties = np.ones(len(columns[0]) - 1, dtype=np.bool_)
-    for values, how in zip(columns, claim, strict=True):
-        if pa.types.is_null(values.type):
-            continue
-        direction = "descending" if how.descending else "ascending"
-        keys = [("", direction, "at_start" if how.nulls_first else "at_end")]
-        ranks = pc.rank(values, sort_keys=keys, tiebreaker="dense").to_numpy()
-        faults = ties & (ranks[1:] < ranks[:-1])
+    ties = np.ones(len(columns[0]), dtype=np.bool_)
+    for steps in columns:
+        faults = ties & (steps < 0)
         if faults.any():
             return int(np.argmax(faults)) + 1
-        ties &= ranks[1:] == ranks[:-1]
+        ties &= steps == 0
     return None
 
 
-def _rows(facts: ChunkFacts) -> pa.Array | None:
-    """A value a row, which Arrow compares as the column's order does; None where there is none.
+def _steps_of(facts: ChunkFacts, how: SortingColumn) -> _Steps | None:
+    """The steps of a column with a value a row; None where rows have no order that can be told.
 
     NaN has no place that readers agree on.
     """
     leaf, order, num_rows = facts.chunk.leaf, facts.order, facts.chunk.num_rows
     if leaf.max_repetition_level or not has_bounds(order) or int(facts.rows.sum()) != num_rows:
         return None
-    is_there = np.ones(num_rows, dtype=np.bool_)
-    if leaf.max_definition_level:
-        levels = [page.definition for page in facts.levels if page.definition is not None]
-        is_there = np.concatenate([*levels, np.empty(0, np.uint8)]) == leaf.max_definition_level
-    if facts.values is None and is_there.any():
-        return None
     if facts.values is None:
-        return pa.nulls(num_rows)
-    values = _comparable(order, facts.values)
-    if order.has_nan and pc.any(pc.is_nan(values)).as_py():
-        return None
-    return values.take(pa.array(np.cumsum(is_there) - 1, mask=~is_there))
+        if facts.present.any():
+            return None
+        edge = pa.nulls(min(num_rows, 1))
+        return _Steps(edge, edge, np.zeros(max(num_rows - 1, 0), dtype=np.int8))
+    first = last = pa.nulls(0)
+    parts = []
+    for part in facts.values:
+        values = _comparable(order, part.drop_null())
+        if order.has_nan and pc.any(pc.is_nan(values)).as_py():
+            return None
+        is_there = part.is_valid().to_numpy(zero_copy_only=False)
+        rows = values.take(pa.array(np.cumsum(is_there) - 1, mask=~is_there))
+        parts.append(_steps(last, rows, how))
+        first = first if len(first) else rows.slice(0, 1)
+        last = rows.slice(max(len(rows) - 1, 0)) if len(rows) else last
+    return _Steps(_alone(first), _alone(last), np.concatenate(parts))
+
+
+def _alone(value: pa.Array) -> pa.Array:
+    """An array of one value that keeps no others in memory."""
+    return pa.concat_arrays([value, value.slice(0, 0)])
 
 
 def _comparable(order: ValueOrder, values: pa.Array) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import Where
@@ -97,11 +98,11 @@ def check_size_statistics(facts: ChunkFacts) -> Iterator[Finding]:
             yield warning(where, f"size statistics: {name}_level_histogram is wrong")
     length = sizes.unencoded_byte_array_data_bytes
     if length is not None and facts.values is not None and leaf.element.type == Type.BYTE_ARRAY:
-        held = _byte_lengths(facts)
+        held = sum(map(_byte_length, facts.values))
         if length != held:
             message = f"unencoded_byte_array_data_bytes is {length:,}, there are {held:,}"
             yield warning(where, f"size statistics: {message}")
 
 
-def _byte_lengths(facts: ChunkFacts) -> int:
-    return int(pc.sum(pc.cast(pc.binary_length(facts.values), "int64")).as_py() or 0)
+def _byte_length(values: pa.Array) -> int:
+    return int(pc.sum(pc.cast(pc.binary_length(values), "int64")).as_py() or 0)

@@ -5,7 +5,6 @@ Logical types STRING, ENUM and JSON of the specification, and their converted ty
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,13 +20,21 @@ _CONVERTED = (ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON)
 
 def check_texts(facts: ChunkFacts) -> Iterator[Finding]:
     """Are all texts of a chunk UTF-8? Names the first page where one is not."""
-    if facts.values is None or not _is_text(facts.chunk.leaf) or _are_utf8(facts.values):
+    if facts.values is None or not _is_text(facts.chunk.leaf):
         return
-    starts = np.append(0, np.cumsum(facts.present)).tolist()
-    pages = [facts.values.slice(at, stop - at) for at, stop in itertools.pairwise(starts)]
-    odd = [number for number, values in enumerate(pages) if not _are_utf8(values)]
-    count = sum(_num_odd(pages[number]) for number in odd)
-    yield error(facts.page(odd[0]), f"{count:,} of {starts[-1]:,} texts are no UTF-8")
+    stops = np.cumsum(facts.present)
+    at = count = 0
+    first = None
+    for part in facts.values:
+        values = part.drop_null()
+        if not _are_utf8(values):
+            odd = [number for number, value in enumerate(values) if not _is_utf8(value)]
+            count += len(odd)
+            first = at + odd[0] if first is None else first
+        at += len(values)
+    if first is not None:
+        page = facts.page(int(np.searchsorted(stops, first, side="right")))
+        yield error(page, f"{count:,} of {at:,} texts are no UTF-8")
 
 
 def _is_text(leaf: Leaf) -> bool:
@@ -37,14 +44,12 @@ def _is_text(leaf: Leaf) -> bool:
     return any(one is not None for one in (logical.STRING, logical.ENUM, logical.JSON))
 
 
-def _num_odd(values: pa.Array) -> int:
-    count = 0
-    for value in values.to_pylist():
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            count += 1
-    return count
+def _is_utf8(value: pa.Scalar) -> bool:
+    try:
+        value.as_py().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _are_utf8(values: pa.Array) -> bool:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from intarsia.data.asked import request_of
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
-from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError
+from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
@@ -67,6 +67,7 @@ class _Option:
     bytes: int
 
 
+@public
 def advise(
     path: PathLike | Sequence[PathLike],
     filters: Sequence[FilterLike] | pc.Expression | str,

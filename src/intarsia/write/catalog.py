@@ -30,7 +30,7 @@ from intarsia.catalog.pointer import (
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
-from intarsia.errors import IntarsiaError, PathError, quiet, warn
+from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
 from intarsia.handle import check_may_write
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
@@ -171,6 +171,7 @@ def facts_at(
         source.close()
 
 
+@public
 @telling_storage
 def build_catalog(
     path: PathLike,
@@ -329,6 +330,7 @@ def _first(target: Target, pointer: Pointer, files: dict[str, Identity]) -> Firs
     return None
 
 
+@public
 @telling_storage
 def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
     """Remove the catalog of the data set in the folder ``path``.

@@ -9,7 +9,7 @@ import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import encode_pointer
 from intarsia.data.catalog import pointer_path, read_pointer
-from intarsia.errors import FormatError, PathError
+from intarsia.errors import FormatError, PathError, public
 from intarsia.redaction import shown_redacted
 from intarsia.storage import PathLike
 from intarsia.write.catalog import look
@@ -44,6 +44,7 @@ class CatalogState:
     indexes: tuple[CatalogIndex, ...]
 
 
+@public
 @telling_storage
 def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
     """What the catalog of the data set in the folder ``path`` holds.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
-from intarsia.errors import IndexSpecError, quiet
+from intarsia.errors import IndexSpecError, public, quiet
 from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
 from intarsia.index.standard import Bloom, PageIndex
@@ -25,6 +25,7 @@ from intarsia.write.replace import check_unchanged, remove_leftovers_of
 from intarsia.write.spill import Workspace
 
 
+@public
 def drop_indexes(
     path: PathLike | Sequence[PathLike],
     indexes: Sequence[IndexSpec | str] | IndexSpec | str | None = None,

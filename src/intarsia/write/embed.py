@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
-from intarsia.errors import FormatError, IndexSpecError, quiet, warn
+from intarsia.errors import FormatError, IndexSpecError, public, quiet, warn
 from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
@@ -105,6 +105,7 @@ class IndexReport:
         return dataclasses.asdict(self) | entries
 
 
+@public
 def add_indexes(
     path: PathLike | Sequence[PathLike],
     indexes: Sequence[IndexSpec | str],
@@ -242,6 +243,7 @@ def add_to(
         rewrite(file, compose(file, indexes, (), work, told, builder), filesystem, version)
 
 
+@public
 def list_indexes(
     path: PathLike | Sequence[PathLike],
     *,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, IndexSpecError, PathError
+from intarsia.errors import FormatError, IndexSpecError, PathError, public
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import IndexSpec
@@ -24,6 +24,7 @@ from intarsia.write.replace import replacing
 _PIECE_BYTES = 8 * 1024 * 1024
 
 
+@public
 def export_index(
     path: PathLike,
     index: IndexSpec | str,

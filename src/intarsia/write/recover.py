@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, PathError, Where
+from intarsia.errors import FormatError, PathError, Where, public
 from intarsia.format.footer import read_footer
 from intarsia.local import local_path
 from intarsia.redaction import shown_redacted
@@ -86,6 +86,7 @@ class Recovery:
         return dataclasses.asdict(self)
 
 
+@public
 def recover(
     torn: PathLike,
     out: PathLike,

@@ -23,13 +23,13 @@ from intarsia.format.page_index import (
 from intarsia.format.schema import Leaf
 from intarsia.format.summary import (
     PageSummaries,
+    Summarizer,
     boundary_order,
     has_bounds,
     is_text,
     may_shorten,
     shortened_high,
     shortened_low,
-    summarize,
 )
 from intarsia.index.encodings import unfit_for_hashing
 from intarsia.index.standard import Bloom, PageIndex, Standard
@@ -38,7 +38,7 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.subjects import no_leaf
-from intarsia.read.walked import offset_index_of, row_levels
+from intarsia.read.walked import offset_index_of
 from intarsia.source import ByteRange
 
 _MOST_DIGITS = 38
@@ -144,7 +144,7 @@ def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[Chu
         chunk.load()
     pages = list(chunk.pages())
     data = [page for page in pages if page.is_data]
-    levels = [chunk.levels(page) if bounds else row_levels(chunk, page) for page in data]
+    levels = [chunk.levels(page) if bounds else chunk.row_levels(page) for page in data]
     offsets = offset_index_of(chunk, data, levels)
     if offsets is None:
         return  # a page that begins within a row has no first row
@@ -168,7 +168,10 @@ def column_index_of(
     if not has_bounds(order):
         return None
     present = present_counts(leaf, levels)
-    summaries = summarize(order, chunk.values(list(pages)), present)
+    summarizer = Summarizer(order, present)
+    for values in chunk.arrays(pages, levels):
+        summarizer.add(values.drop_null())
+    summaries = summarizer.found
     nan_counts = summaries.nan_counts
     if nan_counts is not None and nan_counts.any():
         return None
@@ -225,10 +228,11 @@ def _histograms(levels: Sequence[PageLevels], leaf: Leaf, *, repetition: bool) -
 
 def _bloom_filter(chunk: Chunk, index: Bloom) -> bytes:
     chunk.load()
-    hashes = bloom_hashes(chunk.values(list(chunk.pages())))
-    hashes = np.sort(hashes)
-    distinct = 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
-    made = BloomFilter.sized(index.ndv or distinct, index.fpp)
+    parts = [
+        np.unique(bloom_hashes(values.drop_null())) for values in chunk.arrays(list(chunk.pages()))
+    ]
+    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    made = BloomFilter.sized(index.ndv or max(len(hashes), 1), index.fpp)
     made.add(hashes)
     return made.encode()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia.decode.page_body import check_size, decompress, page_levels
-from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_values
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, leaf_batches
 from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.format.levels import bit_packed_bytes
@@ -36,6 +36,8 @@ _WIDTHS = {
     Type.DOUBLE: 64,
 }
 """Bits of a value in PLAIN encoding."""
+_BATCH_ROWS = 16 * 1024
+"""Rows that are decoded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,22 @@ class TornPages:
         for number in numbers:
             header, body = self.read(number)
             check_size(header, metadata.codec)
-            parts.append(self.source.read([self._place(number)])[0])
+            part = self.source.read([self._place(number)])[0]
             if header.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
                 levels = page_levels(header, body, leaf, metadata.codec)
+                if not levels.num_values:  # pyarrow takes such a page for the end
+                    continue
                 rows += levels.num_rows()
                 values += levels.num_values
                 present += levels.num_present(leaf.max_definition_level)
+            parts.append(part)
         chunk = ChunkBytes(metadata, None, parts, values)
         template = self._templates.physical(self.schema, leaf)
-        found = leaf_values(decode_root(template, [RowGroupBytes(rows, [chunk])]))
-        if len(found) != present:
-            raise FormatError(f"{len(found):,} values where levels say {present:,}")
+        found = 0
+        for values in leaf_batches(template, RowGroupBytes(rows, [chunk]), _BATCH_ROWS):
+            found += len(values) - values.null_count
+        if found != present:
+            raise FormatError(f"{found:,} values where levels say {present:,}")
         return present
 
     def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from intarsia.errors import PathError
+from intarsia.errors import PathError, public
 from intarsia.format.footer import framed, read_footer, with_elements
 from intarsia.handle import check_may_write
 from intarsia.index.directory import without_pointer
@@ -52,6 +52,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+@public
 def write_table(
     table: pa.Table | pa.RecordBatch,
     where: PathLike,
@@ -91,6 +92,7 @@ def write_table(
         writer.write_table(table, row_group_size)
 
 
+@public
 class ParquetWriter:
     """Writes one Parquet file, table by table, with the ``indexes`` asked for.
 
