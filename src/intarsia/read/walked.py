@@ -40,6 +40,25 @@ def walk_through(file: OpenedFile, group: int, leaves: Iterable[int]) -> None:
                 known.take(group, leaf, found)
 
 
+def learn_pages(file: OpenedFile, group: int, leaf: int) -> None:
+    """Have a chunk go by an offset index made of all its pages, unless one begins within a row.
+
+    That reads the levels of a repeated column. Not where damage is looked for.
+    """
+    known = file.page_indexes
+    if file.options.looks_for_damage or (group, leaf) in known.walked:
+        return
+    known.walked.add((group, leaf))
+    try:
+        chunk = Chunk(file, group, leaf)
+        data = [page for page in chunk.pages() if page.is_data]
+        found = offset_index_of(chunk, data, [chunk.row_levels(page) for page in data])
+    except FormatError:  # the decoder reports it
+        return
+    if found is not None:
+        known.take(group, leaf, found)
+
+
 def _index_of(file: OpenedFile, group: int, leaf: int) -> OffsetIndex | None:
     if file.schema.leaves[leaf].max_repetition_level:
         return None

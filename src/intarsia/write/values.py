@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +12,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import IndexSpecError, PredicateError
+from intarsia.format.metadata import Type
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import read_rows
 from intarsia.read.subjects import HELD, evaluated
+from intarsia.read.units import decoded_bytes
+from intarsia.read.walked import learn_pages
 from intarsia.source import BufferSource, ByteRange, Source
 
 PIECE_BYTES = 64 * 1024 * 1024
@@ -106,18 +111,54 @@ class Piece:
 def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[Piece]:
     """The rows of some row groups, by these; large ones in parts, where all ``leaves`` have pages
     that can be told apart.
+
+    A part ends where a page of the largest column does.
     """
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
-        size = sum(file.chunk(group, leaf).total_uncompressed_size for leaf in leaves)
-        parts = min(-(-max(size, 1) // PIECE_BYTES), stop - first)
-        if parts > 1:
-            file.page_indexes.load([(group, leaf) for leaf in leaves], [])
-        if parts > 1 and any(file.page_indexes.offsets(group, leaf) is None for leaf in leaves):
-            parts = 1
-        for i in range(parts):
-            low, high = (first + (stop - first) * k // parts for k in (i, i + 1))
-            yield Piece(file, low, high)
+        sizes = {leaf: decoded_size(file, group, leaf) for leaf in leaves}
+        parts = min(-(-max(sum(sizes.values()), 1) // PIECE_BYTES), stop - first)
+        edges = None if parts < 2 else _page_starts(file, group, sizes)
+        if edges is None:
+            yield Piece(file, first, stop)
+            continue
+        # Each cut is the last start of a page that does not exceed an even division.
+        even = np.arange(parts, dtype=np.int64) * (stop - first) // parts
+        starts = np.unique(edges[np.searchsorted(edges, even, side="right") - 1])
+        for low, high in itertools.pairwise([*starts.tolist(), stop - first]):
+            yield Piece(file, first + low, first + high)
+
+
+def _page_starts(file: OpenedFile, group: int, sizes: Mapping[int, int]) -> Int64Array | None:
+    """First rows of the pages of the largest column, whose decoded ``sizes`` are given by leaf.
+
+    None unless the pages of all columns can be told apart: by an offset index, else by headers.
+    """
+    file.page_indexes.load([(group, leaf) for leaf in sizes], [])
+    for leaf in sizes:
+        if file.page_indexes.offsets(group, leaf) is None:
+            learn_pages(file, group, leaf)
+    indexes = {leaf: file.page_indexes.offsets(group, leaf) for leaf in sizes}
+    largest = indexes[max(sizes, key=lambda leaf: sizes[leaf])]
+    if largest is None or any(index is None or not len(index) for index in indexes.values()):
+        return None
+    return largest.first_row_index
+
+
+def decoded_size(file: OpenedFile, group: int, leaf: int) -> int:
+    """About the bytes of a chunk's values, decoded: those of a dictionary as often as they occur.
+
+    Size statistics tell, and where a chunk has none, the mean of its dictionary.
+    """
+    chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
+    size = decoded_bytes(column, chunk)
+    if column.element.type == Type.BYTE_ARRAY and chunk.num_values:
+        first = next(Chunk(file, group, leaf).pages(), None)
+        entries = first and first.header.dictionary_page_header
+        if first is not None and entries:
+            mean = first.header.uncompressed_page_size / max(entries.num_values, 1)
+            size = max(size, int(mean * chunk.num_values))
+    return size
 
 
 def leaves_of(file: OpenedFile, of: Subject) -> list[Leaf]:
