@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from intarsia.errors import FormatError, Where
@@ -54,6 +55,15 @@ class _Given(NamedTuple):
     container_length_limit: int
 
 
+class _Noted:
+    """Counts how often an attribute of it is set."""
+
+    count = 0
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.__dict__["count"] = self.count + 1
+
+
 class Decoder:
     """Apache's decoder over some bytes, to be used from any offset.
 
@@ -77,6 +87,20 @@ class Decoder:
         else:
             value = self._protocol.readStruct(made, spec, True)
         return value, self._buffer.tell()
+
+    def count_fields(self, at: int, number: int) -> int | None:
+        """How many fields of the struct at ``at`` are lists of structs of this number.
+
+        None if that is not known.
+        """
+        if self._fast is None:
+            return None
+        skipped = TType.STRUCT, [object, ()], False
+        spec = (*[None] * number, (number, TType.LIST, "list", skipped, None))
+        noted = _Noted()
+        self._buffer.seek(at)
+        self._fast(noted, self._protocol, [_Noted, spec])
+        return noted.count
 
     def bounds(self, at: int) -> array[int]:
         """Where each element of the list at ``at`` begins; last, where the list ends."""

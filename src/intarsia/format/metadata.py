@@ -382,6 +382,45 @@ class OutlinedChunk:
 
 
 @struct
+class BloomPlace:
+    """A ``ColumnMetaData``, of which is looked at where its bloom filter is."""
+
+    bloom_filter_offset: int | None = field(14, I64)
+    bloom_filter_length: int | None = field(15, I32)
+
+
+@struct
+class IndexPlaces:
+    """A ``ColumnChunk``, of which is looked at where its indexes are."""
+
+    meta_data: BloomPlace | None = field(3, BloomPlace)
+    offset_index_offset: int | None = field(4, I64)
+    offset_index_length: int | None = field(5, I32)
+    column_index_offset: int | None = field(6, I64)
+    column_index_length: int | None = field(7, I32)
+
+
+@struct
+class BoundMetaData:
+    """A ``ColumnMetaData``, of which is looked at what tells its file from others."""
+
+    encodings: list[int] = field(2, list_of(I32), required=True)
+    num_values: int = field(5, I64, required=True)
+    total_uncompressed_size: int = field(6, I64, required=True)
+    total_compressed_size: int = field(7, I64, required=True)
+    data_page_offset: int = field(9, I64, required=True)
+    dictionary_page_offset: int | None = field(11, I64)
+    statistics: Statistics | None = field(12, Statistics)
+
+
+@struct
+class BoundChunk:
+    """A ``ColumnChunk``, of which nothing else is looked at."""
+
+    meta_data: BoundMetaData | None = field(3, BoundMetaData)
+
+
+@struct
 class RowGroup:
     columns: Sequence[ColumnChunk] = field(1, structs_of(ColumnChunk), required=True)
     total_byte_size: int = field(2, I64, required=True)

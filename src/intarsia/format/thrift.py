@@ -9,6 +9,7 @@ with ``structs_of``, are decoded element by element when asked for.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -202,6 +203,18 @@ def _lists_of(cls: Any) -> dict[int, tuple[str, type]]:
     return lists
 
 
+def all_as(values: Sequence[T], cls: type[S]) -> Sequence[T | S]:
+    """All ``values``, as structs of ``cls`` where that is quicker: it has some of their fields.
+
+    Raises ``FormatError``, which names the first element that cannot be decoded.
+    """
+    if isinstance(values, Structs):
+        with contextlib.suppress(FormatError):
+            found: list[S] = values.all_as(cls)
+            return found
+    return list(values)
+
+
 def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
     """The struct at the start of ``data`` and the number of bytes it takes.
 
@@ -272,7 +285,7 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
     if kind != STRUCT or _lists_of(element):
         return _decode_with_lists(cls, decoder, at)
     known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
-    if _second_list(number).search(data, at, stop):
+    if _second_list(number).search(data, at, stop) and decoder.count_fields(at, number) != 1:
         return _decode_with_lists(cls, decoder, at)  # of two lists, the last one counts
     elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
     value = cls(**vars(known), **{name: elements})

@@ -26,8 +26,9 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.format.footer import with_key_values
-from intarsia.format.metadata import FileMetaData, Statistics
+from intarsia.format.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
 from intarsia.format.shape import OWN_KEY
+from intarsia.format.thrift import all_as
 from intarsia.index.kind import index_name
 from intarsia.source import ByteRange, Source
 
@@ -117,7 +118,7 @@ def page_index_places(metadata: FileMetaData) -> list[tuple[tuple[int, int, str]
     """Every page index that the footer tells of: row group, column and name, and where it is."""
     found = []
     for group, row_group in enumerate(metadata.row_groups):
-        for leaf, column in enumerate(row_group.columns):
+        for leaf, column in enumerate(all_as(row_group.columns, IndexPlaces)):
             for name in ("column_index", "offset_index"):
                 offset = getattr(column, f"{name}_offset")
                 length = getattr(column, f"{name}_length")
@@ -150,7 +151,7 @@ def binding_of(metadata: FileMetaData) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for group in metadata.row_groups:
         digest.update(struct.pack("<qq", group.num_rows, len(group.columns)))
-        for column in group.columns:
+        for column in all_as(group.columns, BoundChunk):
             chunk = column.meta_data
             if chunk is None:
                 digest.update(b"-")

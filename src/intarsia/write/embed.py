@@ -18,6 +18,8 @@ from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import FormatError, IndexSpecError, public, quiet, warn
+from intarsia.format.metadata import ColumnChunk, IndexPlaces
+from intarsia.format.thrift import all_as
 from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
@@ -338,14 +340,13 @@ def standard_of(file: OpenedFile) -> tuple[StandardReport, ...]:
 
 
 def _of_format(file: OpenedFile) -> list[StandardReport]:
-    groups = range(len(file.metadata.row_groups))
+    columns = [_index_places(group.columns) for group in file.metadata.row_groups]
     found: dict[str, list[int]] = {}
     for leaf in file.schema.leaves:
-        for group in groups:
-            try:
-                chunk = file.column_chunk(group, leaf.index)
-            except FormatError:
-                continue  # nothing can be said of it; ``verify`` says why
+        for group in columns:
+            chunk = group[leaf.index]
+            if chunk is None:
+                continue
             if chunk.offset_index_offset is not None:
                 lengths = (chunk.offset_index_length or 0) + (chunk.column_index_length or 0)
                 found.setdefault(PageIndex.kind, []).append(lengths)
@@ -353,6 +354,23 @@ def _of_format(file: OpenedFile) -> list[StandardReport]:
                 name = index_name(leaf.name, Bloom.kind)
                 found.setdefault(name, []).append(chunk.meta_data.bloom_filter_length or 0)
     return [StandardReport(name, len(bytes_), sum(bytes_)) for name, bytes_ in found.items()]
+
+
+def _index_places(
+    columns: Sequence[ColumnChunk],
+) -> Sequence[ColumnChunk | IndexPlaces | None]:
+    """Where the indexes of a row group's chunks are; None for a chunk that cannot be decoded.
+
+    ``verify`` says why it cannot.
+    """
+    with contextlib.suppress(FormatError):
+        return all_as(columns, IndexPlaces)
+    found: list[ColumnChunk | None] = []
+    for at in range(len(columns)):
+        found.append(None)
+        with contextlib.suppress(FormatError):
+            found[at] = columns[at]
+    return found
 
 
 def strays(file: OpenedFile) -> tuple[StandardReport, ...]:
