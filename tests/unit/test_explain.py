@@ -372,3 +372,22 @@ def test_a_filter_is_shown_as_it_was_given(tmp_path):
     asked = pc.map_lookup(pc.field("m"), "a b", "first") == "x"
     assert source.explain(filter=asked).filter == """(m['a b'] == "x")"""
     assert source.explain().filter == "none"
+
+
+def test_pages_that_headers_tell_of_count_as_the_chunk_that_was_planned(tmp_path):
+    count = 200_000
+    table = pa.table({"n": range(count), "s": [f"{i % 100_000:06}" for i in range(count)]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, write_page_index=False, row_group_size=count)
+    ia.add_indexes(path, ["s:lookup"])
+    found = ia.dataset(path).explain(filter=pc.field("s") == "000007", analyze=True)
+    assert found.read.rows.selected == 2
+    assert found.read.pages == found.planned.pages == Amount(2, 2)
+
+
+def test_pages_of_an_unfiltered_scan_are_those_of_the_page_index(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(50_000)}), path, write_page_index=True)
+    found = ia.dataset(path).explain(analyze=True)
+    assert found.read.pages == found.planned.pages
+    assert found.read.pages.selected == len(ia.ParquetFile(path).pages(0, "n")) - 1

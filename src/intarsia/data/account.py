@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.data.cache import FileCache
@@ -54,15 +55,29 @@ def read_of(
     part = Part(lambda: lease_of(file), constants)
     found = scan([part], request, use_threads=False, trend=trend)
     rows = sum(table.num_rows for table in found)
+    seconds, count = profile.seconds(), dataclasses.replace(source.count)
     figures = Figures(
         files=Amount(1, planned.files.total),
         row_groups=Amount(len(file.groups_read), planned.row_groups.total),
-        pages=Amount(file.pages_read, planned.pages.total),
+        pages=Amount(_num_pages(file, profile), planned.pages.total),
         rows=Amount(rows, planned.rows.total),
-        bytes=Amount(source.count.bytes, planned.bytes.total),
-        requests=Amount(source.count.requests),
+        bytes=Amount(count.bytes, planned.bytes.total),
+        requests=Amount(count.requests),
     )
-    return FileRead(figures, profile.seconds(), profile.conditions(), tuple(file.ignored))
+    return FileRead(figures, seconds, profile.conditions(), tuple(file.ignored))
+
+
+def _num_pages(file: OpenedFile, profile: Profile) -> int:
+    """The pages that were decoded, each once. A chunk without an offset index counts as one page,
+    as it does in plans.
+    """
+    known = file.page_indexes
+    known.load(profile.chunks, [])
+    found = 0
+    for id_, offsets in profile.chunks.items():
+        total = 1 if id_ in known.walked else known.num_pages(*id_)
+        found += total if offsets is None else min(len(offsets), total)
+    return found
 
 
 def _remarks(file: OpenedFile, request: Request, plan: FilePlan) -> Iterator[str]:

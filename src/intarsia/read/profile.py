@@ -6,7 +6,7 @@ A file is opened with a ``Profile``, which whatever reads the file tells what it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pyarrow.compute as pc
@@ -30,6 +30,9 @@ class Unwatched:
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
         """Of ``tested`` rows, ``passed`` fulfilled a condition."""
 
+    def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
+        """Pages of a chunk were decoded, which begin at ``offsets``; None stands for all."""
+
     def watched(self, source: Source) -> Source:
         """A source whose reads are timed."""
         return source
@@ -49,6 +52,8 @@ class Profile(Unwatched):
         self._seconds = dict.fromkeys(Activity, 0.0)
         self._activity, self._since = Activity.OTHER, time.perf_counter()
         self._filtered: dict[str, Amount] = {}
+        self.chunks: dict[tuple[int, int], set[int] | None] = {}
+        """The pages decoded, by row group and leaf, each once: their offsets; None for all."""
 
     @contextmanager
     def during(self, activity: Activity) -> Iterator[None]:
@@ -67,6 +72,13 @@ class Profile(Unwatched):
     def filtered(self, condition: pc.Expression, tested: int, passed: int) -> None:
         text = shown(condition)
         self._filtered[text] = self._filtered.get(text, Amount()) + Amount(passed, tested)
+
+    def pages(self, row_group: int, leaf: int, offsets: Collection[int] | None) -> None:
+        known = self.chunks.setdefault((row_group, leaf), set())
+        if offsets is None:
+            self.chunks[row_group, leaf] = None
+        elif known is not None:
+            known.update(offsets)
 
     def watched(self, source: Source) -> Source:
         return _TimedSource(source, self)

@@ -199,6 +199,8 @@ def _fetched(
             chunk = file.chunk(group, leaf)
             count = checked_values(file, group, leaf, chunk, selection, pages)
             file.pages_read += len(selection.page_rows) or file.page_indexes.num_pages(group, leaf)
+            offsets = [offset for offset, _ in selection.parts] if selection.page_rows else None
+            file.profile.pages(group, leaf, offsets)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
     return groups

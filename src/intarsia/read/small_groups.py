@@ -74,6 +74,9 @@ def read_small_groups(
     if (table.num_rows, table.num_columns) != (held.num_rows, len(roots)):
         return None
     file.groups_read.update(groups)
+    for group in groups:
+        for leaf in leaves:
+            file.profile.pages(group, leaf, None)
     file.pages_read += sum(file.page_indexes.num_pages(g, leaf) for g in groups for leaf in leaves)
     return table, held
 
