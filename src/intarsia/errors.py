@@ -231,11 +231,9 @@ class placed:  # noqa: N801 # used as a statement, like ``contextlib.suppress``
     ) -> None:
         if not isinstance(error, Exception):
             return
-        short = out_of_memory(error)
-        if short is not None:
-            raise short.at(self._where) from error
-        if isinstance(error, _PlacedError):
-            raise error.at(self._where) from error
+        known = out_of_memory(error) or error
+        if isinstance(known, _PlacedError):
+            raise _with_notes(known.at(self._where), error) from error
 
 
 def public(what: T) -> T:
@@ -275,7 +273,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def guarded_items(items: Generator[T, Any, Any]) -> Generator[T]:
+def guarded_items(items: Iterable[T]) -> Generator[T]:
     """Yields ``items``. Raises ``OutOfMemoryError`` wherever memory is short."""
     try:
         yield from items
@@ -288,10 +286,31 @@ def _raise_if_short(error: Exception) -> None:
     """Raises ``OutOfMemoryError`` if memory is short, unless ``error`` is one."""
     short = out_of_memory(error)
     if short is not None and short is not error:
-        raise short from error
+        raise _with_notes(short, error) from error
+
+
+def _with_notes(made: _PlacedError, error: BaseException) -> _PlacedError:
+    for note in getattr(error, "__notes__", ()):
+        made.add_note(note)
+    return made
 
 
 # --- warnings -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def optional(message: str, *packages: str) -> Iterator[None]:
+    """A context of an import. Raises ``MissingDependencyError`` if one of ``packages`` is missing.
+
+    Any other error of an import is raised as it is: a package that is there may lack memory, or
+    something that it needs itself.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in packages:
+            raise
+        raise MissingDependencyError(message) from error
 
 
 class IntarsiaWarning(UserWarning):

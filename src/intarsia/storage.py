@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import PathError
+from intarsia.errors import PathError, Where, placed
 from intarsia.globs import HIDDEN, is_glob, matching
 from intarsia.handle import Handle, Stamp, Version, open_handle
 from intarsia.listing import check_not_forked, is_fsspec, wrapped
@@ -120,7 +120,8 @@ class FileSource:
             check_range(range_, self.size)
         groups = coalesce(ranges, self.gap)
         try:
-            found = self._fetch([(group.offset, group.length) for group in groups])
+            with placed(Where(self.path)):
+                found = self._fetch([(group.offset, group.length) for group in groups])
         finally:  # what another file has there, or has not, is neither an answer nor an error
             if groups and self._is_current is not None and not self._is_current():
                 raise FileReplaced(self.path)

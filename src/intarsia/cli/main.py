@@ -23,7 +23,7 @@ from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
 from intarsia.controls import shown_in_text
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, public
 from intarsia.redaction import redacted
 from intarsia.version import __version__
 
@@ -48,7 +48,7 @@ def run() -> None:
         if isinstance(out, io.TextIOWrapper):
             out.reconfigure(errors="as-json")
     try:
-        cli(standalone_mode=False)
+        public(cli)(standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("intarsia: interrupted", err=True)
         sys.exit(INTERRUPTED)

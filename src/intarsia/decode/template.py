@@ -308,6 +308,8 @@ def _stored_arrow_schema(metadata: FileMetaData) -> pa.Schema | None:
         return None
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError):
         return None
 

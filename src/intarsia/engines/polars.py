@@ -21,7 +21,7 @@ from intarsia.engines.polars_files import (
     whole_scan,
 )
 from intarsia.engines.types import as_in_polars, asks_of_other_types
-from intarsia.errors import MissingDependencyError, UnsupportedError, public
+from intarsia.errors import UnsupportedError, optional, public
 from intarsia.process_state import importing
 from intarsia.storage import PathLike
 
@@ -46,16 +46,15 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     ``TypeError`` for options of a data set that is open, ``UnsupportedError`` for one whose filter
     asks of a type that Polars has not.
     """
-    try:
-        with importing:
-            import polars.io.plugins
-            import polars.selectors
+    with (
+        optional("Polars is not installed: install the extra, intarsia[polars]", "polars"),
+        importing,
+    ):
+        import polars.io.plugins
+        import polars.selectors
 
-            from intarsia.engines.polars_predicate import arrow_predicate
-            from intarsia.engines.polars_values import is_by_row
-    except ModuleNotFoundError as error:
-        message = "Polars is not installed: install the extra, intarsia[polars]"
-        raise MissingDependencyError(message) from error
+        from intarsia.engines.polars_predicate import arrow_predicate
+        from intarsia.engines.polars_values import is_by_row
 
     known = _SCANS.find(source) if isinstance(source, Dataset) and not options else None
     if known is not None:
@@ -68,6 +67,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             _SCANS.keep(source, whole)
         return whole
 
+    @public
     def read(
         columns: list[str] | None,
         predicate: polars.Expr | None,

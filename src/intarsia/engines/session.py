@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import IntarsiaError, MissingDependencyError
+from intarsia.errors import IntarsiaError, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.text.words import contains_words
 
@@ -43,12 +43,8 @@ def asking_first() -> Iterator[None]:
 
 def require_duckdb() -> ModuleType:
     """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
-    try:
-        with importing:
-            import duckdb
-    except ImportError as error:
-        message = "DuckDB is not installed: install the extra, intarsia[sql]"
-        raise MissingDependencyError(message) from error
+    with optional("DuckDB is not installed: install the extra, intarsia[sql]", "duckdb"), importing:
+        import duckdb
     return duckdb
 
 

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
 from intarsia.engines.coded import CodedDataset
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.read.scan import Part
 
 
@@ -76,7 +76,7 @@ class WatchedDataset(CodedDataset):
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:
         try:
-            yield from tables
+            yield from guarded_items(tables)
         except IntarsiaError as error:
             self.errors.append(error)
             raise

@@ -126,6 +126,8 @@ class Decoder:
             for _ in range(size):
                 skip()
                 bounds.append(tell())
+        except MemoryError:
+            raise
         except Exception as error:  # the library raises a dozen kinds on bad bytes
             reason = str(error) or type(error).__name__
             raise FormatError(f"not valid thrift: {reason}", Where(offset=bounds[-1])) from error

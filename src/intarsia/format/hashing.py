@@ -8,6 +8,7 @@ specification, section "XXH64 algorithm description".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -70,8 +71,6 @@ def hash_values(values: pa.Array) -> UInt64Array:
 
 
 def _hash_binary(values: pa.Array) -> UInt64Array:
-    if len(values) < _FEW:
-        return np.array([xxh64(value) for value in values.to_pylist()], dtype=np.uint64)
     large = pa.types.is_large_binary(values.type)
     _, offsets, data = values.buffers()
     width = np.int64 if large else np.int32
@@ -79,6 +78,10 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     bounds = stored.astype(np.int64)
     lengths = np.diff(bounds)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
+    if len(values) < _FEW:
+        view, edges = raw.data, itertools.pairwise(bounds.tolist())
+        found = [xxhash.xxh64_intdigest(view[start:stop]) for start, stop in edges]
+        return np.array(found, dtype=np.uint64)
     if (lengths == lengths[0]).all():  # they lie side by side
         whole = raw[bounds[0] : bounds[-1]]
         return _hash_rows(whole.reshape(len(values), int(lengths[0])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -104,7 +105,7 @@ def _of_part(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSum
             if order.domain is Domain.DECIMAL:
                 low, high = _decimal_extremes(part)
             else:
-                low, high = (bound.as_py() for bound in extremes(part))
+                low, high = extremes(part)
         lows.append(low)
         highs.append(high)
     return PageSummaries(lows, highs, None)
@@ -154,23 +155,25 @@ def numbers_of(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
     return numbers.view(order.stored)
 
 
-def extremes(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar]:
-    """The least and the greatest of ``values``, NULLs apart; both NULL if there is no other value.
+def extremes(values: pa.Array) -> tuple[Any, Any]:
+    """The least and the greatest of ``values``, NULLs apart; None, both, if there is no other.
 
-    Where memory is short, ``pc.min_max`` ends the process instead of raising an error: it copies
-    strings and bytes by means of C++. So it is given none that are long.
+    Of strings, they are the bytes. Where memory is short, ``pc.min_max`` and scalars end the
+    process instead of raising an error: they copy strings and bytes by means of C++. So long
+    values are taken from their buffers.
     """
-    kind = values.type
-    if not _is_of_any_length(kind) or values.nbytes <= _LONG_BYTES:
-        return _short_extremes(values)
-    is_long = pc.greater(pc.binary_length(values), _LONG_BYTES)
-    long = values.filter(pc.fill_null(is_long, False))
-    if not len(long):
-        return _short_extremes(values)
-    low, high = _short_extremes(values.filter(pc.invert(pc.fill_null(is_long, False))))
-    for value in long:  # two or three of them are held as bytes at a time
-        low = value if not low.is_valid or _bytes_of(value) < _bytes_of(low) else low
-        high = value if not high.is_valid or _bytes_of(value) > _bytes_of(high) else high
+    stored = _as_bytes(values)
+    if stored is None or stored.nbytes <= _LONG_BYTES:
+        return _short_extremes(values if stored is None else stored)
+    is_long = pc.fill_null(pc.greater(pc.binary_length(stored), _LONG_BYTES), False)
+    places = np.flatnonzero(is_long.to_numpy(zero_copy_only=False)).tolist()
+    if not places:
+        return _short_extremes(stored)
+    low, high = _short_extremes(stored.filter(pc.invert(is_long)))
+    for at in places:  # three of them are held as bytes at a time
+        value = bytes(value_at(stored, at))
+        low = value if low is None or value < low else low
+        high = value if high is None or value > high else high
     return low, high
 
 
@@ -178,24 +181,26 @@ _LONG_BYTES = 64 * 1024
 """Longer values are compared in Python."""
 
 
-def _is_of_any_length(kind: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_string,
-        pa.types.is_binary,
-        pa.types.is_large_string,
-        pa.types.is_large_binary,
-    )
-    return any(check(kind) for check in checks)
+def _as_bytes(values: pa.Array) -> pa.Array | None:
+    """Strings and bytes as bytes with offsets; None for values of other types."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return values.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
+    return values if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else None
 
 
-def _short_extremes(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar]:
+def value_at(values: pa.Array, at: int) -> memoryview:
+    """The value at a place of an array of bytes, without a copy."""
+    width = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
+    _, offsets, data = values.buffers()
+    start = (values.offset + at) * width.itemsize
+    low, high = np.frombuffer(offsets, width, 2, start).tolist()
+    return memoryview(data or b"")[low:high]
+
+
+def _short_extremes(values: pa.Array) -> tuple[Any, Any]:
     found = pc.min_max(values)
-    return found["min"], found["max"]
-
-
-def _bytes_of(value: pa.Scalar) -> bytes:
-    found: bytes = value.as_buffer().to_pybytes()
-    return found
+    return found["min"].as_py(), found["max"].as_py()
 
 
 def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:

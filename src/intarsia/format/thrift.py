@@ -111,6 +111,8 @@ class Structs(Sequence[T]):
         raw = replace_fields([list_span(1, elements)], [])
         try:
             return list(Decoder(raw).read(SimpleNamespace, spec, 0)[0].all)
+        except MemoryError:
+            raise
         except Exception as error:  # as in ``decode``
             raise FormatError(f"not a valid list of {cls.__name__}: {error}") from error
 
@@ -227,7 +229,7 @@ def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
         value, stop = Decoder(raw).read(cls, _spec_of(cls), 0)
         object.__setattr__(value, "_encoded", raw[:stop])
         return value, stop
-    except FormatError:
+    except (FormatError, MemoryError):
         raise
     except Exception as error:  # the library raises a dozen kinds on bad bytes
         reason = str(error) or type(error).__name__
@@ -310,7 +312,7 @@ def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], 
     """
     try:
         return _structs(cls, decoder, at)
-    except FormatError:
+    except (FormatError, MemoryError):
         raise
     except Exception as error:  # as in ``decode``
         raise FormatError(f"not a valid list of {cls.__name__}: {error}") from error

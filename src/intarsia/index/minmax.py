@@ -107,11 +107,11 @@ def _reduced(
     return found if found.type == kind else found.cast(kind)
 
 
-def _gathered(bounds: Sequence[pa.Scalar], name: str, kind: pa.DataType) -> pa.Array:
+def _gathered(bounds: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         shorten = shortened_low if name == "min" else shortened_high
         stored = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
-        texts = [bound.cast(stored).as_py() for bound in bounds]  # it need not be UTF-8
-        shortened = [text and shorten(text, _TEXT_BYTES, text=True) for text in texts]
+        # It need not be UTF-8.
+        shortened = [text and shorten(text, _TEXT_BYTES, text=True) for text in bounds]
         return pa.array(shortened, stored).view(kind)
-    return pa.array([bound.as_py() for bound in bounds], kind)
+    return pa.array(bounds, kind)

@@ -14,7 +14,7 @@ from intarsia.decode.page_body import is_known
 from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
-from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where
+from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
 from intarsia.format.page_header import checksum_problem
 from intarsia.format.schema import Root
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
@@ -69,13 +69,21 @@ def read_rows(
         if whole is not None:
             columns: list[pa.ChunkedArray] = _cut(*whole, rows).columns
             return columns
+    with placed(Where(file.name)):
+        return _read_rows(file, roots, rows, physical, source)
+
+
+def _read_rows(
+    file: OpenedFile,
+    roots: Sequence[Root],
+    rows: RowRanges,
+    physical: bool,
+    source: Source | None,
+) -> list[pa.ChunkedArray]:
     reads = select(file, roots, rows)
     check_places(file, (one for read in reads for one in read.selections()))
     ranges = ranges_of(reads)
-    try:
-        parts = iter((source or file.source).read(ranges))
-    except FormatError as error:
-        raise error.at(Where(file.name)) from error
+    parts = iter((source or file.source).read(ranges))
     fetched = [_fetched(file, read, parts) for read in reads]
     size = sum(length for _, length in ranges)
     if not physical and _are_alike(reads):
@@ -143,10 +151,7 @@ def _decoded_together(
         RowGroupBytes(parts[0].rows.num_rows, [groups[i][0] for groups in fetched])
         for i, (_, parts) in enumerate(reads[0].groups)
     ]
-    try:
-        table = decode_roots(template, spliced, _verified(file), use_threads)
-    except OutOfMemoryError as error:
-        raise error.at(Where(file.name)) from error
+    table = decode_roots(template, spliced, _verified(file), use_threads)
     for at, read in enumerate(reads):
         if read.root.coded:
             own = [RowGroupBytes(one.num_rows, [one.chunks[at]]) for one in spliced]

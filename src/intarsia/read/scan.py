@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from intarsia.errors import Where, placed
 from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.plan.verdict import Constants
@@ -204,7 +205,7 @@ class _Attempt:
         constants, pinned = self._part.constants, self._file.pin()
         roots = roots_to_read(file, request, constants) if file.request_bytes else ()
         leaves = [leaf for root in roots for leaf in root.leaves]
-        with file.profile.during(Activity.PLANNING):
+        with placed(Where(file.name)), file.profile.during(Activity.PLANNING):
             found = plan_rows(file, request.pruning, constants, request.schema, leaves)
         self._reader = UnitReader(file, request, constants, self._trend, found.are_likely)
         del pinned
@@ -267,7 +268,8 @@ class _Attempt:
         stop = int(unit.stops[-1])
         try:
             pinned = reader.file.pin()
-            with nullcontext() if self._use_threads else one_thread():
+            threads = nullcontext() if self._use_threads else one_thread()
+            with placed(Where(self._file.name)), threads:
                 table = None if self._read is None else self._read()
                 table = reader.matching(unit) if table is None else table
             del pinned

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import MissingDependencyError
+from intarsia.errors import optional
 from intarsia.format.display import clean, plural
 from intarsia.format.schema import Leaf
 from intarsia.plan.explain import Explanation
@@ -49,12 +49,10 @@ def file_html(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[str, bool]:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    try:
+    message = "pages need jinja2, which is not installed: install the extra, intarsia[cli]"
+    with optional(message, "jinja2", "markupsafe"):
         import jinja2
         import markupsafe
-    except ImportError as error:
-        message = "pages need jinja2, which is not installed: install the extra, intarsia[cli]"
-        raise MissingDependencyError(message) from error
 
     def shown(value: Any) -> Any:
         is_text = isinstance(value, str) and not isinstance(value, markupsafe.Markup)

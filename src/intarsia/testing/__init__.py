@@ -10,15 +10,10 @@
 Needs Hypothesis, which the extra ``testing`` brings.
 """
 
-from intarsia.errors import MissingDependencyError
+from intarsia.errors import optional
 
-try:
+with optional("Hypothesis is not installed: install the extra, intarsia[testing]", "hypothesis"):
     from intarsia.testing.contract import check_index_kind
     from intarsia.testing.counting import CountingSource
-except ModuleNotFoundError as error:
-    if error.name != "hypothesis":
-        raise
-    message = "Hypothesis is not installed: install the extra, intarsia[testing]"
-    raise MissingDependencyError(message) from error
 
 __all__ = ["CountingSource", "check_index_kind"]

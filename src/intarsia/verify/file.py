@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from intarsia.data.catalog import catalog_root
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.decode.template import ARROW_SCHEMA
-from intarsia.errors import FormatError, PathError, Where, public, quiet
+from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
 from intarsia.format.compact import spans
 from intarsia.format.footer import MAGIC
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
@@ -99,8 +99,9 @@ def _of_file(
 ) -> Iterator[Finding]:
     """What is wrong with a file; ``opened`` is told of its indexes."""
     try:
-        file = open_file(path, filesystem, sidecar=places)
-        yield from findings_of(file)
+        with placed(Where(path)):
+            file = open_file(path, filesystem, sidecar=places)
+            yield from findings_of(file)
         indexes = {entry.name: entry for entry in file.sections.entries}
         opened[path] = _Indexed(file.columns, indexes)
     except FormatError as problem:
@@ -191,8 +192,9 @@ def _of_chunk(file: OpenedFile, group: int, leaf: int, rows: StatedOrder) -> Ite
     if tuple(chunk.metadata.path_in_schema) != column.path:
         claim = f"the chunk is of column {'.'.join(chunk.metadata.path_in_schema)!r}"
         yield error(chunk.where, claim)
-    checks = PageChecks(chunk)
-    yield from checks.findings
-    if checks.facts is not None:
-        yield from check_claims(checks.facts)
-        rows.add(checks.facts)
+    with placed(chunk.where):
+        checks = PageChecks(chunk)
+        yield from checks.findings
+        if checks.facts is not None:
+            yield from check_claims(checks.facts)
+            rows.add(checks.facts)

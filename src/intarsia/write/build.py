@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.errors import FormatError, IndexSpecError, Where, placed
 from intarsia.format.schema import Leaf
 from intarsia.index.blocks import Blocks
 from intarsia.index.directory import IndexEntry
@@ -225,8 +225,9 @@ def gather(
     leaves = {leaf.index for one in due for leaf in leaves_of(file, one.of)}
     for piece in pieces(file, sorted(leaves), groups):
         for one, gatherer in zip(due, found, strict=True):
-            for values in piece.values(one.index, one.of):
-                gatherer.add(values)
+            with placed(Where(file.name, column=one.index.on)):
+                for values in piece.values(one.index, one.of):
+                    gatherer.add(values)
         if told is not None and piece.stop in stops:
             told(int(np.searchsorted(stops, piece.stop, side="right")))
     return found

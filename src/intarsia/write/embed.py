@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
-from intarsia.errors import FormatError, IndexSpecError, public, quiet, warn
+from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
 from intarsia.format.metadata import ColumnChunk, IndexPlaces
 from intarsia.format.thrift import all_as
 from intarsia.handle import Version, check_may_write, version_of
@@ -315,9 +315,10 @@ class _Steps:
 
 @contextlib.contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """A context whose ``IndexSpecError`` says which file it is of."""
+    """A context whose errors say which file they are of."""
     try:
-        yield
+        with placed(Where(path)):
+            yield
     except IndexSpecError as error:
         if str(error).startswith(f"{path}: "):
             raise

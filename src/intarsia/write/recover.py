@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.errors import FormatError, PathError, Where, public
+from intarsia.errors import FormatError, PathError, Where, placed, public
 from intarsia.format.footer import read_footer
 from intarsia.local import local_path
 from intarsia.redaction import shown_redacted
@@ -122,18 +123,14 @@ def recover(
     _check_is_other(schema_from, target, target_on, filesystem)
     source = FileSource(found, path)
     template = _template(schema_from, filesystem)
-    try:
-        with spared(local_path(path, found)):
-            remove_leftovers_of([path], found)
-            kept = salvage(source, template)
-            model = path if found.equals(target_on) else None
-            with replacing(target, target_on, like=model) as create, create() as file:
-                copy_into(WindowSource(source, 0, kept.length), file)
-                file.write(kept.footer or b"")
-    except FormatError as error:
-        raise error.at(Where(path)) from error
-    finally:
-        source.close()
+    spared_path = spared(local_path(path, found))
+    with placed(Where(path)), contextlib.closing(source), spared_path:
+        remove_leftovers_of([path], found)
+        kept = salvage(source, template)
+        model = path if found.equals(target_on) else None
+        with replacing(target, target_on, like=model) as create, create() as file:
+            copy_into(WindowSource(source, 0, kept.length), file)
+            file.write(kept.footer or b"")
     return _report(path, target, kept, source.size)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from intarsia.errors import PathError, public
+from intarsia.errors import PathError, Where, placed, public
 from intarsia.format.footer import framed, read_footer, with_elements
 from intarsia.handle import check_may_write
 from intarsia.index.directory import without_pointer
@@ -247,7 +247,7 @@ def open_writer(
     place = (
         _uploaded(path, found) if local is None else _beside(path, keep_unfinished=keep_unfinished)
     )
-    with place as out:
+    with placed(Where(path)), place as out:
         temporary = out.name
         try:
             with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:

@@ -1,0 +1,265 @@
+"""Every public call says that memory is short, and where; nothing ends the process."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import inspect
+import subprocess
+import sys
+import textwrap
+import types
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.errors import Where, out_of_memory, placed
+from intarsia.format import compact
+from intarsia.format.summary import Summarizer, extremes
+from intarsia.storage import FileSource
+
+CLASSES = (ia.Dataset, ia.ParquetFile, ia.ParquetWriter)
+SHORTAGES = (
+    MemoryError(),
+    pa.ArrowMemoryError("malloc of size 5 failed"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    table = pa.table({"n": range(300), "s": [f"{i:05}" for i in range(300)]})
+    ia.write_table(table, tmp_path / "a.parquet", row_group_size=100, indexes=["s:lookup"])
+    return tmp_path / "a.parquet"
+
+
+def test_all_public_calls_are_guarded():
+    functions = [
+        found
+        for name in ia.__all__
+        if isinstance(found := getattr(ia, name), types.FunctionType)
+        and name != "register_index_kind"
+    ]
+    assert len(functions) > 15
+    for kind in CLASSES:
+        for name, member in vars(kind).items():
+            if not name.startswith("_"):
+                member = member.fget if isinstance(member, property) else member
+                member = member.__func__ if isinstance(member, classmethod) else member
+                functions += [member] if inspect.isfunction(member) else []
+    for function in functions:
+        assert hasattr(function, "__wrapped__"), function
+
+
+CALLS = {
+    "filtered": lambda path: ia.dataset(path).to_table(filter=pc.field("n") > 7),
+    "to_batches": lambda path: list(ia.dataset(path).to_batches(filter=pc.field("n") > 7)),
+    "reader": lambda path: ia.dataset(path).scanner(filter=pc.field("n") > 7).to_table(),
+    "count": lambda path: ia.dataset(path).count_rows(filter=pc.field("n") > 7),
+    "head": lambda path: ia.dataset(path).head(3, filter=pc.field("n") > 7),
+    "take": lambda path: ia.dataset(path).take([3, 200]),
+    "explain": lambda path: ia.dataset(path).explain(filter=pc.field("n") > 7, analyze=True),
+    "file": lambda path: ia.ParquetFile(path).read(filter=pc.field("n") > 7),
+    "pages": lambda path: ia.ParquetFile(path).pages(0, "n"),
+    "verify": ia.verify,
+    "add": lambda path: ia.add_indexes(path, ["n:lookup", "n:bloom"]),
+    "list": ia.list_indexes,
+    "drop": lambda path: ia.drop_indexes(path, ["s:lookup"]),
+    "export": lambda path: ia.export_index(path, "s:lookup", str(path) + ".x"),
+    "advise": lambda path: ia.advise(path, [pc.field("n") == 7]),
+    "recover": lambda path: ia.recover(path, str(path) + ".out"),
+}
+
+
+@pytest.mark.parametrize("shortage", SHORTAGES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_read_that_finds_no_memory_is_told_with_its_file(path, monkeypatch, call, shortage):
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise shortage
+
+    monkeypatch.setattr(FileSource, "_read_at", fail)
+    with pytest.raises(ia.OutOfMemoryError, match=r"a\.parquet.*(memory|malloc)") as raised:
+        CALLS[call](path)
+    assert isinstance(raised.value, MemoryError)
+    assert isinstance(raised.value, ia.IntarsiaError)
+    assert raised.value.where.file == str(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["filtered", "file", "verify", "add"])
+def test_memory_that_is_short_while_metadata_is_decoded_is_no_damage(path, monkeypatch, call):
+    def fail(*_):
+        raise MemoryError
+
+    ds = ia.dataset(path, on_corrupt="skip")
+    monkeypatch.setattr(compact.Decoder, "read", fail)
+    with pytest.raises(ia.OutOfMemoryError):
+        CALLS[call](path)
+    with pytest.raises(ia.OutOfMemoryError):
+        ds.to_table(filter=pc.field("n") > 7)
+    assert ds.corrupt == []
+
+
+def test_writers_name_their_file(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise pa.ArrowMemoryError("malloc of size 5 failed")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
+    with pytest.raises(ia.OutOfMemoryError, match=r"b\.parquet.*malloc"):
+        ia.write_table(pa.table({"n": [1]}), tmp_path / "b.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_column_is_named_where_values_are_decoded(path, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(Summarizer, "add", fail)
+    with pytest.raises(ia.OutOfMemoryError) as raised:
+        ia.verify(path)
+    assert raised.value.where == Where(str(path), 0, "n")
+
+
+def test_an_error_that_lack_of_memory_led_to_is_told_as_that():
+    made = ia.FormatError("not Parquet")
+    made.add_note("a note")
+    made.__cause__ = pa.ArrowMemoryError("malloc failed")
+    raised = pytest.raises(ia.OutOfMemoryError, match=r"row group 3: .*malloc")
+    with raised as caught, placed(Where(row_group=3)):
+        raise made
+    assert caught.value.__notes__ == ["a note"]
+
+
+def test_other_errors_stay_what_they_are():
+    for error in (ValueError("out of memory"), OSError(errno.ENOENT, "none"), KeyError("x")):
+        assert out_of_memory(error) is None
+        with pytest.raises(type(error)), placed(Where("f")):
+            raise error
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (ModuleNotFoundError("No module named 'duckdb'", name="duckdb"), ia.MissingDependencyError),
+        (ImportError("x.so: failed to map segment from shared object"), ia.OutOfMemoryError),
+        (MemoryError(), ia.OutOfMemoryError),
+        (ModuleNotFoundError("No module named 'y'", name="y"), ModuleNotFoundError),
+    ],
+)
+def test_only_a_package_that_is_missing_is_called_missing(path, monkeypatch, failure, expected):
+    real = builtins.__import__
+
+    def fake(name, *args, **options):
+        if name == "duckdb":
+            raise failure
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", fake)
+    with pytest.raises(expected) as raised:
+        ia.sql("SELECT 1", t=path)
+    assert type(raised.value) is expected
+
+
+def run(code, *arguments, gigabytes=None):
+    """Runs Python code in a process whose address space has a limit."""
+    limit = f"resource.setrlimit(resource.RLIMIT_AS, ({int((gigabytes or 0) * 2**30)},) * 2)"
+    head = f"""
+        import resource, sys
+        import numpy as np, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
+        import pyarrow.dataset
+        import intarsia as ia
+        ia.verify, ia.add_indexes, ia.dataset
+        pa.set_cpu_count(1)
+        {limit if gigabytes else ""}
+    """
+    source = textwrap.dedent(head) + textwrap.dedent(code)
+    return subprocess.run(
+        [sys.executable, "-c", source, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def large_value(tmp_path_factory):
+    """A file of some KB that holds one value of 200 MB."""
+    path = tmp_path_factory.mktemp("large") / "large.parquet"
+    data = pa.py_buffer(bytes(200_000_000))
+    offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int32))
+    values = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
+    pq.write_table(pa.table({"v": values}), path, compression="zstd", write_statistics=False)
+    assert path.stat().st_size < 40_000
+    return path
+
+
+OUTCOME = """
+    try:
+        {call}
+        print("done")
+    except ia.OutOfMemoryError as error:
+        assert "large.parquet" in str(error), error
+        print("told", error.where.column)
+"""
+
+
+@pytest.mark.parametrize("gigabytes", [0.9, 1.5, 2.5, 6])
+def test_a_large_value_is_verified_or_refused(large_value, gigabytes):
+    code = OUTCOME.format(call="assert ia.verify(sys.argv[1]) == []")
+    ran = run(code, large_value, gigabytes=gigabytes)
+    assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:])
+    assert ran.stdout.split() in (["done"], ["told", "v"])
+    assert gigabytes < 6 or ran.stdout == "done\n"
+
+
+@pytest.mark.parametrize("call", ["to_table()", "to_table(filter=pc.field('v') != b'x')"])
+def test_a_large_value_is_scanned_or_refused(large_value, call):
+    ran = run(OUTCOME.format(call=f"ia.dataset(sys.argv[1]).{call}"), large_value, gigabytes=1.2)
+    assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:])
+    assert ran.stdout.split() in (["done"], ["told", "v"])
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_extremes_of_long_values(kind):
+    long = ["b" * 70_000, "a" * 70_000, "ab" + "c" * 70_000]
+    for values in (long, ["ac", *long], ["b" * 70_001, None, *long], [None], [], ["x", "", None]):
+        found = extremes(pa.array(["x", *values], kind).slice(1))
+        there = sorted(value.encode() for value in values if value is not None)
+        assert found == ((there[0], there[-1]) if there else (None, None))
+
+
+LONG_ROW_GROUP = """
+    count, step = 2_200_000, 100_000
+    texts = pa.array([f"{i:08}" + "x" * 1016 for i in range(100)])
+    part = texts.take(pa.array(np.arange(step) % 100))
+    table = pa.table({"s": pa.chunked_array([part] * (count // step))})
+    pq.write_table(
+        table, sys.argv[1], compression="zstd", row_group_size=count, write_statistics=False
+    )
+"""
+BUILD_AND_VERIFY = """
+    names = ["page_index", "s:bloom", "s:lookup", "s:minmax"]
+    (report,) = ia.add_indexes(sys.argv[1], names)
+    assert sorted(report.added) == sorted(names), report
+    assert ia.verify(sys.argv[1]) == []
+    found = ia.dataset(sys.argv[1]).explain(filter=pc.field("s") < "000000001")
+    bounds = ia.ParquetFile(sys.argv[1]).page_index(0, "s").column_index
+    assert {value[:8] for value in bounds.min_values} == {b"00000000"}
+    assert {value[:8] for value in bounds.max_values} == {b"00000099"}
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_row_groups_of_more_than_2_gib_of_strings_are_gone_through_by_pages(tmp_path):
+    path = tmp_path / "long.parquet"
+    assert run(LONG_ROW_GROUP, path).returncode == 0
+    ran = run(BUILD_AND_VERIFY, path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert int(ran.stdout) < 1000, "MiB at the most, libraries included"
