@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 # Modules beside the tests are loaded by path: the tests are no package.
-_spec = importlib.util.spec_from_file_location("crafted", Path(__file__).with_name("crafted.py"))
-sys.modules["crafted"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(sys.modules["crafted"])
+for name in ("crafted", "sizes"):
+    _spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    sys.modules[name] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules[name])

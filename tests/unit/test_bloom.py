@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
-from intarsia.format.bloom import MAX_BYTES, BloomFilter, read_bloom_filter
+from intarsia.format.bloom import (
+    MAX_BYTES,
+    BloomFilter,
+    count_missing,
+    filter_bytes,
+    read_bloom_filter,
+)
 from intarsia.format.hashing import xxh64
 from intarsia.format.metadata import (
     BloomFilterAlgorithm,
@@ -326,3 +332,25 @@ def filter_of(file, group, leaf):
         )
     except FormatError:
         return None
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 100_000])
+@pytest.mark.parametrize("count", [0, 1, 100, 5_000])
+def test_values_that_are_missing_from_a_filter_are_counted_by_reading_some_of_it(blocks, count):
+    made = empty_filter(blocks)
+    made.add(hashes_of(range(0, 10_000, 2)))
+    stored = b"before" + made.encode()
+    source = ReadBytes(stored)
+    asked = hashes_of(range(count))
+    expected = int((~made.might_contain(asked)).sum())
+    assert count_missing(source, 6, None, asked) == expected
+    assert source.count <= 128 * 1024 + 64 * count
+    assert filter_bytes(source, 6) == 32 * blocks
+
+
+class ReadBytes(BufferSource):
+    count = 0
+
+    def read(self, ranges):
+        self.count += sum(length for _, length in ranges)
+        return super().read(ranges)

@@ -12,6 +12,7 @@ LAYERS = (
     ("controls", "redaction", "version", "index_kinds"),
     ("errors",),
     ("process_state",),
+    ("limits",),
     ("ranges", "source", "parallel"),
     ("text",),
     ("predicate",),

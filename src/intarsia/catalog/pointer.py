@@ -27,8 +27,6 @@ from intarsia.index.directory import integer_of, json_object, text_in
 
 T = TypeVar("T")
 POINTER = "catalog.json"
-MOST_BYTES = 256 * 1024 * 1024
-"""A longer pointer is not read."""
 _VERSION = 1
 _NAME = re.compile(r"catalog-[0-9a-f]{16}-[a-z]+-[0-9a-f]{8}\.(table|parquet)")
 """Tables ended in ``.parquet`` once, which ``**/*.parquet`` took for data."""

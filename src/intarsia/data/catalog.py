@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.pointer import MOST_BYTES, POINTER, First, Pointer, Table, decode_pointer
+from intarsia.catalog.pointer import POINTER, First, Pointer, Table, decode_pointer
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
-from intarsia.errors import FormatError, PathError, warn
+from intarsia.errors import PathError, warn
 from intarsia.handle import Stamp, stamps_below
+from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
 from intarsia.plan.verdict import Constants
@@ -87,8 +88,7 @@ def read_pointer(filesystem: pafs.FileSystem, root: str) -> Pointer:
     """The pointer as it is now. Raises ``PathError`` where there is none, ``FormatError``."""
     source = FileSource(filesystem, pointer_path(root))
     try:
-        if source.size > MOST_BYTES:
-            raise FormatError(f"the catalog's pointer takes {source.size:,} bytes")
+        check_claim("the catalog's pointer", source.size, MAX_CATALOG_POINTER_BYTES)
         return decode_pointer(bytes(source.read([(0, source.size)])[0]))
     finally:
         source.close()

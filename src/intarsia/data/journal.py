@@ -31,6 +31,7 @@ from intarsia.data.table_files import (
 )
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.globs import is_glob
+from intarsia.limits import MAX_COMMIT_LOG_BYTES, check_claim
 from intarsia.retry import infos_of
 from intarsia.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
 from intarsia.table_format import Tables
@@ -328,6 +329,7 @@ def _journal(filesystem: pafs.FileSystem, path: str) -> Journal | None:
     """None where it is gone by now. Raises ``PathError`` where it is there and cannot be read."""
     try:
         source = FileSource(filesystem, path)
+        check_claim("the commit log", source.size, MAX_COMMIT_LOG_BYTES)
         return Journal.decode(bytes(source.read([(0, source.size)])[0]).decode())
     except PathError:
         if infos_of(filesystem, path).type == pafs.FileType.NotFound:

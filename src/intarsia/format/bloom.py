@@ -22,7 +22,7 @@ from intarsia.format.metadata import (
     Empty,
 )
 from intarsia.format.thrift import decode, encode
-from intarsia.source import ByteRange, Source
+from intarsia.source import ByteRange, Source, check_range
 
 UInt64Array = NDArray[np.uint64]
 
@@ -44,6 +44,8 @@ _BLOCK_BYTES = _WORDS * 4
 MAX_BYTES = 128 * 1024 * 1024
 _HEADER_BYTES = 64
 """Headers written today take about 16."""
+_SMALL_BYTES = 64 * 1024
+"""A smaller filter is read as a whole, however few values are looked up."""
 
 
 class BloomFilter:
@@ -109,6 +111,28 @@ def read_bloom_filter(source: Source, offset: int, length: int | None) -> BloomF
     return BloomFilter(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS))
 
 
+def filter_bytes(source: Source, offset: int) -> int:
+    """Returns the size of a filter without its header. Raises as ``read_bloom_filter`` does."""
+    return _read_headers(source, [(offset, None)])[0][1]
+
+
+def count_missing(source: Source, offset: int, length: int | None, hashes: UInt64Array) -> int:
+    """Counts the ``hashes`` that were not added to a filter. Raises as ``read_bloom_filter`` does.
+
+    Reads in proportion to the hashes: several filters may claim the same bytes.
+    """
+    header_size, size = _read_headers(source, [(offset, length)])[0]
+    if size <= _SMALL_BYTES + 2 * _BLOCK_BYTES * len(hashes):
+        found = read_bloom_filter(source, offset, length).might_contain(hashes)
+        return int(np.count_nonzero(~found))
+    blocks, places = np.unique(_blocks(hashes, size // _BLOCK_BYTES), return_inverse=True)
+    start = offset + header_size
+    ranges = [(start + block * _BLOCK_BYTES, _BLOCK_BYTES) for block in blocks.tolist()]
+    words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4").reshape(-1, _WORDS)
+    masks = _masks(hashes)
+    return int(np.count_nonzero(~((words[places] & masks) == masks).all(axis=1)))
+
+
 def filters_might_contain(
     source: Source, places: Sequence[tuple[int, int | None]], hashes: UInt64Array
 ) -> list[bool]:
@@ -148,5 +172,6 @@ def _read_headers(
         if length is not None and header_size + size > length:
             claim = f"a bloom filter of {size:,} bytes in {length:,}"
             raise FormatError(claim, Where(offset=offset))
+        check_range((offset + header_size, size), source.size)
         sizes.append((header_size, size))
     return sizes

@@ -18,6 +18,7 @@ from intarsia.format.declared_order import order_of
 from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
 from intarsia.format.shape import Shape, decode_footer
 from intarsia.format.thrift import amended, decode, encode
+from intarsia.limits import MAX_FOOTER_BYTES, check_claim
 from intarsia.source import HeldSource, Source
 
 MAGIC = b"PAR1"
@@ -60,6 +61,10 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
         raise FormatError(
             f"the footer claims {length:,} bytes of a file of {size:,}", Where(offset=size - 8)
         )
+    try:
+        check_claim("the footer", length, MAX_FOOTER_BYTES)
+    except FormatError as error:
+        raise error.at(Where(offset=size - 8)) from error
     if length + TRAILER_BYTES > tail.nbytes:
         tail = source.read([(offset, length + TRAILER_BYTES)])[0]
     raw = bytes(tail[-(length + TRAILER_BYTES) : -TRAILER_BYTES])

@@ -24,12 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from intarsia.errors import FormatError, Where
+from intarsia.errors import FormatError, IndexSpecError, Where
 from intarsia.format.footer import with_key_values
 from intarsia.format.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
 from intarsia.format.shape import OWN_KEY
 from intarsia.format.thrift import all_as
 from intarsia.index.kind import index_name
+from intarsia.limits import MAX_DIRECTORY_BYTES, check_claim
 from intarsia.source import ByteRange, Source
 
 FOOTER_KEY = OWN_KEY
@@ -178,7 +179,10 @@ def _bounds_of(stats: Statistics) -> tuple[bytes | None, bytes | None]:
 
 
 def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
-    """The JSON document, to be placed at ``offset``, and the footer's value that points at it."""
+    """The JSON document, to be placed at ``offset``, and the footer's value that points at it.
+
+    Raises ``IndexSpecError`` for a document beyond ``MAX_DIRECTORY_BYTES``.
+    """
     entries = [_document(entry) for entry in directory.indexes]
     document: dict[str, Any] = {
         "file_id": directory.file_id,
@@ -189,6 +193,11 @@ def encode_directory(directory: Directory, offset: int) -> tuple[bytes, str]:
     if directory.checksums is not None:
         document["checksums"] = directory.checksums.document
     data = json.dumps(document).encode()
+    if len(data) > MAX_DIRECTORY_BYTES:
+        raise IndexSpecError(
+            f"the directory of {len(entries):,} indexes would take {len(data):,} bytes; "
+            f"the limit is {MAX_DIRECTORY_BYTES:,} bytes"
+        )
     pointer = {
         "version": _VERSION,
         "offset": offset,
@@ -245,6 +254,7 @@ def directory_at(pointer: Mapping[str, Any], source: Source) -> Directory:
     if pointer.get("version") != _VERSION:
         raise FormatError(f"directory version {_brief(pointer.get('version'))} is not known here")
     offset, length, crc32 = (integer_of(pointer, name) for name in ("offset", "length", "crc32"))
+    check_claim("the directory", length, MAX_DIRECTORY_BYTES)
     data = source.read([(offset, length)])[0]
     if zlib.crc32(data) != crc32:
         raise FormatError("the directory does not match its checksum")

@@ -38,6 +38,7 @@ from intarsia.format.page_index import read_column_index, read_offset_index
 from intarsia.format.schema import Leaf, Root, read_schema
 from intarsia.format.shape import Shape, decode_footer
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
+from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
 from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
@@ -81,6 +82,7 @@ class Section:
         """
         if not LENGTH_BYTES <= meta_length <= source.size:
             raise FormatError("the metadata is longer than the section")
+        check_claim("the section's metadata", meta_length, MAX_SECTION_METADATA_BYTES)
         start = source.size - meta_length
         meta = source.read([(start, meta_length)])[0]
         if zlib.crc32(meta) != meta_crc32:

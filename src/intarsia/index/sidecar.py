@@ -29,6 +29,7 @@ from intarsia.index.directory import (
     json_object,
     text_in,
 )
+from intarsia.limits import MAX_POINTER_BYTES, check_claim
 from intarsia.source import HeldSource, Source
 
 MAGIC = b"INTARSIA"
@@ -101,4 +102,5 @@ class Sidecar:
         length, magic = _ENDING.unpack(end)
         if magic != MAGIC or length > size - _ENDING.size:
             raise FormatError("this is no sidecar, or a torn one")
+        check_claim("the sidecar's pointer", length, MAX_POINTER_BYTES)
         return json_object(bytes(self.source.read([(size - _ENDING.size - length, length)])[0]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bloom import read_bloom_filter
+from intarsia.format.bloom import filter_bytes
 from intarsia.format.metadata import ColumnChunk, ColumnMetaData
 from intarsia.format.names import codec_name, value_encodings
 from intarsia.format.schema import Leaf
@@ -92,7 +92,7 @@ def bloom_bytes(file: OpenedFile, chunk: ColumnMetaData) -> int | None:
         return None
     if chunk.bloom_filter_length is not None:
         return chunk.bloom_filter_length
-    return read_bloom_filter(file.source, chunk.bloom_filter_offset, None).num_bytes
+    return filter_bytes(file.source, chunk.bloom_filter_offset)
 
 
 def largest(summaries: Iterable[ColumnSummary], most: int) -> list[ColumnSummary]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from intarsia.errors import FormatError
-from intarsia.format.bloom import read_bloom_filter
+from intarsia.format.bloom import count_missing
 from intarsia.format.metadata import Type
 from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.page_index import check_column_index, check_offset_index
@@ -46,9 +44,8 @@ def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:
         return
     if metadata.type == Type.BOOLEAN:
         return  # which no filter tells anything of, though some writers make one
-    source = facts.chunk.file.source
-    made = read_bloom_filter(source, metadata.bloom_filter_offset, metadata.bloom_filter_length)
     where = facts.chunk.where
+    place = (metadata.bloom_filter_offset, metadata.bloom_filter_length)
     missing = count = 0
     for part in facts.values:
         values = part.drop_null()
@@ -59,6 +56,6 @@ def _bloom_filter(facts: ChunkFacts) -> Iterator[Finding]:
             yield warning(where, message)
             return
         count += len(hashes)
-        missing += int(np.count_nonzero(~made.might_contain(hashes)))
+        missing += count_missing(facts.chunk.file.source, *place, hashes)
     if missing:
         yield error(where, f"bloom filter: {missing:,} of {count:,} values are not in it")

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.catalog.pointer import (
-    MOST_BYTES,
     First,
     Pointer,
     Segment,
@@ -32,6 +31,7 @@ from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
 from intarsia.handle import check_may_write
+from intarsia.limits import MAX_CATALOG_POINTER_BYTES
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
@@ -282,8 +282,9 @@ def publish(
     first = _first(target, pointer, known.files)
     pointer = Pointer(generation, tuple(segments), retired, first)
     data = encode_pointer(pointer)
-    if len(data) > MOST_BYTES:
-        message = f"its pointer would take {len(data):,} bytes; {MOST_BYTES:,} are the most"
+    if len(data) > MAX_CATALOG_POINTER_BYTES:
+        most = MAX_CATALOG_POINTER_BYTES
+        message = f"its pointer would take {len(data):,} bytes; {most:,} are the most"
         raise PathError(f"{target.root}: no catalog of so much: {message}")
     target.put(pointer_path("").rpartition("/")[2], data)
     if old is not None:  # nobody has read by these since the pointer before

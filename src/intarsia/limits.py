@@ -1,0 +1,30 @@
+"""The limits on what a file may claim and what a condition may hold: ``docs/limits.md`` lists them.
+
+A file or condition beyond a limit is refused before memory is allocated for it.
+"""
+
+from __future__ import annotations
+
+from intarsia.errors import FormatError
+
+MIB = 1024 * 1024
+
+MAX_FOOTER_BYTES = 512 * MIB
+"""Of a Parquet footer; the footer of 1,000,000 chunks takes about 100 MiB."""
+MAX_DIRECTORY_BYTES = 32 * MIB
+"""Of the JSON document that lists a file's indexes. Decoded, JSON takes up to 25 times its bytes;
+the checksums of 3,000,000 chunks fit."""
+MAX_POINTER_BYTES = 64 * 1024
+"""Of the JSON object that ends a sidecar; one written here takes about 300 bytes."""
+MAX_SECTION_METADATA_BYTES = 256 * MIB
+"""Of the footer and page indexes of one index section."""
+MAX_CATALOG_POINTER_BYTES = 256 * MIB
+"""Of a catalog's pointer."""
+MAX_COMMIT_LOG_BYTES = 256 * MIB
+"""Of one commit's log, which names its files: about 2,000,000 of them fit."""
+
+
+def check_claim(what: str, size: int, most: int) -> None:
+    """Raise ``FormatError`` where ``what`` claims more than ``most`` bytes."""
+    if size > most:
+        raise FormatError(f"{what} claims {size:,} bytes; the limit is {most:,} bytes")

@@ -1,0 +1,147 @@
+"""Files that claim, or hold, very many of one thing: work is in proportion to their bytes."""
+
+import json
+import struct
+import zlib
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+from crafted import MAGIC, document_of, footer_of, sound, with_directory
+
+import intarsia as ia
+from intarsia.catalog.pointer import POINTER
+from intarsia.data.catalog import read_pointer
+from intarsia.data.journal import JOURNAL
+from intarsia.format.footer import framed, with_key_values
+from intarsia.index.directory import FOOTER_KEY
+from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
+from intarsia.limits import (
+    MAX_CATALOG_POINTER_BYTES,
+    MAX_COMMIT_LOG_BYTES,
+    MAX_DIRECTORY_BYTES,
+    MAX_FOOTER_BYTES,
+    MAX_POINTER_BYTES,
+    MAX_SECTION_METADATA_BYTES,
+)
+
+
+def sparse(path, size, end, begin=b""):
+    """A file of ``size`` bytes that takes a few blocks on the disk."""
+    with path.open("wb") as file:
+        file.write(begin)
+        file.seek(size - len(end))
+        file.write(end)
+    return path
+
+
+# --- lengths that are claimed --------------------------------------------------------------------
+
+
+def pointer_to(offset, length):
+    return json.dumps({"version": 1, "offset": offset, "length": length, "crc32": 0})
+
+
+def test_a_long_directory_is_refused_before_it_is_read(tmp_path):
+    data, size = sound(), MAX_DIRECTORY_BYTES + 1
+    raw = with_key_values(footer_of(data).raw, {FOOTER_KEY: pointer_to(len(data), size)})
+    end = framed(raw)
+    path = sparse(tmp_path / "t.parquet", len(data) + size + len(end), end, data)
+    with pytest.warns(ia.IntarsiaWarning, match="the directory claims 33,554,433 bytes; the limit"):
+        assert ia.ParquetFile(path).read(filter=pc.field("a") == 7).num_rows == 1
+    assert any("the limit is 33,554,432" in str(finding) for finding in ia.verify(path))
+
+
+def test_a_directory_of_as_many_bytes_as_the_limit_is_read(tmp_path):
+    document = document_of([])
+    document += b" " * (MAX_DIRECTORY_BYTES - len(document))
+    path = tmp_path / "t.parquet"
+    path.write_bytes(with_directory(document))
+    assert ia.ParquetFile(path).indexes == ()
+    assert ia.verify(path) == []
+
+
+def test_no_directory_is_written_that_would_not_be_read(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(sound())
+    monkeypatch.setattr("intarsia.index.directory.MAX_DIRECTORY_BYTES", 100)
+    for sidecar in (False, True):
+        with pytest.raises(ia.IndexSpecError, match="the limit is 100 bytes"):
+            ia.add_indexes(path, ["a:lookup"], sidecar=sidecar)
+    assert path.read_bytes() == sound()
+    assert [*tmp_path.rglob("*.intarsia")] == []
+
+
+@pytest.mark.parametrize("length", [MAX_POINTER_BYTES + 1, 2**32 - 1])
+def test_a_long_pointer_of_a_sidecar_is_refused_before_it_is_read(tmp_path, length):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(sound())
+    ia.add_indexes(path, ["a:lookup"], sidecar=True)
+    (beside,) = (tmp_path / "_intarsia").iterdir()
+    end = struct.pack("<I8s", length, SIDECAR_MAGIC)
+    sparse(beside, 5 << 30, end, SIDECAR_MAGIC)
+    with pytest.warns(ia.IntarsiaWarning, match="the sidecar's pointer claims .* the limit is"):
+        assert ia.ParquetFile(path).read(filter=pc.field("a") == 7).num_rows == 1
+
+
+def test_a_long_directory_of_a_sidecar_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(sound())
+    ia.add_indexes(path, ["a:lookup"], sidecar=True)
+    (beside,) = (tmp_path / "_intarsia").iterdir()
+    whole = beside.read_bytes()
+    (length,) = struct.unpack("<I", whole[-12:-8])
+    pointer = json.loads(whole[-12 - length : -12])
+    size = 2 << 30
+    pointer = json.dumps(pointer | {"offset": 8, "length": size}).encode()
+    end = pointer + struct.pack("<I8s", len(pointer), SIDECAR_MAGIC)
+    sparse(beside, 8 + size + len(end), end, SIDECAR_MAGIC)
+    with pytest.warns(ia.IntarsiaWarning, match="the directory claims 2,147,483,648 bytes"):
+        assert ia.ParquetFile(path).read(filter=pc.field("a") == 7).num_rows == 1
+
+
+def test_long_metadata_of_a_section_is_refused_before_it_is_read(tmp_path):
+    data, size = sound(), MAX_SECTION_METADATA_BYTES + 1
+    entry = {
+        "kind": "lookup",
+        "kind_version": 1,
+        "on": "a",
+        "params": {},
+        "offset": len(data),
+        "length": size,
+        "meta_length": size,
+        "meta_crc32": 0,
+    }
+    document = document_of([entry])
+    whole = with_directory(document, pointer="{}")
+    raw = footer_of(whole).raw
+    crc32 = zlib.crc32(document)
+    at = len(data) + size
+    pointer = {"version": 1, "offset": at, "length": len(document), "crc32": crc32}
+    end = document + framed(with_key_values(raw, {FOOTER_KEY: json.dumps(pointer)}))
+    path = sparse(tmp_path / "t.parquet", at + len(end), end, data)
+    with pytest.warns(ia.IntarsiaWarning, match="the section's metadata claims 268,435,457 bytes"):
+        assert ia.ParquetFile(path).read(filter=pc.field("a") == 7).num_rows == 1
+
+
+def test_a_long_footer_is_refused_before_it_is_read(tmp_path):
+    end = struct.pack("<I4s", MAX_FOOTER_BYTES + 1, MAGIC)
+    path = sparse(tmp_path / "t.parquet", 2 << 30, end, MAGIC)
+    with pytest.raises(ia.FormatError, match="the footer claims 536,870,913 bytes; the limit is"):
+        ia.ParquetFile(path)
+
+
+def test_a_long_commit_log_is_refused_before_it_is_read(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    sparse(tmp_path / f"{JOURNAL}x.json", MAX_COMMIT_LOG_BYTES + 1, b"}", b"{")
+    with pytest.raises(ia.FormatError, match="the commit log claims 268,435,457 bytes; the limit"):
+        ia.dataset(tmp_path)
+
+
+def test_a_long_pointer_of_a_catalog_is_refused_before_it_is_read(tmp_path):
+    (tmp_path / "_intarsia").mkdir()
+    sparse(tmp_path / "_intarsia" / POINTER, MAX_CATALOG_POINTER_BYTES + 1, b"}", b"{")
+    with pytest.raises(ia.FormatError, match="the catalog's pointer claims 268,435,457 bytes"):
+        read_pointer(pafs.LocalFileSystem(), str(tmp_path))
