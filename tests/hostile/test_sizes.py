@@ -4,14 +4,17 @@ import json
 import struct
 import zlib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from crafted import MAGIC, document_of, footer_of, sound, with_directory
+from sizes import SIZES
 
 import intarsia as ia
+import intarsia.read.rows
 from intarsia.catalog.pointer import POINTER
 from intarsia.data.catalog import read_pointer
 from intarsia.data.journal import JOURNAL
@@ -145,3 +148,48 @@ def test_a_long_pointer_of_a_catalog_is_refused_before_it_is_read(tmp_path):
     sparse(tmp_path / "_intarsia" / POINTER, MAX_CATALOG_POINTER_BYTES + 1, b"}", b"{")
     with pytest.raises(ia.FormatError, match="the catalog's pointer claims 268,435,457 bytes"):
         read_pointer(pafs.LocalFileSystem(), str(tmp_path))
+
+
+# --- damage in many places -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def selections(monkeypatch):
+    """How many times it is decided which parts of a file to read."""
+    found = []
+    real = intarsia.read.rows.select
+    monkeypatch.setattr(intarsia.read.rows, "select", lambda *a: found.append(a) or real(*a))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.CorruptDataWarning")
+@pytest.mark.parametrize("where", [None, pc.field("a") >= 0])
+def test_row_groups_that_claim_one_chunk_are_left_out_at_once(tmp_path, selections, where):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(SIZES["row_groups_of_one_chunk"](300))
+    data = ia.dataset(path, on_corrupt="skip")
+    assert data.to_table(filter=where).num_rows == 0
+    assert len(data.corrupt) == 300
+    assert len(selections) <= 4
+
+
+@pytest.mark.filterwarnings("ignore::intarsia.CorruptDataWarning")
+@pytest.mark.parametrize("where", [None, pc.field("a") >= 0])
+@pytest.mark.parametrize("step", [1, 2, 7])
+def test_damaged_row_groups_are_left_out_at_once(tmp_path, selections, where, step):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"a": np.arange(3000)})
+    options = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(table, path, row_group_size=10, **options)
+    whole = bytearray(path.read_bytes())
+    metadata = ia.ParquetFile(path).metadata
+    damaged = range(0, 300, step)
+    for group in damaged:
+        chunk = metadata.row_groups[group].columns[0].meta_data
+        whole[chunk.start + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(whole)
+    data = ia.dataset(path, on_corrupt="skip")
+    expected = [n for n in range(3000) if n // 10 not in damaged]
+    assert data.to_table(filter=where)["a"].to_pylist() == expected
+    assert len(data.corrupt) == len(damaged)
+    assert len(selections) <= 6

@@ -34,16 +34,19 @@ def check_places(file: OpenedFile, selected: Iterable[tuple[int, int, ChunkSelec
     """
     if not file.options.looks_for_damage or file.trusts_bounds:
         return
+    is_doubted = False
     for group, leaf, selection in selected:
         if not selection.parts or file.chunk(group, leaf).num_values == 0:
             continue
-        rivals = file.layout.rivals(group, leaf)
+        rivals = file.layout.rivals(group, leaf, _RIVALS)
         if file.layout.is_within(group, leaf) and not rivals:
             continue
-        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals[:_RIVALS]]):
-            raise PageIndexMistrust
+        is_doubted = True  # planning again once for all of them takes linear time
+        if any(mend(file, *id_) for id_ in [(group, leaf), *rivals]):
+            continue
         problem = "another chunk claims its bytes" if rivals else "its chunk is not within the file"
         _leave_out(file, group, leaf, selection, [all_lost(file, group, leaf, problem)], problem)
+    if is_doubted:
         raise PageIndexMistrust
 
 

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
 from intarsia.format.footer import MAGIC
-from intarsia.format.metadata import ColumnChunk
+from intarsia.format.metadata import ColumnChunk, ColumnMetaData
 from intarsia.ranges import Int64Array
 from intarsia.read.page_indexes import ChunkId
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # it is what has one of these
 
 
 class Layout:
-    """The places of all chunks of a file, in the footer's order; made once, and after each mend."""
+    """The places of all chunks of a file, in the footer's order."""
 
     def __init__(self, file: OpenedFile) -> None:
         """Decodes what the footer says of every chunk."""
@@ -43,7 +42,7 @@ class Layout:
                 others.append(column.meta_data.bloom_filter_offset or 0 if column.meta_data else 0)
         self._places: Int64Array = np.array(places, dtype=np.int64).reshape(-1, 2)
         self._others = sorted(other for other in others if 0 < other <= self._end)
-        self._is_claimed_twice = _overlapping(*self._places.T)
+        self._may_be_claimed_twice = _overlapping(*self._places.T)
 
     def _is_within(self, start: int, size: int) -> bool:
         return len(MAGIC) <= start and 0 < size <= self._end - start
@@ -52,23 +51,33 @@ class Layout:
         """Is the chunk between the file's magic and its footer, and not empty?"""
         return bool(self._places[row_group * self._leaves + leaf, 1])
 
-    def rivals(self, row_group: int, leaf: int) -> list[ChunkId]:
-        """The other chunks that claim bytes of this one."""
+    def move(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
+        """Go by another place of a chunk from now on."""
         number = row_group * self._leaves + leaf
-        if not self._is_claimed_twice[number]:
+        start, size = chunk.start, chunk.total_compressed_size
+        stop = start + size
+        self._places[number] = (start, stop) if self._is_within(start, size) else (0, 0)
+        # A chunk that only the old place overlapped stays marked: ``rivals`` compares the places.
+        self._may_be_claimed_twice[self._claiming(start, stop)] = True
+
+    def rivals(self, row_group: int, leaf: int, most: int) -> list[ChunkId]:
+        """The first ``most`` other chunks that claim bytes of this one."""
+        number = row_group * self._leaves + leaf
+        if not self._may_be_claimed_twice[number]:
             return []
-        start, stop = self._places[number].tolist()
-        return [divmod(i, self._leaves) for i in self._claiming(start, stop) if i != number]
+        found = self._claiming(*self._places[number].tolist())
+        return [divmod(i, self._leaves) for i in found[: most + 1].tolist() if i != number][:most]
 
     def is_free(self, row_group: int, leaf: int, start: int, stop: int) -> bool:
         """Does no chunk but this one claim any of the bytes ``[start, stop)``?"""
         own = row_group * self._leaves + leaf
         inside = self._is_within(start, stop - start)
-        return inside and all(i == own for i in self._claiming(start, stop))
+        return inside and bool((self._claiming(start, stop) == own).all())
 
-    def _claiming(self, start: int, stop: int) -> Iterator[int]:
+    def _claiming(self, start: int, stop: int) -> Int64Array:
+        """The numbers of the chunks that claim any of the bytes ``[start, stop)``."""
         starts, stops = self._places.T
-        yield from np.flatnonzero((starts < stop) & (stops > start)).tolist()
+        return np.flatnonzero((starts < stop) & (stops > start))
 
     def before(self, row_group: int, leaf: int) -> int:
         """Where the chunk before ends, in the footer's order; where the magic does, for the first.

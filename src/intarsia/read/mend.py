@@ -68,10 +68,13 @@ def mend(file: OpenedFile, row_group: int, leaf: int) -> bool:
     """
     if not file.options.skips_corrupt or file.trusts_bounds:
         return False
+    if (row_group, leaf) in file.unmendable:
+        return False
     try:
         chunk = file.chunk(row_group, leaf)
     except FormatError:
         return False
+    file.unmendable.add((row_group, leaf))
     for start, stop in dict.fromkeys(_places(file, row_group, leaf, chunk)):
         if not file.layout.is_free(row_group, leaf, start, stop):
             continue

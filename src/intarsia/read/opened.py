@@ -124,6 +124,8 @@ class OpenedFile:
         """Data pages decoded so far; a chunk without an offset index counts as one."""
         self.groups_read: set[int] = set()
         """Row groups of which any page was decoded so far."""
+        self.unmendable: set[ChunkId] = set()
+        """Chunks whose footer entry could not be corrected, as long as no other chunk's is."""
         self.not_coded: set[tuple[int, int]] = set()
         """Row groups and leaves whose texts turned out not to be had as codes."""
 
@@ -257,7 +259,8 @@ class OpenedFile:
     ) -> None:
         """Go by ``chunk`` from now on, where ``wrong`` fields of the footer's say otherwise."""
         self._chunks.mend(row_group, leaf, chunk)
-        self.__dict__.pop("layout", None)
+        self.layout.move(row_group, leaf, chunk)
+        self.unmendable.clear()
         self.page_indexes.forget(row_group, leaf)
         where = Where(row_group=row_group, column=self.schema.leaves[leaf].name)
         self.warn(f"the footer is wrong, as pages show: {where}: {', '.join(wrong)}")

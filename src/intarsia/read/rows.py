@@ -189,13 +189,18 @@ def _fetched(
 ) -> list[list[ChunkBytes]]:
     """For each row group the chunks of the leaves that are read, checked against their indexes."""
     groups = []
+    doubt: PageIndexMistrust | None = None
     for group, selections in read.groups:
         file.groups_read.add(group)
         chunks = []
         for leaf, selection in zip(read.root.leaves, selections, strict=True):
             dictionary = next(parts) if selection.dictionary else None
             pages = [next(parts) for _ in selection.parts]
-            check_selection(file, group, leaf, selection, dictionary, pages)
+            try:
+                check_selection(file, group, leaf, selection, dictionary, pages)
+            except PageIndexMistrust as signal:  # raised once all chunks are checked: the caller
+                doubt = signal  # plans all of them again
+                continue
             check_pages(file, group, leaf, selection, dictionary, pages)
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
@@ -208,6 +213,8 @@ def _fetched(
             file.profile.pages(group, leaf, offsets)
             chunks.append(ChunkBytes(chunk, dictionary, pages, count))
         groups.append(chunks)
+    if doubt is not None:
+        raise doubt
     return groups
 
 
