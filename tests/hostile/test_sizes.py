@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -29,6 +30,7 @@ from intarsia.limits import (
     MAX_POINTER_BYTES,
     MAX_SECTION_METADATA_BYTES,
 )
+from intarsia.write.torn_pages import TornPages
 
 
 def sparse(path, size, end, begin=b""):
@@ -193,3 +195,44 @@ def test_damaged_row_groups_are_left_out_at_once(tmp_path, selections, where, st
     assert data.to_table(filter=where)["a"].to_pylist() == expected
     assert len(data.corrupt) == len(damaged)
     assert len(selections) <= 6
+
+
+# --- many columns --------------------------------------------------------------------------------
+
+
+def seconds(action):
+    """Processor time of the faster of two runs."""
+    found = []
+    for _ in range(2):
+        began = time.process_time()
+        action()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def test_reading_takes_time_in_proportion_to_columns(tmp_path):
+    """Four times the columns took 14 times the time."""
+    few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
+    few.write_bytes(SIZES["columns"](2_000))
+    many.write_bytes(SIZES["columns"](8_000))
+    expected = {f"c{n}": [7] for n in range(8_000)}
+    for where in (None, pc.field("c0") == 7):
+        assert ia.ParquetFile(many).read(filter=where).to_pydict() == expected
+        times = [
+            seconds(lambda path=path, where=where: ia.ParquetFile(path).read(filter=where))
+            for path in (few, many)
+        ]
+        assert times[1] < 9 * times[0] + 0.5
+
+
+def test_columns_of_one_type_are_tried_on_a_torn_files_pages_once(tmp_path, monkeypatch):
+    tried = []
+    real = TornPages.is_decodable
+    monkeypatch.setattr(TornPages, "is_decodable", lambda *a: tried.append(a) or real(*a))
+    path = tmp_path / "t.parquet"
+    whole = SIZES["columns"](300)
+    path.write_bytes(whole[: footer_of(whole).offset])
+    schema = pa.schema([pa.field(f"c{n}", pa.int64(), nullable=False) for n in range(300)])
+    with pytest.raises(ia.FormatError, match="not one whole row group"):
+        ia.recover(path, tmp_path / "out.parquet", schema_from=schema)
+    assert len(tried) <= 1_000

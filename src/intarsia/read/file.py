@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -263,8 +264,9 @@ class ParquetFile:
         pruned: Projection = {}
         if not set(names) <= set(schema.names):
             names, pruned = named(self._opened, names)
+        counts = Counter(schema.names)
         for name in names:
-            if schema.names.count(name) > 1:
+            if counts[name] > 1:
                 raise UnsupportedError(f"two columns are called {name!r}", Where(self._opened.name))
         expression = expression_of(filter_, schema)
         wanted = None if expression is None else Filter.of(expression, schema)

@@ -97,8 +97,17 @@ class Rebuilder:
         self._first, self._stop = pages
         self._is_chunk_end = is_end or self._stop in self._ends
         self._leaves = torn.schema.leaves
+        kinds: dict[object, int] = {}
+        self._kinds = [kinds.setdefault(self._kind_of(leaf), len(kinds)) for leaf in self._leaves]
+        """The columns that decode the same pages have one number."""
+        self._of_kinds = dict(zip(self._kinds, self._leaves, strict=True))
         self._fits: dict[tuple[int, int, int], bool] = {}
         self._steps = 0
+
+    def _kind_of(self, leaf: Leaf) -> object:
+        elements = [self._torn.schema.elements[i] for i in leaf.elements]
+        nesting = tuple(element.repetition_type for element in elements)
+        return leaf.element.type, leaf.element.type_length, nesting, self._codecs[leaf.index]
 
     def run(self) -> Rebuilt:
         """All row groups that are certain, from the first page on, up to the first that is not."""
@@ -268,14 +277,14 @@ class Rebuilder:
         if self._decodes(leaf, page, start):
             return True
         # Where it can be no column's, the right reading may be among those it seems to rule out.
-        if not any(self._decodes(other, page, start) for other in self._leaves):
+        if not any(self._decodes(other, page, start) for other in self._of_kinds.values()):
             at = int(pages.offset[page])
             raise _Uncertain(f"the page at offset {at:,} cannot be decoded as any column's")
         return False
 
     def _decodes(self, leaf: Leaf, page: int, start: int) -> bool:
         needed = needs_dictionary(int(self._torn.pages.encoding[page]))
-        key = (leaf.index, page, start if needed else -1)
+        key = (self._kinds[leaf.index], page, start if needed else -1)
         known = self._fits.get(key)
         if known is None:
             numbers = [start, page] if needed else [page]
