@@ -16,6 +16,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.errors import PredicateError
+from intarsia.limits import MAX_EXPRESSION_DEPTH
+
 POINTING = ("literal", "options")
 """Kinds of nodes whose text is the number of a column."""
 
@@ -50,13 +53,33 @@ def batch_of(columns: list[pa.Array]) -> pa.RecordBatch:
 
 
 def serialized_of(expression: pc.Expression) -> Serialized | None:
-    """An Expression taken apart; None where pyarrow cannot serialize it."""
+    """An Expression taken apart; None where pyarrow cannot serialize it.
+
+    Raises ``PredicateError`` for one that nests deeper than ``MAX_EXPRESSION_DEPTH``.
+    """
     try:
         rebuild, (buffer,) = expression.__reduce__()
     except pa.ArrowNotImplementedError:
         return None
     with pa.ipc.open_file(buffer) as reader:
-        return Serialized(rebuild, _metadata_items(reader.schema), reader.get_batch(0))
+        nodes = _metadata_items(reader.schema)
+        _check_depth(nodes)
+        return Serialized(rebuild, nodes, reader.get_batch(0))
+
+
+def _check_depth(nodes: list[tuple[str, str]]) -> None:
+    """Raise ``PredicateError`` for calls so deep in others that pyarrow's stack may overflow."""
+    if len(nodes) <= 2 * MAX_EXPRESSION_DEPTH:  # each call has an end
+        return
+    depth = deepest = 0
+    for kind, _ in nodes:
+        depth += (kind == "call") - (kind == "end")
+        deepest = max(deepest, depth)
+    if deepest > MAX_EXPRESSION_DEPTH:
+        raise PredicateError(
+            f"the Expression nests {deepest:,} calls; the limit is {MAX_EXPRESSION_DEPTH:,}: "
+            "write long lists of alternatives with isin, or join them in pairs"
+        )
 
 
 def end_of(nodes: list[tuple[str, str]], at: int) -> int:

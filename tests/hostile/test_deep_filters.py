@@ -1,0 +1,45 @@
+"""Filters that nest deeply are answered, or refused before pyarrow's stack overflows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.limits import MAX_EXPRESSION_DEPTH
+
+WORKER = Path(__file__).with_name("deep_filters.py")
+WAYS, KINDS = 19, 5
+
+
+def written(path, rows):
+    pq.write_table(pa.table({"a": np.arange(rows)}), path, row_group_size=rows // 2)
+    return path
+
+
+def said(path, depth, *ways):
+    """What each way says of a filter of so many calls."""
+    command = [sys.executable, str(WORKER), str(path), str(depth), *ways]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    return {way: json.loads(answer) for way, answer in lines}
+
+
+def test_filters_that_nest_too_deeply_are_refused_by_every_way_to_filter(tmp_path):
+    found = said(written(tmp_path / "t.parquet", 100), 10_000)
+    assert len(found) == WAYS * KINDS
+    for way, answer in found.items():
+        assert answer.startswith("the Expression nests 10,0"), way
+        assert "the limit is 5,000: write long lists of alternatives with isin" in answer, way
+
+
+@pytest.mark.parametrize("rows", [100, 70_000])  # the latter are filtered by several threads
+def test_filters_up_to_the_limit_are_answered(tmp_path, rows):
+    found = said(written(tmp_path / "t.parquet", rows), MAX_EXPRESSION_DEPTH - 10, "to_table")
+    assert len(found) == KINDS
+    assert set(found.values()) == {"answered"}
