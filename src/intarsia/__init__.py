@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         OutOfMemoryError,
         PathError,
         PredicateError,
+        QueryTimeoutError,
         UnsupportedError,
     )
     from intarsia.index.distinct import Distinct
@@ -89,6 +90,7 @@ __all__ = [
     "ParquetWriter",
     "PathError",
     "PredicateError",
+    "QueryTimeoutError",
     "Recovery",
     "RowRanges",
     "Severity",
@@ -132,6 +134,7 @@ _NAMES = {
         "OutOfMemoryError",
         "PathError",
         "PredicateError",
+        "QueryTimeoutError",
         "UnsupportedError",
     ),
     "intarsia.index.distinct": ("Distinct",),

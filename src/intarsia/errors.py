@@ -10,6 +10,7 @@
     ├── IndexSpecError         an index cannot be built as asked; a ValueError
     ├── PathError              nothing (readable, writable) at a path, or another file by now;
     │                          a FileNotFoundError
+    ├── QueryTimeoutError      a call took longer than its ``timeout``; a TimeoutError
     └── MissingDependencyError an extra is not installed, or no Java; an ImportError
 
     IntarsiaWarning            something to know of that is no error; a UserWarning
@@ -155,6 +156,13 @@ class IndexSpecError(IntarsiaError, ValueError):
 
 class PathError(IntarsiaError, FileNotFoundError):
     """There is nothing, or nothing readable, where a path points, or no longer the same file."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class QueryTimeoutError(IntarsiaError, TimeoutError):
+    """A call was stopped because it took longer than its ``timeout``. Calling it again is safe."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

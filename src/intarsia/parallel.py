@@ -3,10 +3,14 @@
 All scans share one pool for decoding, one for waiting on storage, and one for work on files that
 are far, which waits most of the time and uses the other two. Work that is itself done in a pool and
 divides its own work does so in its own thread: nothing in a pool waits for that pool.
+
+Work can be stopped: nothing is begun after a time limit, and nobody waits longer for a result.
+Tasks under way whose results nobody waits for any more stop at their next check (``deadline``).
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import contextvars
 import os
@@ -18,13 +22,18 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from intarsia import deadline
+from intarsia.deadline import Stop
 from intarsia.errors import IntarsiaError
 from intarsia.process_state import ForkLock, SharedState
 
 T = TypeVar("T")
 Task = Callable[[], T]
 
-_COMPUTE, _FAR, _WAIT = "intarsia-compute", "intarsia-far", "intarsia-wait"
+_OURS = "intarsia-"
+_COMPUTE, _FAR, _WAIT = f"{_OURS}compute", f"{_OURS}far", f"{_OURS}wait"
+_REQUEST = f"{_OURS}request"
+_MAX_REQUESTS = 64  # of callers in threads of their own, so that these can be interrupted
 THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
 _HEAVY = 128 * 1024 * 1024
@@ -60,28 +69,32 @@ def in_order(
     few = [task for task in (left.next(), left.next()) if task is not None] if ahead else []
     if len(few) < 2 or _is_in(_COMPUTE) or (is_far and (_is_in(_FAR) or _is_in(_WAIT))):
         while (task := left.next(few)) is not None:
+            deadline.check()
             yield task()
         left.check()
         return
     process, pool = os.getpid(), _pool(_FAR if is_far else _COMPUTE)
     pending: deque[tuple[Future[T] | Task[T], float]] = deque()
     weight, due = 0.0, left.next(few)
+    stop = Stop(outer=deadline.current())
     try:
         while due is not None or pending:
             while due is not None and len(pending) <= ahead:
                 own = weigh(due)
                 if len(pending) > pa.cpu_count() and weight + own > _HEAVY:
                     break
-                pending.append((due if is_little(due) else _submitted(pool, due), own))
+                pending.append((due if is_little(due) else _submitted(pool, due, stop), own))
                 weight += own
                 due = left.next(few) if len(pending) <= ahead else None
             check_process(process, "a scan")
             first, own = pending.popleft()
-            yield first.result() if isinstance(first, Future) else first()
+            deadline.check()
+            yield result_of(first) if isinstance(first, Future) else first()
             weight -= own
             if due is None:
                 due = left.next(few)
     finally:
+        stop.now()
         for begun, _ in pending:
             if isinstance(begun, Future) and process == os.getpid():
                 begun.cancel()
@@ -154,18 +167,48 @@ def all_awaited(tasks: Sequence[Task[T]]) -> list[T]:
     """What each of ``tasks`` returns, which wait for storage: all under way at once, in effect."""
     if len(tasks) < 2 or _is_in(_WAIT):
         return [task() for task in tasks]
-    return [future.result() for future in [begin(task) for task in tasks]]
+    futures = [begin(task) for task in tasks]
+    try:
+        return [result_of(future) for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def awaited(task: Task[T]) -> T:
+    """What a request to remote storage gives.
+
+    A thread of the caller's waits for it in such a way that Ctrl-C and a time limit end the wait.
+    The request itself goes on until storage answers, and its answer is dropped.
+    """
+    can_be_stopped = deadline.is_limited() or (
+        threading.current_thread() is threading.main_thread()
+    )
+    if not can_be_stopped or _is_in(_OURS):
+        return task()
+    return result_of(_submitted(_pool(_REQUEST), task))
+
+
+def result_of(future: Future[T]) -> T:
+    """The result of a task, waited for up to the time limit. Raises ``Stopped`` after that."""
+    left = deadline.seconds_left()
+    if left is not None and not concurrent.futures.wait([future], left).done:
+        deadline.check()
+    return future.result()
 
 
 def begin(task: Task[T]) -> Future[T]:
-    """Start a task that waits for storage."""
+    """Start a task that waits for storage, and that a time limit does not stop once it runs."""
     return _submitted(_pool(_WAIT), task)
 
 
-def _submitted(pool: ThreadPoolExecutor, task: Task[T]) -> Future[T]:
-    """``task``, done in the pool; at once where the interpreter exits and its threads are gone."""
+def _submitted(pool: ThreadPoolExecutor, task: Task[T], stop: Stop | None = None) -> Future[T]:
+    """``task``, done in the pool; at once where the interpreter exits and its threads are gone.
+
+    ``stop`` may stop it.
+    """
     try:
-        return pool.submit(contextvars.copy_context().run, task)
+        return pool.submit(contextvars.copy_context().run, _run, task, stop)
     except RuntimeError:
         done: Future[T] = Future()
         done.set_result(task())
@@ -179,6 +222,12 @@ def check_process(number: int, what: str) -> None:
         raise IntarsiaError(f"{message}. Begin it again in the child")
 
 
+def _run(task: Task[T], stop: Stop | None) -> T:
+    with deadline.active(stop):
+        deadline.check()
+        return task()
+
+
 def _is_in(name: str) -> bool:
     return threading.current_thread().name.startswith(name)
 
@@ -186,6 +235,8 @@ def _is_in(name: str) -> bool:
 def _pool(name: str) -> ThreadPoolExecutor:
     """The pool of that name, of as many threads as pyarrow has now for the same purpose."""
     size = pa.cpu_count() if name == _COMPUTE else pa.io_thread_count()
+    if name == _REQUEST:
+        size = _MAX_REQUESTS
     return _pools.pool(name, size)
 
 

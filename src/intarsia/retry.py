@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
+from intarsia import deadline
 from intarsia.listing import is_fsspec
+from intarsia.parallel import awaited
 
 T = TypeVar("T")
 TRIES = 8
@@ -61,13 +63,13 @@ def retried(filesystem: pafs.FileSystem, request: Callable[[], T]) -> T:
     started, tries = time.monotonic(), 1
     while True:
         try:
-            return request()
+            return awaited(request)
         except OSError as error:
             pause = random.uniform(0, min(FIRST_SECONDS * 2 ** (tries - 1), LONGEST_SECONDS))
             is_late = time.monotonic() + pause - started > MOST_SECONDS
             if tries == TRIES or is_late or not is_transient(error):
                 raise
-        time.sleep(pause)
+        deadline.pause(pause)
         tries += 1
 
 

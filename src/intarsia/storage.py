@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia import deadline
 from intarsia.errors import PathError, Where, placed
 from intarsia.globs import HIDDEN, is_glob, matching
 from intarsia.handle import Handle, Stamp, Version, open_handle
@@ -116,6 +117,7 @@ class FileSource:
         return self._open().stamp
 
     def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        deadline.check()
         for range_ in ranges:
             check_range(range_, self.size)
         groups = coalesce(ranges, self.gap)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 INTERRUPTED = 130
 """The exit code of what Ctrl-C ended."""
+TIMED_OUT = 124
+"""The exit code of what ``--timeout`` ended, as of the command ``timeout``."""
 
 
 def main() -> None:
@@ -13,7 +17,19 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:  # outside of commands, of which click makes its own error
-        sys.exit(INTERRUPTED)
+        _leave(INTERRUPTED)
+    except SystemExit as end:
+        if end.code in (INTERRUPTED, TIMED_OUT):
+            _leave(end.code)
+        raise
+
+
+def _leave(code: int) -> None:
+    """Exit without waiting for threads: one may wait for storage that does not answer."""
+    for out in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            out.flush()
+    os._exit(code)
 
 
 def _run() -> None:

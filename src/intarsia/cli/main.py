@@ -14,7 +14,7 @@ import warnings
 
 import click
 
-from intarsia.cli import INTERRUPTED
+from intarsia.cli import INTERRUPTED, TIMED_OUT
 from intarsia.cli.commands.catalog import catalog
 from intarsia.cli.commands.check import recover, verify
 from intarsia.cli.commands.demo import demo
@@ -23,6 +23,7 @@ from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
 from intarsia.controls import shown_in_text
+from intarsia.deadline import Stopped
 from intarsia.errors import IntarsiaError, public
 from intarsia.redaction import redacted
 from intarsia.version import __version__
@@ -57,6 +58,9 @@ def run() -> None:
         error.show(out)
         click.echo(_shown(out.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
+    except Stopped as stopped:
+        _tell(str(stopped.error))
+        sys.exit(TIMED_OUT)
     except IntarsiaError as error:
         _tell(_with_notes(_in_shell(str(error)), error))
         sys.exit(1)

@@ -8,6 +8,24 @@ _MOST_ROWS = 2**62
 """There are no more, and one more is still a number of 64 bits."""
 FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 """Formats of files that rows are read from."""
+
+
+def _start_limit(context: click.Context, _: click.Parameter, seconds: float | None) -> None:
+    """Limits the time of the command that is about to run."""
+    if seconds is not None and not context.resilient_parsing:
+        from intarsia.deadline import time_limit
+
+        context.with_resource(time_limit(seconds, f"running {context.command_path}"))
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    callback=_start_limit,
+    expose_value=False,
+    help="Stop after this time, with exit code 124. Nothing unfinished is left behind.",
+)
 where_option = click.option(
     "--where", metavar="SQL", help="Only rows for which this condition holds."
 )

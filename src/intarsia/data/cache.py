@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from intarsia.data.catalog import Catalog
 from intarsia.errors import FormatError, PathError
 from intarsia.handle import Version, version_of
-from intarsia.parallel import begin
+from intarsia.parallel import begin, result_of
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
@@ -261,7 +261,7 @@ class FileCache(SharedState):
 
     def _confirmed(self, kept: _Kept, asked: Future[bool]) -> bool:
         """The answer to whether the file is current, which is forgotten where it is not."""
-        if asked.result():
+        if result_of(asked):
             return True
         with self._lock:
             self._forget(kept)

@@ -63,6 +63,17 @@ from intarsia.data.whole_scan import (
     table_by_pyarrow,
     whole_scan,
 )
+from intarsia.deadline import (
+    Stop,
+    active,
+    current,
+    each_active,
+    is_limited,
+    shown,
+    stop_after,
+    telling_of,
+    time_limited,
+)
 from intarsia.errors import public
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
@@ -181,7 +192,9 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         Raises ``FormatError`` if a footer contradicts the file's folder.
         """
-        if self._is_all_ours or not self._footers.are_of(self.files, self.filesystem):
+        if self._is_all_ours or is_limited():
+            return False
+        if not self._footers.are_of(self.files, self.filesystem):
             return False
         if not any(file.constants for file in self._files):
             return True
@@ -313,41 +326,70 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         batch_size: int = _BATCH_ROWS,
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> pads.Scanner:
         """A scanner. One with a filter, or of lists or maps, can be consumed once, as
         ``Scanner.from_batches`` can. Other scanners are pyarrow's own, which gives fewer rows
         without an error if a chunk has pages without values; ``to_table`` reads these.
 
+        ``timeout`` is counted from this call to the last batch; such a scanner is consumed once.
+
         Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
         without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
         """
-        scan = self._scan(columns, filter, {"batch_size": batch_size, **options}, in_batches=True)
+        stop = stop_after(timeout, f"reading {shown(self)}")
+        options |= {"batch_size": batch_size}
+        if stop is None:
+            scan = self._tables(columns, filter, options)
+        else:
+            with active(stop), telling_of(stop):
+                scan = self._tables(columns, filter, options)
+            assert scan is not None
+            scan = scan[0], _in_time(stop, scan[1])
         if scan is None:
-            scanner = self._pyarrows(columns, {"batch_size": batch_size, **options})
-            reads_some = columns is None or len(columns) > 0
-            if not has_repeated(self.schema, columns) and not (self._scans_once and reads_some):
-                return scanner
-            batches = self._completed(scanner, columns, options)
-            tables = (pa.Table.from_batches([batch]) for batch in batches)
-            scan = scanner.projected_schema, tables
-        names = None if columns is None else list(columns)
-        return scanner_of(*scan, names, batch_size)
+            return self._pyarrows(columns, options)
+        return scanner_of(*scan, None if columns is None else list(columns), batch_size)
 
+    def _tables(
+        self, columns: Columns, filter_: FilterLike, options: Mapping[str, Any]
+    ) -> tuple[pa.Schema, Iterable[pa.Table]] | None:
+        """The rows that a scanner gives, and their schema; None where pyarrow's own will do.
+
+        It never does with a time limit.
+        """
+        scan = self._scan(columns, filter_, options, in_batches=True)
+        if scan is not None:
+            return scan
+        reads_some = columns is None or len(columns) > 0
+        is_checked = has_repeated(self.schema, columns) or (self._scans_once and reads_some)
+        if not is_checked and not is_limited():
+            return None
+        scanner = self._pyarrows(columns, options)
+        batches = self._completed(scanner, columns, options)
+        return scanner.projected_schema, (pa.Table.from_batches([batch]) for batch in batches)
+
+    @time_limited("reading")
     def to_table(
         self,
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> pa.Table:
-        """The matching rows as a table."""
+        """The matching rows as a table.
+
+        Raises ``QueryTimeoutError`` after ``timeout`` seconds, as the other methods that have it.
+        """
         scan = self._scan(columns, filter, options)
         if scan is None and not self._cache.is_local:
             scan = self._rest(0, columns, options)  # pyarrow leaves files that Python opened open
         if scan is None:
             error: Exception | None
             try:
-                table = self._pyarrows(columns, options).to_table()
+                table = _table_of(self._pyarrows(columns, options))
                 error = shortage(table.num_rows, self._get_fragments(None))
             except FAILURES as failure:
                 error = failure
@@ -362,20 +404,34 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         self,
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """The matching rows as record batches, read as they are asked for."""
+        """The matching rows as record batches, read as they are asked for.
+
+        ``timeout`` is counted from this call to the last batch, what the caller does between
+        batches included.
+        """
+        stop = stop_after(timeout, f"reading {shown(self)}")
+        if stop is not None:
+            with active(stop), telling_of(stop):
+                batches = self.to_batches(columns, filter, **options)
+            return _in_time(stop, batches)
         scan = self._scan(columns, filter, options, in_batches=True)
         if scan is None:
             scanner = self._pyarrows(columns, options)
             return self._completed(scanner, columns, options)
         return or_empty(scan[0], batches_of(scan[1], options.get("batch_size", _BATCH_ROWS)))
 
+    @time_limited("reading")
     def head(
         self,
         num_rows: int,
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found.
@@ -389,11 +445,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return super().head(num_rows, columns, expression_of(filter, self.schema), **options)
         return _as_one(*scan)
 
+    @time_limited("reading")
     def take(
         self,
         indices: Any,
         columns: Columns = None,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones, in that order.
@@ -446,9 +505,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         places = np.searchsorted(found, wanted[np.isin(wanted, found)])
         return taken(pa.concat_tables(tables), pa.array(places))
 
+    @time_limited("counting rows of")
     def count_rows(
         self,
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
+        *,
+        timeout: float | None = None,
         **options: Any,
     ) -> int:
         """How many rows match.
@@ -732,6 +794,19 @@ def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
     if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
         return tables[0]
     return pa.Table.from_batches(list(batches_of(tables)), schema)
+
+
+def _table_of(scanner: pads.Scanner) -> pa.Table:
+    """All rows of pyarrow's scanner, which a time limit stops between batches only."""
+    if not is_limited():
+        return scanner.to_table()
+    batches = list(each_active(current(), scanner.to_batches()))
+    return pa.Table.from_batches(batches, scanner.projected_schema)
+
+
+def _in_time(stop: Stop, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with telling_of(stop):
+        yield from each_active(stop, batches)
 
 
 def _then(

@@ -33,7 +33,7 @@ from intarsia.data.table_files import (
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
-from intarsia.parallel import begin
+from intarsia.parallel import begin, result_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import Reader, check_reader
@@ -207,7 +207,7 @@ def _located(
     files = look(found, at, listings, seen)
     places.know(listings)
     if opening is not None:
-        opening.result()
+        result_of(opening)
     return found, files, None if files == [at] else at.rstrip("/"), cache
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from intarsia import deadline
 from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
 from intarsia.data.complete import completed
 from intarsia.predicate.comparable import with_comparable_constants
@@ -50,6 +51,7 @@ def special_scan(
     def found() -> Iterator[pa.Table]:
         batches = scanner.to_batches()
         for batch in completed(batches, partial(data._get_fragments, None), lambda _: None):
+            deadline.check()
             table = with_whole_maps(pa.Table.from_batches([batch]))
             yield project(evaluate(filter_, table.cast(plain)))
 

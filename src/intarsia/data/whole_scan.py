@@ -25,6 +25,7 @@ import pyarrow.dataset as pads
 from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
 from intarsia.data.survey import File, Survey, alike, files_left, in_folders
+from intarsia.deadline import is_limited
 from intarsia.errors import IntarsiaError
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import tests_of
@@ -69,10 +70,10 @@ def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> Who
     """Plans a scan by pyarrow's own reader, by footers alone.
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
-    may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
+    may be faster, if the call has a time limit, if pyarrow may fail at rows that do not match, if small files are not open yet,
     or if a footer cannot be read.
     """
-    if not cache.is_local or cache.catalog is not None or not _is_plain(request):
+    if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None
     assert request.filter is not None
     proven, parts, indexed = 0, dict[int, RowGroups](), list[_Indexed]()

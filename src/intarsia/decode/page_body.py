@@ -11,6 +11,7 @@ import struct
 
 import pyarrow as pa
 
+from intarsia import deadline
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.format.display import numbered
 from intarsia.format.levels import (
@@ -85,6 +86,7 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
     Raises ``FormatError`` where it holds more or fewer, ``UnsupportedError`` for a codec not known
     here.
     """
+    deadline.check()  # every page that is decoded here comes by
     if codec == CompressionCodec.UNCOMPRESSED:
         found = data
     elif size == 0:

@@ -5,6 +5,7 @@ make; what may leave something behind has one of its own.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia import deadline
 from intarsia.errors import IntarsiaError, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.text.words import contains_words
@@ -66,11 +68,42 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with contextlib.closing(database.cursor() if shared else database) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            yield connection
+            with _interrupted(connection):
+                yield connection
     except (NotAnsweredError, require_duckdb().Error) as error:
         if ends_database(error) or ends_database(error.__cause__):
             _shared.forget(database)
         raise
+
+
+@contextlib.contextmanager
+def _interrupted(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A context in which a time limit and Ctrl-C end the query that runs.
+
+    Raises ``Stopped`` or ``KeyboardInterrupt``, whatever DuckDB makes of these.
+    """
+    deadline.check()
+    left = deadline.seconds_left()
+    timer = None if left is None else threading.Timer(left, connection.interrupt)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    except Exception as error:
+        deadline.check()
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """True for the error by which DuckDB reports Ctrl-C."""
+    return type(error) is RuntimeError and "Query interrupted" in str(error)
 
 
 def _opened() -> duckdb.DuckDBPyConnection:

@@ -19,6 +19,7 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
 from intarsia.data.hand_over import HandOver, hand_over, has_page_index, is_current
+from intarsia.deadline import check, shown, time_limit
 from intarsia.engines.duckdb_files import create_view, drop_views, with_files
 from intarsia.engines.keys import Joined
 from intarsia.engines.looked import rows_found
@@ -63,6 +64,8 @@ def sql(
     query: str,
     parameters: Parameters = (),
     /,
+    *,
+    timeout: TableLike | float | None = None,
     **tables: TableLike,
 ) -> pa.Table:
     """The answer of a SQL query, run by DuckDB over data sets, paths or tables, by name.
@@ -81,7 +84,17 @@ def sql(
     Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no file, errors
     of reading as scans of data sets do, and DuckDB's for what is wrong with the query. A statement
     that gives nothing gives a table of nothing.
+
+    After ``timeout`` seconds the query is stopped, and ``QueryTimeoutError`` raised. A table may be
+    called ``timeout`` as well: then there is no limit but a surrounding one.
     """
+    if timeout is None or isinstance(timeout, int | float):
+        with time_limit(timeout, f"running {shown(query)}"):
+            return _sql(query, parameters, tables)
+    return _sql(query, parameters, {"timeout": timeout, **tables})
+
+
+def _sql(query: str, parameters: Parameters, tables: Mapping[str, TableLike]) -> pa.Table:
     require_duckdb()
     if not isinstance(parameters, Sequence | Mapping) or isinstance(parameters, str | bytes):
         raise TypeError(f"parameters are given in a list or by name, not as {parameters!r}")
@@ -243,6 +256,11 @@ def _answer(
             return found, types
         return pa.table([pa.array([count])] * len(answer.columns), answer.columns), types
     except require_duckdb().Error as failure:
+        check()
+        for table in watched:
+            for error in table.errors:
+                if not isinstance(error, Exception):  # a scan was interrupted
+                    raise error from None
         if handed:
             raise NotAnsweredError from failure
         if "reading the stream" in str(failure):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
+from intarsia.deadline import Stop, Stopped, active, current, each_active
 from intarsia.engines.coded import CodedDataset
 from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.read.scan import Part
@@ -18,9 +19,11 @@ from intarsia.read.scan import Part
 class WatchedDataset(CodedDataset):
     """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
-    errors: list[IntarsiaError]
+    errors: list[BaseException]
     whole: list[Columns]
     """Of which columns pyarrow's own scans were asked for, whose errors do not come by here."""
+    stop: Stop | None
+    """What tells scans to stop, which threads of the engine's run."""
     _limit: int | None = None
     _parts_left: Sequence[Part] | None = None
     _scans_once = True
@@ -31,10 +34,10 @@ class WatchedDataset(CodedDataset):
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         if isinstance(base, WatchedDataset):
-            made.errors, made.whole = base.errors, base.whole
+            made.errors, made.whole, made.stop = base.errors, base.whole, base.stop
             made._limit, made._parts_left = base._limit, base._parts_left
         else:
-            made.errors, made.whole = [], []
+            made.errors, made.whole, made.stop = [], [], current()
         return made
 
     def limited(self, limit: int) -> WatchedDataset:
@@ -68,7 +71,8 @@ class WatchedDataset(CodedDataset):
             options = {"limit": self._limit, **options}
         if self._parts_left is not None:
             options = {"parts": self._parts_left, **options}
-        scan = super()._scan(columns, *args, **options)
+        with active(self.stop):
+            scan = super()._scan(columns, *args, **options)
         if scan is None:
             self.whole.append(columns)
             return None
@@ -76,7 +80,7 @@ class WatchedDataset(CodedDataset):
 
     def _watched(self, tables: Iterable[pa.Table]) -> Generator[pa.Table]:
         try:
-            yield from guarded_items(tables)
-        except IntarsiaError as error:
+            yield from guarded_items(each_active(self.stop, tables))
+        except (IntarsiaError, KeyboardInterrupt, Stopped) as error:
             self.errors.append(error)
             raise

@@ -28,7 +28,7 @@ from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.listing import check_not_forked
-from intarsia.parallel import begin
+from intarsia.parallel import begin, result_of
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.retry import infos_of
 from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
@@ -154,7 +154,7 @@ class Sidecars(SharedState):
 
     def _found_in(self, folder: str) -> Listing:
         """Raises ``OSError`` where the folder cannot be listed."""
-        return self._now(folder) if self._is_local else self._listing(folder).result()
+        return self._now(folder) if self._is_local else result_of(self._listing(folder))
 
     def _listing(self, folder: str) -> Future[Listing]:
         with self._lock:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from intarsia.data.catalog import catalog_root
 from intarsia.data.table_files import TableFormatOption, data_files
+from intarsia.deadline import time_limited
 from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
 from intarsia.format.compact import spans
@@ -37,6 +38,7 @@ _ORDINALS = 1 << 15
 
 
 @public
+@time_limited("verifying")
 def verify(
     path: PathLike | Sequence[PathLike],
     *,
@@ -44,6 +46,7 @@ def verify(
     sidecar: PathLike | None = None,
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
+    timeout: float | None = None,
 ) -> list[Finding]:
     """Check every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -56,7 +59,8 @@ def verify(
     that is not Parquet, or cannot be opened, is a finding; ``PathError`` is raised where there is
     no file.
     ``progress`` is called with a path, and how many files are done, of how many.
-    ``table_format`` is as for ``intarsia.dataset``.
+    ``table_format`` is as for ``intarsia.dataset``. Raises ``QueryTimeoutError`` after ``timeout``
+    seconds.
     """
     found, files = data_files(path, filesystem, table_format)
     places = places_of(found, sidecar)

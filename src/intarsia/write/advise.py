@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from intarsia.data.asked import request_of
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
+from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
@@ -68,12 +69,14 @@ class _Option:
 
 
 @public
+@time_limited("advising on")
 def advise(
     path: PathLike | Sequence[PathLike],
     filters: Sequence[FilterLike] | pc.Expression | str,
     *,
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
+    timeout: float | None = None,
 ) -> Advice:
     """Which indexes would pay for ``filters`` on the Parquet files under ``path``.
 
@@ -83,7 +86,7 @@ def advise(
     ones every time; no file is changed. Indexes that files have already count as they are. An index
     is proposed where it spares a filter a fifth of that at least. Raises ``PredicateError`` for a
     filter that does not fit, ``PathError`` and ``FormatError`` as ``dataset`` does, of
-    which ``table_format`` is as well.
+    which ``table_format`` is as well, and ``QueryTimeoutError`` after ``timeout`` seconds.
     """
     source = dataset(path, filesystem=filesystem, table_format=table_format)
     asked = [filters] if isinstance(filters, str | pc.Expression) else list(filters or ())

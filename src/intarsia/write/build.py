@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from intarsia import deadline
 from intarsia.errors import FormatError, IndexSpecError, Where, placed
 from intarsia.format.schema import Leaf
 from intarsia.index.blocks import Blocks
@@ -227,6 +228,7 @@ def gather(
         for one, gatherer in zip(due, found, strict=True):
             with placed(Where(file.name, column=one.index.on)):
                 for values in piece.values(one.index, one.of):
+                    deadline.check()
                     gatherer.add(values)
         if told is not None and piece.stop in stops:
             told(int(np.searchsorted(stops, piece.stop, side="right")))

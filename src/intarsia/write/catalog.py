@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia import deadline
 from intarsia.catalog.pointer import (
     First,
     Pointer,
@@ -29,6 +30,7 @@ from intarsia.catalog.pointer import (
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
+from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
 from intarsia.handle import check_may_write
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES
@@ -149,7 +151,7 @@ def _settled(target: Target, table_format: TableFormatOption) -> tuple[dict[str,
         wait = max(times, default=0) - latest
         if wait <= 0 or not left:
             break
-        time.sleep(min(wait, tick) / 1e9)
+        deadline.pause(min(wait, tick) / 1e9)
     settled = [path for path, when in zip(paths, times, strict=True) if when <= latest]
     return {path: known[path] for path in settled}, len(paths) - len(settled)
 
@@ -172,6 +174,7 @@ def facts_at(
 
 
 @public
+@time_limited("building the catalog of")
 @telling_storage
 def build_catalog(
     path: PathLike,
@@ -179,6 +182,7 @@ def build_catalog(
     refresh: bool = False,
     filesystem: Any = None,
     table_format: TableFormatOption = "auto",
+    timeout: float | None = None,
 ) -> CatalogReport:
     """Build the catalog of the data set in the folder ``path``, or bring it up to date.
 
@@ -189,7 +193,8 @@ def build_catalog(
     asked themselves; with ``refresh`` only these are read, and what is known of the others is kept.
     ``table_format`` is as for ``intarsia.dataset``.
 
-    Raises ``PathError`` where there is no folder with data files, or it cannot be written to.
+    Raises ``PathError`` where there is no folder with data files, or it cannot be written to, and
+    ``QueryTimeoutError`` after ``timeout`` seconds: then the catalog that was there stays.
     """
     target = Target.of(path, filesystem)
     known = look(target, refresh=refresh, table_format=table_format)
@@ -206,6 +211,7 @@ def build_catalog(
         unread = []
         each = each_fact(target, known.new, known.files)
         for path_below, facts in zip(known.new, each, strict=True):
+            deadline.check()
             if facts is None:
                 unread.append(path_below)
             else:
@@ -242,7 +248,7 @@ def generation_of(target: Target) -> Iterator[str]:
     try:
         yield generation
     except BaseException:
-        with contextlib.suppress(IntarsiaError, OSError):
+        with deadline.active(None), contextlib.suppress(IntarsiaError, OSError):
             if not target.points_to(generation):
                 target.remove_of(generation)
         raise

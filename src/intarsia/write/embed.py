@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
+from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
 from intarsia.format.metadata import ColumnChunk, IndexPlaces
 from intarsia.format.thrift import all_as
@@ -108,6 +109,7 @@ class IndexReport:
 
 
 @public
+@time_limited("adding indexes to")
 def add_indexes(
     path: PathLike | Sequence[PathLike],
     indexes: Sequence[IndexSpec | str],
@@ -117,6 +119,7 @@ def add_indexes(
     replace: bool = True,
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
+    timeout: float | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -144,6 +147,9 @@ def add_indexes(
 
     Files of a table of another format are changed if their own paths are given, or with
     ``table_format="ignore"``, as for ``intarsia.dataset``: its log says how long they are.
+
+    After ``timeout`` seconds ``QueryTimeoutError`` is raised: files that are done keep their
+    indexes, the one that was being worked on is as it was.
 
     Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
     for a file that is not Parquet or must not be changed, ``PathError`` where there is none, or

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, PathError, Where, placed, public
 from intarsia.format.footer import read_footer
 from intarsia.local import local_path
@@ -88,12 +89,14 @@ class Recovery:
 
 
 @public
+@time_limited("recovering")
 def recover(
     torn: PathLike,
     out: PathLike,
     *,
     schema_from: PathLike | pa.Schema | None = None,
     filesystem: Any = None,
+    timeout: float | None = None,
 ) -> Recovery:
     """Write to ``out`` what is left of ``torn``, a Parquet file that was cut short or damaged.
 
@@ -115,7 +118,8 @@ def recover(
 
     ``torn`` is not changed; ``out`` appears at once, in place of what is there, or not at all, and
     may not be ``torn``. Raises ``FormatError`` where nothing can be recovered, ``UnsupportedError``
-    for encrypted or signed files, ``PathError`` where a path is no use.
+    for encrypted or signed files, ``PathError`` where a path is no use, ``QueryTimeoutError`` after
+    ``timeout`` seconds.
     """
     found, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)

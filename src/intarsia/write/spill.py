@@ -11,6 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
+from intarsia import deadline
 from intarsia.errors import PathError
 from intarsia.index.section_write import UInt64Array
 
@@ -172,6 +173,7 @@ def merged_blocks(runs: Sequence[UInt64Array]) -> Iterator[UInt64Array]:
         if not heads:
             return
         limit = min(head[-1] for head in heads.values())
+        deadline.check()
         parts = []
         for i, head in heads.items():
             count = int(np.searchsorted(head, limit, side="right"))

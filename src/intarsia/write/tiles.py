@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia import deadline
 from intarsia.errors import FormatError, Where
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, framed
 from intarsia.format.metadata import (
@@ -150,6 +151,7 @@ class _Walker:
         if bytes(self.window(0, at)) != MAGIC:
             raise FormatError("it does not begin with PAR1: this is no Parquet file", Where())
         while at < self.size:
+            deadline.check()
             stop = self._tile(at)
             if stop is None:
                 break

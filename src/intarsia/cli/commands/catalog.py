@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import table_format_option
+from intarsia.cli.options import table_format_option, timeout_option
 
 _json = click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 
@@ -19,6 +19,7 @@ def catalog() -> None:
 @catalog.command()
 @click.argument("path")
 @table_format_option
+@timeout_option
 @_json
 def build(**options: Any) -> None:
     """Build the catalog of the data set in the folder PATH.
@@ -34,6 +35,7 @@ def build(**options: Any) -> None:
 @catalog.command()
 @click.argument("path")
 @table_format_option
+@timeout_option
 @_json
 def refresh(**options: Any) -> None:
     """Bring the catalog of PATH up to date: only files that are new or were changed are read."""

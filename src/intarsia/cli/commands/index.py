@@ -7,7 +7,12 @@ from typing import Any
 import click
 
 from intarsia import index_kinds
-from intarsia.cli.options import all_option, sidecar_folder_option, table_format_option
+from intarsia.cli.options import (
+    all_option,
+    sidecar_folder_option,
+    table_format_option,
+    timeout_option,
+)
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a file, one a line.")
 
@@ -39,6 +44,7 @@ def index() -> None:
 )
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
+@timeout_option
 @_json
 def index_add(**options: Any) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
@@ -125,6 +131,7 @@ def index_export(**options: Any) -> None:
 @click.argument("path")
 @click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
 @table_format_option
+@timeout_option
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
 def index_advise(**options: Any) -> None:
     """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.

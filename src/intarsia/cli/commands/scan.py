@@ -15,6 +15,7 @@ from intarsia.cli.options import (
     partitioning_option,
     sidecar_folder_option,
     table_format_option,
+    timeout_option,
     union_by_name_option,
     where_option,
 )
@@ -41,6 +42,7 @@ from intarsia.cli.options import (
 @partitioning_option
 @sidecar_folder_option
 @table_format_option
+@timeout_option
 def scan(**options: Any) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
 
@@ -64,6 +66,7 @@ def scan(**options: Any) -> None:
 @partitioning_option
 @sidecar_folder_option
 @table_format_option
+@timeout_option
 def explain(**options: Any) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
 

@@ -16,6 +16,7 @@ from intarsia.cli.options import (
     partitioning_option,
     sidecar_folder_option,
     table_format_option,
+    timeout_option,
     union_by_name_option,
     where_option,
 )
@@ -103,6 +104,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @page_size_limit_option
 @sidecar_folder_option
 @table_format_option
+@timeout_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def write(**options: Any) -> None:
     """Write the rows of SOURCE to OUT, one Parquet file with page indexes.
