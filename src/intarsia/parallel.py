@@ -33,6 +33,7 @@ Task = Callable[[], T]
 _OURS = "intarsia-"
 _COMPUTE, _FAR, _WAIT = f"{_OURS}compute", f"{_OURS}far", f"{_OURS}wait"
 _REQUEST = f"{_OURS}request"
+_LOOK_SECONDS = 0.25  # a signal that comes just before a wait does not end that wait
 _MAX_REQUESTS = 64  # of callers in threads of their own, so that these can be interrupted
 THREADED_BYTES = 128 * 1024
 """Less than this is decoded sooner than a thread is woken."""
@@ -191,8 +192,11 @@ def awaited(task: Task[T]) -> T:
 
 def result_of(future: Future[T]) -> T:
     """The result of a task, waited for up to the time limit. Raises ``Stopped`` after that."""
-    left = deadline.seconds_left()
-    if left is not None and not concurrent.futures.wait([future], left).done:
+    while not future.done():
+        left = deadline.seconds_left()
+        concurrent.futures.wait(
+            [future], _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS)
+        )
         deadline.check()
     return future.result()
 

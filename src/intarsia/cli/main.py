@@ -24,7 +24,7 @@ from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
 from intarsia.controls import shown_in_text
 from intarsia.deadline import Stopped
-from intarsia.errors import IntarsiaError, public
+from intarsia.errors import IntarsiaError, QueryTimeoutError, public
 from intarsia.redaction import redacted
 from intarsia.version import __version__
 
@@ -58,8 +58,8 @@ def run() -> None:
         error.show(out)
         click.echo(_shown(out.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
-    except Stopped as stopped:
-        _tell(str(stopped.error))
+    except (Stopped, QueryTimeoutError) as late:
+        _tell(str(late.error if isinstance(late, Stopped) else late))
         sys.exit(TIMED_OUT)
     except IntarsiaError as error:
         _tell(_with_notes(_in_shell(str(error)), error))
