@@ -142,7 +142,8 @@ def test_a_call_ends_at_its_limit_and_leaves_nothing(slow, name, delay):
         call(data, slow, timeout=LIMIT)
     took = time.monotonic() - started
     assert LIMIT * 0.9 < took < LIMIT + SLACK
-    assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, IntarsiaError)
+    assert isinstance(caught.value, TimeoutError)
+    assert isinstance(caught.value, IntarsiaError)
     settle()
     SlowFileSystem.delay = 0.0
     assert others() <= before
@@ -371,7 +372,8 @@ def test_a_command_ends_at_its_limit(large, tmp_path, name):
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - began < 1 + SLACK + 2  # the interpreter's start
     assert process.returncode == 124
-    assert "stopped at the time limit of 1 s while running" in err and "Traceback" not in err
+    assert "stopped at the time limit of 1 s while running" in err
+    assert "Traceback" not in err
     assert os.listdir(tmp_path) == []
     assert listing(large.parent) == before
 
@@ -379,7 +381,8 @@ def test_a_command_ends_at_its_limit(large, tmp_path, name):
 def test_a_limit_of_a_command_is_above_zero(tmp_path):
     process = started(["scan", "{}", "--timeout", "0"], tmp_path, tmp_path)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == 2 and "--timeout" in err
+    assert process.returncode == 2
+    assert "--timeout" in err
 
 
 # --- what waits in threads -----------------------------------------------------------------------
