@@ -11,7 +11,7 @@ SOURCE = Path(intarsia.__file__).parent
 LAYERS = (
     ("controls", "redaction", "version", "index_kinds"),
     ("errors",),
-    ("process_state",),
+    ("deadline", "process_state"),
     ("limits",),
     ("ranges", "source", "parallel"),
     ("text",),
@@ -150,6 +150,7 @@ def test_the_public_names_are_these():
             "ParquetWriter",
             "PathError",
             "PredicateError",
+            "QueryTimeoutError",
             "Recovery",
             "RowRanges",
             "Severity",

@@ -142,8 +142,9 @@ def test_tries_are_bounded_and_the_error_is_told(lake, slept):
     storage.rate = 1.0
     with pytest.raises(PathError, match="503 Slow Down"):
         ia.ParquetFile(f"{lake}/day=1/t.parquet", filesystem=storage)
-    assert storage.failed == TRIES
-    assert len(slept) == TRIES - 1
+    # The folder of sidecars is listed at the same time, in another thread.
+    assert TRIES <= storage.failed <= 2 * TRIES
+    assert TRIES - 1 <= len(slept) <= 2 * (TRIES - 1)
     storage.rate = 0.0
     assert data.count_rows() == 12_000
 

@@ -70,8 +70,8 @@ def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> Who
     """Plans a scan by pyarrow's own reader, by footers alone.
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
-    may be faster, if the call has a time limit, if pyarrow may fail at rows that do not match, if small files are not open yet,
-    or if a footer cannot be read.
+    may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
+    if a footer cannot be read, or if the call has a time limit, which pyarrow does not keep.
     """
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia import deadline
 from intarsia.decode.page_body import check_size, page_levels
 from intarsia.decode.page_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
@@ -82,7 +83,9 @@ class Chunk:
         Raises ``FormatError`` at the first header that cannot be decoded.
         """
         with placed(self.where):
-            yield from walk_pages(self._source, self.metadata)
+            for page in walk_pages(self._source, self.metadata):
+                deadline.check()
+                yield page
 
     def body(self, page: PageAt) -> memoryview:
         """The page's bytes as stored, without its header."""
