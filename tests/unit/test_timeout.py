@@ -240,7 +240,7 @@ def test_a_large_local_file_is_stopped_in_each_call(tmp_path, monkeypatch):
         started = time.monotonic()
         with pytest.raises(ia.QueryTimeoutError):
             call()
-        assert time.monotonic() - started < 0.2 + SLACK, name
+        assert time.monotonic() - started < 2 * SLACK, name  # on cores that others use, too
         assert os.listdir(spool) == [], name
         assert sorted(os.listdir(tmp_path)) == left, name
     assert path.read_bytes() == data

@@ -110,6 +110,7 @@ class Runs:
 
     def add(self, entries: UInt64Array) -> None:
         """Take more entries, in any order: an array of one's own, which is sorted in its place."""
+        deadline.check()
         if self._repeat:
             entries = self._lessened(entries)
         if self._count + len(entries) > RUN_ENTRIES:
