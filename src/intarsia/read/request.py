@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +36,7 @@ FILENAME = "__filename"
 ROW_NUMBER = "__row_number"
 """The column of each row's number in its file, from 0."""
 PSEUDO_COLUMNS = pa.schema([(FILENAME, pa.string()), (ROW_NUMBER, pa.int64())])
-FilterLike = pc.Expression | str | list[Any] | None
+FilterLike: TypeAlias = pc.Expression | str | list[Any] | None
 """An Expression, a SQL condition as ``parse_where`` reads it, or tuples in a list, or in lists of
 alternatives, as ``pyarrow.parquet.read_table`` takes them for ``filters``; None for all rows."""
 
