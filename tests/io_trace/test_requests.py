@@ -1,5 +1,7 @@
 """What is read, request by request: the log of a named range each is the thing asserted."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -101,7 +103,7 @@ def watched(stored, tmp_path):
     class Cache:
         is_local = True
         health = Health()
-        options = file.options
+        options = replace(file.options, reader="pages")
 
         def get(self, path):
             return file
