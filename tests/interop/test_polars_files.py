@@ -444,9 +444,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def spy(name: str, who: str) -> None:
         call = getattr(engine, name)
 
-        def noted(*args: Any) -> Any:
+        def noted(*args: Any, **options: Any) -> Any:
             found.append(who)
-            return call(*args)
+            return call(*args, **options)
 
         monkeypatch.setattr(engine, name, noted)
 
@@ -586,7 +586,7 @@ def test_our_reader_names_the_place_of_damage_that_stops_polars(indexed, reads):
 def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, reads):
     whole = ia.polars.scan(indexed, reader="pages").collect()
 
-    def fail_late(*args: Any) -> Any:
+    def fail_late(*_: Any, **__: Any) -> Any:
         yield whole[:12_345]
         raise polars_files.NotReadError
 

@@ -97,8 +97,8 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
             table = pa.Table.from_batches([batch])
             yield table if table.schema.equals(schema) else table.cast(schema)
 
-    counts, wanted = Counter(schema.names), set(names)
-    whole = [name for name in schema.names if name in wanted and counts[name] == 1]
+    counts, chosen = Counter(schema.names), set(names)
+    whole = [name for name in schema.names if name in chosen and counts[name] == 1]
     own = pa.schema([schema.field(name) for name in whole])
     return Incoming(schema, tables(), data.files, _annotations(source, data.files, own)), count
 

@@ -92,7 +92,8 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         handed = handed_over(data, asked, schema, found, limit)
         if handed is not None:
             try:
-                for frame in frames_of(data, handed, schema, ask):
+                in_parts = in_batches and limit is None
+                for frame in frames_of(data, handed, schema, ask, in_parts=in_parts):
                     rows = frame if wanted else polars.DataFrame(height=frame.item())
                     yield rows
                     num_given += rows.height

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_FILES = 128
 """Files of a lake that Polars scans alone. It opens all of them for each query, while our footers
 are cached: above this, a query that footers answer for most files is faster with these."""
+_ROWS_AT_A_TIME = 32 * 1024 * 1024
+"""Rows of files that Polars reads within our scan before it gives any."""
 _MAX_PROBES = 16
 """Values of a chunk that are looked for in its pages."""
 
@@ -160,24 +163,39 @@ def frames_of(
     handed: HandOver,
     schema: polars.Schema,
     ask: Callable[[polars.LazyFrame], polars.LazyFrame],
+    *,
+    in_parts: bool,
 ) -> Iterator[polars.DataFrame]:
     """What ``ask`` makes of the rows that Polars reads, in order.
 
-    Raises ``NotReadError`` if Polars cannot read the files, or if they were replaced meanwhile.
+    If the answer may be put together from answers ``in_parts``, it asks of some files at a time:
+    ``collect_batches`` of Polars 2.1 takes fewer of all in memory, but ends early where its reader
+    fails. Raises ``NotReadError`` if Polars cannot read the files, or if they were replaced
+    meanwhile.
     """
     import polars
 
-    try:
-        asked = ask(scan_of(handed, schema))
-        if not handed.rows:
-            yield from asked.collect_batches(lazy=True)
-            return
-        frame = asked.collect()
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise NotReadError from error
-    if not is_current(data, handed):
-        raise NotReadError
-    yield frame
+    for part in _parts(data, handed) if in_parts and not handed.rows else [handed]:
+        try:
+            frame = ask(scan_of(part, schema)).collect()
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+            raise NotReadError from error
+        if not is_current(data, handed):
+            raise NotReadError
+        yield frame
+
+
+def _parts(data: Dataset, handed: HandOver) -> Iterator[HandOver]:
+    """Yields ``handed``, some files at a time: ``_ROWS_AT_A_TIME`` rows at most, or one file."""
+    files, num_rows = list[str](), 0
+    for path in handed.files:
+        more = data._cache.as_opened(path).num_rows
+        if files and num_rows + more > _ROWS_AT_A_TIME:
+            yield replace(handed, files=tuple(files))
+            files, num_rows = [], 0
+        files.append(path)
+        num_rows += more
+    yield replace(handed, files=tuple(files))
 
 
 def scan_of(handed: HandOver, schema: polars.Schema) -> polars.LazyFrame:
