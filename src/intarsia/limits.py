@@ -23,7 +23,7 @@ MAX_CATALOG_POINTER_BYTES = 256 * MIB
 MAX_COMMIT_LOG_BYTES = 256 * MIB
 """Of one commit's log, which names its files: about 2,000,000 of them fit."""
 
-MAX_EXPRESSION_DEPTH = 5_000
+MAX_EXPRESSION_DEPTH = 6_000
 """Calls within one another in a filter; at 20,000, pyarrow overflows a stack of 8 MiB."""
 
 

@@ -35,7 +35,7 @@ def test_filters_that_nest_too_deeply_are_refused_by_every_way_to_filter(tmp_pat
     assert len(found) == WAYS * KINDS
     for way, answer in found.items():
         assert answer.startswith("the Expression nests 10,0"), way
-        assert "the limit is 5,000: write long lists of alternatives with isin" in answer, way
+        assert "the limit is 6,000: write long lists of alternatives with isin" in answer, way
 
 
 @pytest.mark.parametrize("rows", [100, 70_000])  # the latter are filtered by several threads

@@ -89,7 +89,9 @@ READS = {
     "ia.sql": lambda path, names: ia.sql(f"SELECT {', '.join(names)} FROM lake", lake=path),
     "DuckDB": through_duckdb,
     "DataFusion": through_datafusion,
-    "ia.polars.scan": lambda path, names: ia.polars.scan(path).select(names).collect().to_arrow(),
+    "ia.polars.scan": lambda path, names: (
+        ia.polars.scan(path, reader="pages").select(names).collect().to_arrow()
+    ),
     "Polars": lambda path, names: (
         polars.scan_pyarrow_dataset(ia.dataset(path)).select(names).collect().to_arrow()
     ),
