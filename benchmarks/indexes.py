@@ -112,7 +112,7 @@ def probes(path: Path, runs: int) -> None:
             is_anew: bool = what == READ_ANEW,
         ) -> Any:
             if is_anew:
-                HELD_PAGES.begin()
+                HELD_PAGES.clear()
             return plan_rows(opened, Filter.of(wanted, data.schema).pruning, {}, data.schema)
 
         plan()

@@ -21,10 +21,10 @@ VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "embedded.parq
 
 @pytest.fixture(params=VERSIONS)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the files of a version. Their times are those that the catalog knows."""
+    """A copy of the files of a version, with the times that sidecars and the catalog know."""
     copied = tmp_path / "files"
     shutil.copytree(HERE / request.param, copied)
-    for path in copied.glob("lake/*/*.parquet"):
+    for path in copied.glob("**/*.parquet"):
         os.utime(path, (CHANGED, CHANGED))
     return copied
 
