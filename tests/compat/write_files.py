@@ -19,7 +19,7 @@ import intarsia as ia
 
 ROWS = 400
 CHANGED = 1_767_225_600
-"""When files of the lake were changed, in seconds: a catalog goes by that, which git forgets."""
+"""When files were changed, in seconds: sidecars and catalogs go by that, which git forgets."""
 WORDS = ["disk full", "timeout of peer", "retry in 5 s", "Ünïcode straße", "user logged in"]
 EMBEDDED = [
     ia.Lookup("id", granule_rows=64),
@@ -68,6 +68,7 @@ def write(folder: Path) -> None:
     ia.write_table(rows(), folder / "embedded.parquet", indexes=EMBEDDED, **layout)
     ia.write_table(rows(), folder / "standard.parquet", indexes=standard, **layout)
     ia.write_table(rows(), folder / "sidecar.parquet", **layout)
+    os.utime(folder / "sidecar.parquet", (CHANGED, CHANGED))
     ia.add_indexes(folder / "sidecar.parquet", IN_SIDECAR, sidecar=True)
     lake = folder / "lake"
     for part in range(3):
