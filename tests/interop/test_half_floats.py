@@ -145,7 +145,8 @@ def test_types_stay(ds):
     assert found.schema.types == [pa.float16(), pa.float32()]
     assert ds.scanner(filter=field("h") == 19.25).to_table().equals(TABLE.slice(77, 1))
     least = [i for i in range(ROWS) if HALVES[i] == float("-inf")]
-    assert rows(ds.sort_by("h").to_table())[: len(least)] == least
+    # pyarrow keeps no order among equal values.
+    assert sorted(rows(ds.sort_by("h").to_table())[: len(least)]) == least
 
 
 def test_polars_compares_them(tmp_path):
