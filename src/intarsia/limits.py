@@ -23,6 +23,10 @@ MAX_CATALOG_POINTER_BYTES = 256 * MIB
 MAX_COMMIT_LOG_BYTES = 256 * MIB
 """Of one commit's log, which names its files: about 2,000,000 of them fit."""
 
+MAX_DECODED_CHUNK_BYTES = 8 * 1024 * MIB
+"""Of the values of one column chunk where each is looked at. A dictionary repeats its entries, so
+that a megabyte of pages can hold a terabyte of values."""
+
 MAX_EXPRESSION_DEPTH = 6_000
 """Calls within one another in a filter; at 20,000, pyarrow overflows a stack of 8 MiB."""
 

@@ -26,6 +26,7 @@ from intarsia.format.metadata import (
 from intarsia.format.page_header import PageAt, walk_pages
 from intarsia.format.schema import Leaf
 from intarsia.format.thrift import encode
+from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
 from intarsia.read.opened import OpenedFile
 from intarsia.source import HeldSource, Source
 
@@ -105,7 +106,8 @@ class Chunk:
         NULLs are among them unless the column is repeated. ``levels`` are those of the data pages,
         as far as they tell rows, if they are known. A page or a value that is larger than
         ``RUN_BYTES`` is decoded by itself. Raises ``FormatError`` if pyarrow cannot decode the
-        values, or the pages do not hold the chunk's rows.
+        values, if they take more than ``MAX_DECODED_CHUNK_BYTES``, or if the pages do not hold the
+        chunk's rows.
         """
         with placed(self.where):
             for page in pages:
@@ -115,10 +117,13 @@ class Chunk:
             dictionary, batch_rows = None, self._batch_rows(pages)
             if pages and pages[0].is_dictionary:
                 dictionary = self._bytes(pages[0], pages[0])
-            rows = 0
+            rows = size = 0
             for run in self._runs(pages, levels):
                 rows += run.num_rows
-                yield from leaf_batches(template, self._spliced(run, dictionary), batch_rows)
+                for values in leaf_batches(template, self._spliced(run, dictionary), batch_rows):
+                    size += values.nbytes
+                    check_claim("the values of a chunk", size, MAX_DECODED_CHUNK_BYTES)
+                    yield values
             if rows != self.num_rows:
                 raise FormatError(f"pages hold {rows:,} rows where {self.num_rows:,} were expected")
 
