@@ -118,6 +118,17 @@ def test_an_index_that_leaves_little_is_asked(tmp_path, counts, index):
     assert counts == [EXPECTED]
 
 
+def test_an_index_in_sidecars_that_leaves_little_is_asked(tmp_path, counts):
+    for number in range(FILES):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(table_of(number), path)
+        ia.add_indexes(path, [ia.Lookup("key")], sidecar=True)
+    data, key = opened(tmp_path), table_of(2).column("key")[77]
+    counts.clear()
+    assert data.count_rows(pc.field("key") == key) == 1
+    assert not counts
+
+
 def test_our_reader_names_what_pyarrow_cannot_read(tmp_path, folder, counts):
     for number in range(FILES):
         data = bytearray((folder / f"{number}.parquet").read_bytes())

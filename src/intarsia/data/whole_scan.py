@@ -168,7 +168,7 @@ def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Re
     large = [chunk.total_compressed_size > _PAGE_BYTES for chunk in chunks]
     if len(leaves) == len(tests) and not any(large):
         return False
-    if file.directory is not None and indexes_for(file, tests, constants, request.schema):
+    if file.sections.entries and indexes_for(file, tests, constants, request.schema):
         return True
     return any(
         is_large
