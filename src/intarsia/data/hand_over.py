@@ -42,7 +42,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.read.portable import has_old_bounds, plain_type, why_not_portable
 from intarsia.read.request import Request
-from intarsia.read.selection import groups_of, select
+from intarsia.read.selection import groups_of, rows_of, select
 from intarsia.storage import FileReplaced
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _rows_to_read(
         by_footer = plan_rows(file, request.pruning, constants, request.schema, by_footer=True).rows
         groups = groups_of(file, rows)
         if len(groups) <= MAX_GROUP_SHARE * len(groups_of(file, by_footer)):
-            narrowed[path] = rows if len(rows) <= MAX_ROW_RANGES else _whole_groups(file, groups)
+            narrowed[path] = rows if len(rows) <= MAX_ROW_RANGES else rows_of(file, groups)
     return narrowed if len(narrowed) <= MAX_FILES_OF_RANGES else {}, _share(ours, theirs)
 
 
@@ -355,11 +355,6 @@ def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:
     """The bytes of ``leaves`` in the row groups that hold any of ``rows``."""
     chunks = (chunk for group in groups_of(file, rows) for chunk in file.outlines(group, leaves))
     return sum(chunk.total_compressed_size for chunk in chunks)
-
-
-def _whole_groups(file: OpenedFile, groups: Sequence[int]) -> RowRanges:
-    starts = file.row_group_starts
-    return RowRanges(starts[:-1][groups], starts[1:][groups])
 
 
 def _check_first_pages(file: OpenedFile) -> None:

@@ -24,6 +24,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
+from intarsia.data.hand_over import PAGE_COST
 from intarsia.data.survey import File, Survey, alike, files_left, in_folders
 from intarsia.deadline import is_limited
 from intarsia.errors import IntarsiaError
@@ -34,12 +35,11 @@ from intarsia.read.matching import fits
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import indexes_for, leaf_of, plan_rows
 from intarsia.read.request import Request
+from intarsia.read.selection import rows_of
 
 _MATCHES = "matches"
 _PAGE_BYTES = 16 * 1024
 """Indexes of smaller chunks are ignored: reading the chunk takes less than asking its index."""
-_PAGE_COST = 3
-"""Our reader takes about this many times the processor time of pyarrow's for the same bytes."""
 _SAMPLE_FILES = 2
 """Files that tell how large all are, and how many rows indexes leave: planning one takes 0.5 ms.
 Our reader plans so few files with indexes itself."""
@@ -97,9 +97,7 @@ def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> Who
                 proven += survey.num_rows(possible - unsure)
             for i, groups in survey.by_file(unsure).items():
                 if _has_indexes(own[i], groups[0], constants[i], request):
-                    starts = own[i].row_group_starts
-                    rows = RowRanges(starts[:-1][groups], starts[1:][groups])
-                    indexed.append(_Indexed(own[i], constants[i], rows))
+                    indexed.append(_Indexed(own[i], constants[i], rows_of(own[i], groups)))
                 is_whole = len(groups) == len(own[i].metadata.row_groups)
                 count = own[i].num_rows if is_whole else sum(map(own[i].num_rows_in, groups))
                 at = members[i]
@@ -153,7 +151,7 @@ def _skip_much(files: Sequence[_Indexed], request: Request) -> bool:
         for pruning in (request.pruning, request.filter.escapes):
             rows = plan_rows(file, pruning, constants, request.schema, within=rows).rows
         left += rows.num_rows
-    return bool(sample) and _PAGE_COST * left < sum(rows.num_rows for *_, rows in sample)
+    return bool(sample) and PAGE_COST * left < sum(rows.num_rows for *_, rows in sample)
 
 
 def _has_indexes(file: OpenedFile, group: int, constants: Constants, request: Request) -> bool:

@@ -51,6 +51,12 @@ def groups_of(file: OpenedFile, rows: RowRanges) -> list[int]:
     return np.flatnonzero(rows.covers(starts[:-1], starts[1:])).tolist()
 
 
+def rows_of(file: OpenedFile, groups: Sequence[int]) -> RowRanges:
+    """All rows of row groups, given by their numbers in ascending order."""
+    starts = file.row_group_starts
+    return RowRanges(starts[:-1][groups], starts[1:][groups])
+
+
 def select(file: OpenedFile, roots: Sequence[Root], rows: RowRanges) -> list[ColumnRead]:
     """Which parts of which chunks hold ``rows`` of those leaves of ``roots`` that are wanted.
 

@@ -20,7 +20,7 @@ from intarsia.plan.pages import whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_counts import check_dictionary, checked_values
-from intarsia.read.selection import groups_of, load_offsets
+from intarsia.read.selection import groups_of, load_offsets, rows_of
 from intarsia.source import ByteRange, Source
 
 T = TypeVar("T")
@@ -53,8 +53,7 @@ def read_small_groups(
     refused: set[tuple[int, ...]] = file.shape.kept("not read whole", set)
     if tuple(leaves) in refused:
         return None
-    starts = file.row_group_starts
-    held = RowRanges(starts[:-1][groups], starts[1:][groups])
+    held = rows_of(file, groups)
     chunks = [chunk for group in groups for chunk in file.outlines(group, leaves)]
     size = sum(chunk.total_compressed_size for chunk in chunks)
     most = min(_SMALL_BYTES, _SPARED_BYTES * held.num_rows / max(held.num_rows - rows.num_rows, 1))
