@@ -33,7 +33,7 @@ import intarsia as ia
 
 LEAST_ROWS, MOST_ROWS = 20, 70
 DONE, BEGUN, ALIVE, CHANGES = range(4)
-"""Of each file: the version published last, the one that is being published, whether it is there,
+"""The state of a file: the version published last, the one being published, whether it is there,
 and how many deletions and creations have begun or ended."""
 QUERY_SECONDS = 600
 """A query that takes longer is taken to hang."""
@@ -92,7 +92,7 @@ class Lake:
 
 
 def churn(lake: Lake, until: float, seed: int) -> None:
-    """What the writer does, one change after the other."""
+    """The writer's thread: makes one change after the other."""
     noise = np.random.default_rng(seed)
     warnings.simplefilter("ignore")
     while time.time() < until:
@@ -121,7 +121,7 @@ class WrongError(AssertionError):
 
 
 class Oracle:
-    """What may be there, of all that there was while a query ran."""
+    """The rows that a query may have seen, by all states of the files while it ran."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake, self._before = lake, lake.state.copy()
@@ -136,7 +136,7 @@ class Oracle:
         return range(int(self._before[DONE, file]), int(self._after[BEGUN, file]) + 1)
 
     def check(self, found: pa.Table, expected: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Of every file, the rows of one version for whose ``n`` ``expected`` is true."""
+        """Raises unless ``found`` has, of every file, the ``expected`` rows of one version."""
         rows = {name: found.column(name).to_numpy() for name in ("file", "version", "n", "check")}
         order = np.lexsort([rows["n"], rows["file"]])
         rows = {name: values[order] for name, values in rows.items()}
@@ -237,7 +237,7 @@ def ask(lake: Lake, noise: np.random.Generator) -> str:
 
 
 class Tally:
-    """What became of the queries of a process, and since when each thread is at one."""
+    """Outcomes of a process's queries, and the time at which each thread began its query."""
 
     def __init__(self) -> None:
         self.asked: collections.Counter[str] = collections.Counter()
@@ -285,7 +285,7 @@ def in_child(lake: Lake, until: float, seed: int) -> int:
 
 
 def resident_bytes() -> int:
-    """What this process has in memory."""
+    """Returns the memory that this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 

@@ -303,7 +303,7 @@ def _with_notes(made: _PlacedError, error: BaseException) -> _PlacedError:
     return made
 
 
-# --- warnings -------------------------------------------------------------------------------------
+# --- packages that are missing --------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -319,6 +319,9 @@ def optional(message: str, *packages: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in packages:
             raise
         raise MissingDependencyError(message) from error
+
+
+# --- warnings -------------------------------------------------------------------------------------
 
 
 class IntarsiaWarning(UserWarning):
