@@ -74,11 +74,13 @@ NEEDS = {
     "SELECT * FROM t ORDER BY ts": None,
     "SELECT * FROM t WHERE i + 1 > 3 ORDER BY ts LIMIT 5": None,
     "SELECT i::INT FROM t ORDER BY ts LIMIT 5": None,
-    "SELECT min(ts), max(t.i) AS x FROM t": Need(firsts=(First("ts", 1), First("I", 1, True))),
-    "SELECT max(ts) - INTERVAL 1 HOUR, (max(i) - min(i)) * 2 FROM t": Need(
-        firsts=(First("ts", 1, True), First("I", 1, True), First("I", 1))
+    "SELECT min(ts), max(t.i) AS x FROM t": Need(
+        firsts=(First("ts", 1), First("I", 1, True)), are_bounds=True
     ),
-    "SELECT max(i)::DOUBLE / 2, 7 FROM t": Need(firsts=(First("I", 1, True),)),
+    "SELECT max(ts) - INTERVAL 1 HOUR, (max(i) - min(i)) * 2 FROM t": Need(
+        firsts=(First("ts", 1, True), First("I", 1, True), First("I", 1)), are_bounds=True
+    ),
+    "SELECT max(i)::DOUBLE / 2, 7 FROM t": Need(firsts=(First("I", 1, True),), are_bounds=True),
     "SELECT 7 FROM t": None,
     "SELECT max(i + 1), max(ts) FROM t": None,
     "SELECT max(i) + count(*) FROM t": None,
@@ -184,6 +186,16 @@ def test_few_pages_are_read(query, pages, logs, folder):
     read = sum(data._cache.get(path).pages_read for path in data.files)
     least, most = pages
     assert least <= read <= most
+
+
+def test_duckdb_finds_bounds_in_footers(logs, folder):
+    data = ia.dataset(folder)
+    query = "SELECT min(ts), max(n) - min(n) AS d FROM t"
+    found = ia.sql(query, t=data)
+    with duckdb.connect() as connection:
+        connection.register("t", logs)
+        assert found.equals(connection.sql(query).to_arrow_table())
+    assert sum(data._cache.get(path).pages_read for path in data.files) == 0
 
 
 def in_memory(query, table):

@@ -388,6 +388,22 @@ def has_page_index(data: Dataset, column: str) -> bool:
     return leaf is not None and _is_page_indexed(file, leaf)
 
 
+def has_bounds(data: Dataset, column: str) -> bool:
+    """True if the first footer of ``data`` tells the least and the greatest value of ``column``.
+
+    These are integers, dates or times: bounds of others may be cut short, or leave out NaN.
+    """
+    kind = data.schema.field(column).type
+    if not data._files or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        return False
+    file = data._cache.as_opened(data._files[0].path)
+    leaf = file.schema.leaf((column,))
+    if leaf is None:
+        return False
+    bounds = file.row_group_bounds(leaf.index)
+    return bool(np.all(bounds.bounded | bounds.all_null))
+
+
 def _is_page_indexed(file: OpenedFile, leaf: Leaf) -> bool:
     groups = len(file.metadata.row_groups)
     return groups > 0 and file.column_chunk(0, leaf.index).column_index_offset is not None

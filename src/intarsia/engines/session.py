@@ -66,10 +66,9 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     database = _shared.get() if shared else _opened()
     try:
-        with contextlib.closing(database.cursor() if shared else database) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            with _interrupted(connection):
-                yield connection
+        opened = contextlib.closing(database.cursor() if shared else database)
+        with opened as connection, _interrupted(connection):
+            yield connection
     except (NotAnsweredError, require_duckdb().Error) as error:
         if ends_database(error) or ends_database(error.__cause__):
             _shared.forget(database)
@@ -110,6 +109,7 @@ def _opened() -> duckdb.DuckDBPyConnection:
     # Or a table that is not there would be looked for among this package's variables.
     settings = {"python_enable_replacements": False}
     opened: duckdb.DuckDBPyConnection = require_duckdb().connect(config=settings)
+    opened.execute("SET GLOBAL TimeZone = 'UTC'")
     text, answer = "VARCHAR", "BOOLEAN"
     opened.create_function("contains_words", _words, [text, text], answer, type="arrow")  # type: ignore[call-overload]  # it takes Arrow's arrays
     return opened

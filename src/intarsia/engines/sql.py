@@ -18,7 +18,7 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
 from intarsia.data.first import first_rows
-from intarsia.data.hand_over import HandOver, hand_over, has_page_index, is_current
+from intarsia.data.hand_over import HandOver, hand_over, has_bounds, has_page_index, is_current
 from intarsia.deadline import check, shown, time_limit
 from intarsia.engines.duckdb_files import create_view, drop_views, with_files
 from intarsia.engines.keys import Joined
@@ -315,7 +315,7 @@ def _register(
     *,
     hands_over: bool,
 ) -> tuple[str, Handed]:
-    """Registers every scan under its name, and every table under its own, if it is mentioned.
+    """Registers every scan under its name, and tables under their own that may be mentioned.
 
     Returns what is left to ask of them, and what DuckDB reads by itself: tables of it become views,
     and scans are left out. A scan is a filtered data set rather than a stream, so that DuckDB may
@@ -323,8 +323,9 @@ def _register(
     """
     handed: Handed = {}
     for name, table in tables.items():
-        is_used = hands_over and name in query.others
-        if is_used and _hand_over(handed, name, table, table.schema.names):
+        if query.is_one and name not in query.others:
+            continue
+        if hands_over and _hand_over(handed, name, table, table.schema.names):
             try:
                 connection.execute(create_view(name, handed[name][1]))
             except require_duckdb().Error as failure:
@@ -336,7 +337,11 @@ def _register(
     for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
         table, look = tables[scan.table], scan.look
         if isinstance(table, WatchedDataset):
-            left = _first(table, scan, joined.filter_of(scan), hands_over=hands_over)
+            left = joined.filter_of(scan)
+            are_told = hands_over and left is None and _are_in_footers(table, scan.need)
+            if are_told and _hand_over(handed, scan.name, table, scan.columns):
+                continue
+            left = _first(table, scan, left, hands_over=hands_over)
             limit = None if scan.need is None else scan.need.limit
             is_in_footers = left is None and scan.need is not None and scan.need.is_number
             is_read = hands_over and not is_in_footers
@@ -369,6 +374,13 @@ def _hand_over(
     if isinstance(found, HandOver):
         handed[name] = table, found
     return isinstance(found, HandOver)
+
+
+def _are_in_footers(table: WatchedDataset, need: Need | None) -> bool:
+    """True if DuckDB finds the least and the greatest values of a query in footers."""
+    if need is None or not need.are_bounds:
+        return False
+    return all(has_bounds(table, first.column) for first in need.firsts)
 
 
 def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int | None:

@@ -67,13 +67,15 @@ class Need:
     """What a query needs of the rows of its table for which its WHERE is TRUE.
 
     ``limit``: any so many, of which it passes over ``offset``. ``firsts``: the rows that are first
-    in one of these orders. ``is_number``: just how many there are, which is all that it gives.
+    in one of these orders; ``are_bounds``: of their values it needs the least and the greatest
+    alone. ``is_number``: just how many there are, which is all that it gives.
     """
 
     limit: int | None = None
     offset: int = 0
     firsts: tuple[First, ...] = ()
     is_number: bool = False
+    are_bounds: bool = False
 
 
 def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | None) -> Need | None:
@@ -92,7 +94,7 @@ def need_of(select: exp.Expr, sources: Sources, outputs: Sequence[exp.Expr] | No
         if all(_is_count(output.unalias()) for output in outputs):
             return Need(is_number=True)
         firsts = _outermost(outputs, sources)
-        return Need(firsts=tuple(firsts)) if firsts else None
+        return Need(firsts=tuple(firsts), are_bounds=True) if firsts else None
     order = select.args.get("order")
     limit = _limit_of(select)
     computed = [*outputs, *(order.expressions if order else ())]
