@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.parallel import may_divide
+from intarsia.parallel import all_of, may_divide
 from intarsia.predicate.expression import (
     Call,
     FieldRef,
@@ -25,7 +26,7 @@ from intarsia.predicate.nested import column_at, has_map, type_at, with_whole_ma
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024
-"""Fewer are filtered sooner than a thread is woken. So many at a time are a thread's."""
+"""Fewer are filtered sooner than a thread is woken."""
 _HINTS = {
     "no kernel matching input types": "a constant has to be of its column's type",
     "timestamp without timezone": "where a column has a time zone, so has what it is compared with",
@@ -53,15 +54,25 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.Table:
 
 
 def _filtered(expression: pc.Expression, table: pa.Table) -> pa.Table:
-    """As ``Table.filter``, which always uses threads, and divides no chunk between them."""
-    use_threads = table.num_rows >= _THREADED_ROWS and may_divide()
-    if use_threads:
-        table = pa.Table.from_batches(table.to_batches(_THREADED_ROWS), table.schema)
+    """As ``Table.filter``, in threads of ours, and one where there is little to do.
+
+    A thread of Arrow's may drop the last reference to memory of Python's after the result is there.
+    If the interpreter exits meanwhile, that ends the process with an abort.
+    """
+    parts = min(pa.cpu_count(), table.num_rows // _THREADED_ROWS) if may_divide() else 1
+    if parts < 2:
+        return _filtered_here(expression, table)
+    size = -(-table.num_rows // parts)
+    slices = [table.slice(at, size) for at in range(0, table.num_rows, size)]
+    return pa.concat_tables(all_of(partial(_filtered_here, expression, part) for part in slices))
+
+
+def _filtered_here(expression: pc.Expression, table: pa.Table) -> pa.Table:
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("filter", acero.FilterNodeOptions(expression)),
     ]
-    return acero.Declaration.from_sequence(steps).to_table(use_threads=use_threads)
+    return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
 def _with_map_values(expression: pc.Expression, table: pa.Table) -> tuple[pc.Expression, pa.Table]:
