@@ -309,8 +309,9 @@ def test_ctrl_c_ends_a_call_and_leaves_nothing(tmp_path, name, delay):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A folder of which every command takes more than two seconds."""
-    folder = tmp_path_factory.mktemp("large")
+    """A folder of which every command takes more than two seconds; nothing else is beside it."""
+    folder = tmp_path_factory.mktemp("large") / "lake"
+    folder.mkdir()
     rows = 1_000_000
     table = pa.table({"s": [f"message {i * 7919 % rows:x} of {i:x} texts" for i in range(rows)]})
     for part in range(8):
