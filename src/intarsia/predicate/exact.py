@@ -59,13 +59,15 @@ def exact_condition(node: exp.Expr, schema: pa.Schema, like_escape: str = "") ->
     nothing says so: none in DuckDB, a backslash in Spark. Raises ``PredicateError`` for whatever
     might mean something else to pyarrow.
     """
+    translator = _Exact(schema, like_escape)
     try:
-        found = _Exact(schema, like_escape).condition(node)
+        found = translator.condition(node)
     except RecursionError as error:
         raise PredicateError("the condition nests too deeply") from error
-    found, tree = without_periods(found, read_expression(found), schema, loosely=True)
-    if has_periods(tree, schema):  # of years that no calendar here has
-        raise _refusal(node)
+    if translator.has_periods:
+        found, tree = without_periods(found, read_expression(found), schema, loosely=True)
+        if has_periods(tree, schema):  # of years that no calendar here has
+            raise _refusal(node)
     return checked_condition(found, schema)
 
 
@@ -88,6 +90,8 @@ class _Exact(Translator):
     def __init__(self, schema: pa.Schema, like_escape: str) -> None:
         super().__init__(schema)
         self._like_escape = like_escape
+        self.has_periods = False
+        """Is the day, the month … that a moment is in compared?"""
 
     def condition(self, node: exp.Expr) -> pc.Expression:
         match node:
@@ -197,6 +201,7 @@ class _Exact(Translator):
             case exp.Bracket(this=exp.Column() | exp.Dot()):
                 return super()._value(node)  # of a map; what else there is by brackets is refused
         if self._is_period(node):
+            self.has_periods = True
             return super()._value(node)
         raise _refusal(node)
 
