@@ -9,6 +9,7 @@ process that hangs, memory that keeps growing, or a file that is left over.
 
 import argparse
 import collections
+import errno
 import faulthandler
 import itertools
 import multiprocessing
@@ -23,7 +24,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -286,7 +289,19 @@ def in_child(lake: Lake, until: float, seed: int) -> int:
 
 def resident_bytes() -> int:
     """Returns the memory that this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return int(patiently(Path("/proc/self/statm").read_text).split()[1]) * resource.getpagesize()
+
+
+def patiently(action: Callable[[], Any]) -> Any:
+    """What ``action`` returns, which needs a handle: all may be in use for a moment."""
+    for _ in range(1000):
+        try:
+            return action()
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            time.sleep(0.01)
+    return action()
 
 
 def leftovers(lake: Lake) -> list[str]:
@@ -361,10 +376,11 @@ def soak(folder: Path, given: argparse.Namespace) -> int:
         if now - shown > 30:
             shown = now
             asked = sum(tally.asked.values())
+            handles = len(patiently(partial(os.listdir, "/proc/self/fd")))
             print(
                 f"{now - began:5.0f} s  {asked:7,} answers  {tally.deleted:5,} deleted  "
                 f"{len(tally.errors)} errors  {forked} forked, {failed} failed  "
-                f"{memory[-1] / 1e6:.0f} MB  {len(os.listdir('/proc/self/fd'))} handles",
+                f"{memory[-1] / 1e6:.0f} MB  {handles} handles",
                 flush=True,
             )
         time.sleep(0.2)
