@@ -2,7 +2,8 @@
 
 ``python benchmarks/attributes.py`` prints medians of alternating runs, in milliseconds, over files
 of 1,000,000 spans with 8 attributes each, of which hardly a row has ``error.type``, and what the
-index takes. All read by all cores; data sets are open, DuckDB reads the file.
+index takes. All read by all cores; data sets are open. Every peer is beside its own door: pyarrow
+and ``Dataset``, DuckDB and ``ia.sql``; ratios are ours to theirs.
 """
 
 import statistics
@@ -77,11 +78,17 @@ def write(path: Path) -> None:
     ia.write_table(table, path, row_group_size=250_000)
 
 
-def compared(name: str, *runs: Callable[[], Any]) -> str:
-    """Medians of everyone's times, after a round that warms up, and of DuckDB's by the two last."""
-    found = [*rounds({str(at): run for at, run in enumerate(runs)}, RUNS).values()]
-    cells = [f"{statistics.median(times):.1f}" for times in found]
-    cells += [f"{ratio_of(found[1], found[place]):.2f}" for place in (-2, -1)]
+def compared(name: str, runs: dict[str, Callable[[], Any]]) -> str:
+    """Medians of everyone's times, after a round that warms up, and ratios to their peers'."""
+    found = rounds(runs, RUNS)
+    cells = [f"{statistics.median(times):.1f}" for times in found.values()]
+    pairs = (
+        ("ours", "pyarrow"),
+        ("ia.sql", "DuckDB"),
+        ("index", "pyarrow"),
+        ("sql index", "DuckDB"),
+    )
+    cells += [f"{ratio_of(found[own], found[peer]):.2f}" for own, peer in pairs]
     return f"| {name} | {' | '.join(cells)} |"
 
 
@@ -100,18 +107,22 @@ def main() -> None:
         ia.add_indexes(indexed, "attrs:entries")
         seconds = time.process_time() - start
         peer, own, ours = pads.dataset(path), ia.dataset(path), ia.dataset(indexed)
-        print("| ms | rows | pyarrow | DuckDB | Intarsia | with `entries(attrs)` | ratios | |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|")
+        print("| ms | rows | pyarrow | `Dataset` | DuckDB | `ia.sql` | `Dataset`, index | ", end="")
+        print("`ia.sql`, index | to pyarrow | to DuckDB | index to pyarrow | index to DuckDB |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+        columns = ["id", "duration"]
         for condition, filter_ in CONDITIONS.items():
-            query = f"SELECT id, duration FROM read_parquet('{path}') WHERE {condition}"
-            runs = (
-                partial(peer.to_table, ["id", "duration"], filter_),
-                partial(answer, connection, query),
-                partial(own.to_table, ["id", "duration"], filter_),
-                partial(ours.to_table, ["id", "duration"], filter_),
-            )
-            (count,) = {run().num_rows for run in runs}
-            print(compared(f"`{condition}` | {count:,}", *runs))
+            query = f"SELECT id, duration FROM {{}} WHERE {condition}"
+            runs: dict[str, Callable[[], Any]] = {
+                "pyarrow": partial(peer.to_table, columns, filter_),
+                "ours": partial(own.to_table, columns, filter_),
+                "DuckDB": partial(answer, connection, query.format(f"read_parquet('{path}')")),
+                "ia.sql": partial(ia.sql, query.format("t"), t=own),
+                "index": partial(ours.to_table, columns, filter_),
+                "sql index": partial(ia.sql, query.format("t"), t=ours),
+            }
+            (count,) = {run().num_rows for run in runs.values()}
+            print(compared(f"`{condition}` | {count:,}", runs))
         size, grown = path.stat().st_size, indexed.stat().st_size - path.stat().st_size
         print(f"\n{size / 1e6:.1f} MB, index {grown / 1e6:.1f} MB, made in {seconds:.1f} s of CPU")
 
