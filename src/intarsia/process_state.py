@@ -30,6 +30,13 @@ class ForkLock:
     def __exit__(self, *exception: object) -> None:
         self._lock.release()
 
+    def acquire_now(self) -> bool:
+        """Acquires the lock if it is free, and says whether it did. ``release`` opens it."""
+        return self._lock.acquire(blocking=False)
+
+    def release(self) -> None:
+        self._lock.release()
+
     def renew(self) -> None:
         """Open the lock. Only a forked child may do so, which has no other threads."""
         self._lock = threading.Lock()

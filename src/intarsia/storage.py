@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +26,7 @@ from intarsia.handle import Handle, Stamp, Version, open_handle
 from intarsia.listing import check_not_forked, is_fsspec, wrapped
 from intarsia.parallel import all_awaited
 from intarsia.plan.coalesce import coalesce
-from intarsia.process_state import ForkLock, abandon
+from intarsia.process_state import ForkLock, SharedState, abandon
 from intarsia.retry import infos_of, retried
 from intarsia.source import ByteRange, check_range
 from intarsia.table_format import Tables, is_deletion_vector, tables_in
@@ -93,7 +95,9 @@ class FileSource:
         self._rested: Version = None
         self._is_current: Callable[[], bool] | None = None
         self.opened_again: Callable[[], None] | None = None
-        """Told when the file is opened after a ``rest``."""
+        """Called when the file is opened after a ``rest``."""
+        self.was_rested: Callable[[], None] | None = None
+        """Called when the handle was closed because the process has too many."""
 
     @property
     def tail_bytes(self) -> int:
@@ -166,15 +170,18 @@ class FileSource:
         """Let go of a local file's handle until something is read again.
 
         That then raises ``FileReplaced`` where another file is at the path. Elsewhere handles are
-        none of the operating system's, and opening a file again would take a request.
+        none of the operating system's, and opening a file again would take a request. Nor does it
+        do anything while another thread opens the file.
         """
-        if not self.is_local:
+        if not self.is_local or not self._lock.acquire_now():
             return
-        with self._lock:
+        try:
             if self._handle is not None:
                 self._rested = self._handle.version
                 self._pinned = weakref.ref(self._handle)
                 self._handle = None  # closed once reads and pins of other threads have ended
+        finally:
+            self._lock.release()
 
     def pin(self) -> object:
         """Returns what keeps a local file's handle open, in spite of ``rest``, as long as it lives.
@@ -195,6 +202,8 @@ class FileSource:
             if self._rested is not None and handle.version != self._rested:
                 raise FileReplaced(self.path)
             self._handle, self._process = handle, os.getpid()
+        if self.is_local:
+            open_sources.add(self)
         if self._rested is not None and self.opened_again is not None:
             self.opened_again()
         return handle
@@ -226,6 +235,59 @@ class FileSource:
 
 def _nothing() -> None:
     return None
+
+
+_MOST_OPEN, _SHARE = 128, 8
+"""So many local files are open at a time, as far as that is one in so many of the handles that the
+process may have. Scans under way hold some more."""
+
+
+class _OpenSources(SharedState):
+    """The local files that this process has open, in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self._lock = ForkLock()
+        self._opened: OrderedDict[int, weakref.ref[FileSource]] = OrderedDict()
+        super().__init__()
+
+    def add(self, source: FileSource) -> None:
+        """Count ``source`` among them. Those that were opened first are let go of, if too many."""
+        too_many, most = [], most_open()
+        with self._lock:
+            self._opened[id(source)] = weakref.ref(source)
+            self._opened.move_to_end(id(source))
+            if len(self._opened) > most:
+                for key in [key for key, known in self._opened.items() if known() is None]:
+                    del self._opened[key]
+            while len(self._opened) > most:
+                too_many.append(self._opened.popitem(last=False)[1]())
+        for other in too_many:
+            if other is not None:
+                other.rest()
+                if other.was_rested is not None:
+                    other.was_rested()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._opened.clear()
+
+    def release_handles(self) -> None:
+        with self._lock:
+            known = [opened() for opened in self._opened.values()]
+            self._opened.clear()
+        for source in known:
+            if source is not None:
+                source.rest()
+
+
+def most_open() -> int:
+    """How many local files are open at a time."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_unlimited = allowed == resource.RLIM_INFINITY
+    return _MOST_OPEN if is_unlimited else max(1, min(_MOST_OPEN, allowed // _SHARE))
+
+
+open_sources = _OpenSources()
 
 
 def gap_bytes(filesystem: pafs.FileSystem) -> int:

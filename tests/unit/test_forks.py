@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia import process_state
-from intarsia.data import cache
+from intarsia import process_state, storage
 from intarsia.data.catalog import _KEPT
 from intarsia.engines import session
 from intarsia.index.held_pages import HELD_PAGES
@@ -254,7 +253,7 @@ def test_clear_drops_what_threads_share_and_queries_answer_as_before(lake):
     process_state.clear()
     assert not data._cache._kept
     assert not data._cache._num_bytes
-    assert not cache._open_files._last_used
+    assert not storage.open_sources._opened
     assert not _KEPT._kept
     assert not HELD_PAGES._pages
     assert session._shared._database is None

@@ -9,6 +9,7 @@ import itertools
 import os
 import resource
 import shutil
+import threading
 from collections import Counter
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.data import cache
+from intarsia import storage
+from intarsia.data import catalog
 from intarsia.read import opened, units
 from intarsia.storage import FileSource
 
@@ -66,6 +68,7 @@ class Lake:
     def __init__(self, folder, versions):
         self.folder, self.versions = folder, versions
         self.replacements, self.most = Counter(), 0
+        self.lock = threading.Lock()
 
     def publish(self, file):
         number = self.replacements[file]
@@ -74,9 +77,10 @@ class Lake:
 
     def rested(self, path):
         file = int(os.path.basename(path).partition(".")[0])
-        if self.replacements[file] < self.most:
-            self.replacements[file] += 1
-            self.publish(file)
+        with self.lock:
+            if self.replacements[file] < self.most:
+                self.replacements[file] += 1
+                self.publish(file)
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def lake(tmp_path, versions, monkeypatch):
         if self.path.startswith(str(made.folder)) and "_intarsia" not in self.path:
             made.rested(self.path)
 
-    monkeypatch.setattr(cache, "_most_open", lambda: 1)
+    monkeypatch.setattr(storage, "most_open", lambda: 1)
     monkeypatch.setattr(FileSource, "rest", rest_and_replace)
     monkeypatch.setattr(units, "UNIT_ROWS", 40)
     return made
@@ -273,7 +277,7 @@ def test_a_file_that_is_read_in_units_stays_open_from_the_first_to_the_last(lake
     batches = data.to_batches(filter=LOW, use_threads=False)
     first = next(batches)
     lake.most = 1
-    cache._open_files.release_handles()
+    storage.open_sources.release_handles()
     table = pa.Table.from_batches([first, *batches])
     check(table, low)
     assert set(table.filter(pc.field("file") == 0)["version"].to_pylist()) == {0}
@@ -293,13 +297,13 @@ def test_a_file_deleted_while_it_is_read_is_read_to_its_end(lake):
     batches = ia.dataset(lake.folder / "4.parquet").to_batches(filter=LOW, use_threads=False)
     first = next(batches)
     (lake.folder / "4.parquet").unlink()
-    cache._open_files.release_handles()
+    storage.open_sources.release_handles()
     assert pa.Table.from_batches([first, *batches]).num_rows == 120
 
 
 def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
     """Handles of other files are closed, and the file is opened again."""
-    monkeypatch.setattr(cache, "_most_open", lambda: 128)
+    monkeypatch.setattr(storage, "most_open", lambda: 128)
     data, limits = ia.dataset(lake.folder), resource.getrlimit(resource.RLIMIT_NOFILE)
     assert data.count_rows(filter=LOW) == 120 * FILES
     taken = []
@@ -314,4 +318,28 @@ def test_more_files_are_read_than_the_process_may_open(lake, monkeypatch):
     finally:
         for handle in taken:
             os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_data_sets_of_replaced_files_and_catalogs_keep_few_handles(versions, tmp_path, monkeypatch):
+    """Whatever holds them: data files, sidecars, and tables of catalogs."""
+    monkeypatch.setattr(catalog, "gap_bytes", lambda _: 0)  # smaller tables are read at once
+    limits, folder, used = resource.getrlimit(resource.RLIMIT_NOFILE), tmp_path / "lake", []
+    folder.mkdir()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+        before = len(os.listdir("/proc/self/fd"))
+        for generation in range(25):
+            file, version = generation % FILES, generation // FILES
+            shutil.copy(versions / f"{file}.{version}", tmp_path / "new")
+            (tmp_path / "new").rename(folder / f"{file}.parquet")
+            ia.add_indexes(folder / f"{file}.parquet", ["text:lookup"], sidecar=True)
+            ia.build_catalog(folder, refresh=generation > 0)
+            used.append(ia.dataset(folder))
+            assert used[-1].count_rows(filter=LOW) == 120 * min(generation + 1, FILES)
+            assert used[-1].count_rows(filter=KEY) == (generation >= 3)
+        for data in used:
+            assert data.to_table(filter=KEY).num_rows == (len(data.files) > 3)
+        assert len(os.listdir("/proc/self/fd")) - before <= 200 // 4
+    finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import weakref
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -29,13 +28,9 @@ from intarsia.storage import FileSource
 
 KEPT_BYTES = 256 * 1024 * 1024
 """What the files that a cache keeps take in memory, by estimate."""
-_OPEN, _SHARE = 128, 8
-"""So many files keep their handles, as far as that is one in so many of those that the process may
-have: a file may have a sidecar that is open, too, and others want some.
-"""
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Kept:
     path: str
     version: Version
@@ -45,52 +40,12 @@ class _Kept:
     """What it was last estimated to take."""
 
 
-class _OpenFiles(SharedState):
-    """Those of all caches of a process, which may have some thousand handles in all."""
-
-    def __init__(self) -> None:
-        self._lock = ForkLock()
-        self._last_used: OrderedDict[int, weakref.ref[_Kept]] = OrderedDict()
-        super().__init__()
-
-    def use(self, kept: _Kept) -> list[_Kept]:
-        """Count ``kept`` among them; those that have been used least lately, and are too many."""
-        too_many = []
-        with self._lock:
-            self._last_used[id(kept)] = weakref.ref(kept)
-            self._last_used.move_to_end(id(kept))
-            while len(self._last_used) > _most_open():
-                _, found = self._last_used.popitem(last=False)
-                too_many.append(found())
-        return [other for other in too_many if other is not None]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._last_used.clear()
-
-    def release_handles(self) -> None:
-        with self._lock:
-            found = [use() for use in self._last_used.values()]
-            self._last_used.clear()
-        for kept in found:
-            if kept is not None:
-                kept.source.rest()
-
-
-def _most_open() -> int:
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _OPEN if allowed == resource.RLIM_INFINITY else max(1, min(_OPEN, allowed // _SHARE))
-
-
-_open_files = _OpenFiles()
-
-
 class FileCache(SharedState):
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    The last 128 files of all caches keep their handles and tails, fewer where a process may open no
-    thousand; the others are opened again where more than their footers is needed. ``gap`` is that
-    of ``FileSource``.
+    Those that were opened last keep their handles and tails, as many as ``most_open`` says; the
+    others are opened again where more than their footers is needed. ``gap`` is that of
+    ``FileSource``.
     """
 
     def __init__(
@@ -189,20 +144,18 @@ class FileCache(SharedState):
                 self._kept.move_to_end(path)
             return found
 
-    def _use(self, path: str) -> None:
-        """Count a file whose handle was opened again among those that are open."""
+    def _changed(self, path: str, *, is_rested: bool) -> None:
+        """Estimate anew the size of a file that was opened again, or let go of."""
         with self._lock:
             found = self._kept.get(path)
             if found is not None:
-                self._touch(found)
+                if is_rested:
+                    found.file.release_tail()
+                self._weigh(found)
+                self._shrink()
 
-    def _touch(self, kept: _Kept) -> None:
-        """Estimate its size anew, and let go of what is too much."""
-        for rested in _open_files.use(kept):
-            rested.source.rest()
-            rested.file.release_tail()
-            self._weigh(rested)
-        self._weigh(kept)
+    def _shrink(self) -> None:
+        """Forget the files that were used least lately, while all together take too much."""
         while self._num_bytes > self._limit and len(self._kept) > 1:
             self._forget(next(iter(self._kept.values())))
 
@@ -249,8 +202,10 @@ class FileCache(SharedState):
                 self._forget(self._kept[path])
                 self.health.renew(path)
             kept = self._kept[path] = _Kept(path, version, source, file)
-            self._touch(kept)
-        source.opened_again = partial(_use, weakref.ref(self), path)
+            self._weigh(kept)
+            self._shrink()
+        source.opened_again = partial(_changed, weakref.ref(self), path, is_rested=False)
+        source.was_rested = partial(_changed, weakref.ref(self), path, is_rested=True)
         return file
 
     def _is_current(self, kept: _Kept) -> bool:
@@ -268,8 +223,8 @@ class FileCache(SharedState):
         return False
 
 
-def _use(cache: weakref.ref[FileCache], path: str) -> None:
+def _changed(cache: weakref.ref[FileCache], path: str, *, is_rested: bool) -> None:
     """Sources are no reason to keep a cache, which keeps them."""
     found = cache()
     if found is not None:
-        found._use(path)
+        found._changed(path, is_rested=is_rested)

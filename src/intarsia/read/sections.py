@@ -27,6 +27,7 @@ from intarsia.ranges import RowRanges
 from intarsia.read.strays import doubt, entry_of, stray_list
 from intarsia.read.subjects import subject_of
 from intarsia.source import Source, WindowSource
+from intarsia.storage import FileReplaced
 
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile
@@ -289,10 +290,12 @@ class Sections:
     def rows_of(self, index: Embedded, predicate: Predicate, within: RowRanges) -> RowRanges | None:
         """The rows ``within`` that might pass, as ``index`` knows; None where it cannot tell.
 
-        Rows outside may be among them, or missing.
+        Rows outside may be among them, or missing. Raises ``FileReplaced``: that is no damage.
         """
         try:
             return self._rows_of(index, predicate, within)
+        except FileReplaced:
+            raise
         except (FormatError, PathError, OutOfMemoryError) as error:
             self._distrust(index.entry, error)
         except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
@@ -335,12 +338,17 @@ class Sections:
         return max(int(share * size), _LEAST_BYTES)
 
     def values(self, index: Embedded) -> pa.Array | None:
-        """The distinct values that an index of exact keys lists; None where it cannot."""
+        """The distinct values that an index of exact keys lists; None where it cannot.
+
+        Raises ``FileReplaced``.
+        """
         if not (isinstance(index.kind, Inverted) and index.kind.exact):
             return None
         try:
             section = self.section(index)
             return section.values() if isinstance(section, InvertedSection) else None
+        except FileReplaced:
+            raise
         except (FormatError, PathError) as error:
             self._distrust(index.entry, error)
             return None
