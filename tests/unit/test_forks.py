@@ -17,7 +17,7 @@ from intarsia.engines import session
 from intarsia.index.held_pages import HELD_PAGES
 
 FORK = """
-import os, signal, sys, threading, time
+import faulthandler, os, signal, sys, threading, time
 
 import fsspec
 import pyarrow as pa
@@ -27,6 +27,7 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 import intarsia as ia
 from intarsia import process_state
 
+faulthandler.register(signal.SIGALRM, chain=True)  # a child that hangs says where
 folder, kind, forks = sys.argv[1], sys.argv[2], int(sys.argv[3])
 where = {}
 if kind != "local":
@@ -101,7 +102,7 @@ for number in range(forks):
     if not pid:
         status = 1
         try:
-            signal.alarm(60)
+            signal.alarm(100)
             ask((data, LAZY, opened())[number % 3], number)
             status = 0
         except BaseException:
@@ -130,7 +131,7 @@ for lock in locks:
     lock.__enter__()
 pid = os.fork()
 if not pid:
-    signal.alarm(60)
+    signal.alarm(100)
     child(3)
     os._exit(0)
 sys.exit(os.waitpid(pid, 0)[1] != 0)
@@ -177,7 +178,7 @@ batches = data.to_batches(filter=pc.field("k") >= 0)
 first = next(batches).num_rows
 pid = os.fork()
 if not pid:
-    signal.alarm(60)
+    signal.alarm(100)
     try:
         list(batches)
     except ia.IntarsiaError as error:
@@ -221,7 +222,7 @@ asks = [
 ]
 pid = os.fork()
 if not pid:
-    signal.alarm(60)
+    signal.alarm(100)
     for ask in asks:
         try:
             ask()
