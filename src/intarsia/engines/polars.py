@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from intarsia.data.batches import empty_batch
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import dataset
-from intarsia.engines.coded import CodedDataset
 from intarsia.engines.polars_files import (
     KnownScans,
     NotReadError,
@@ -113,7 +112,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
 
 
 def _frames(
-    data: CodedDataset,
+    data: Dataset,
     columns: Sequence[str],
     filter_: pc.Expression | None,
     limit: int | None,
@@ -121,17 +120,14 @@ def _frames(
 ) -> Iterator[polars.DataFrame]:
     """The rows for which a filter holds, ``limit`` of them at most; one frame at least."""
     left = limit
-    coded: list[str] = []
     if left is not None and left <= batch_rows:  # a scan would read ahead
         batches = iter(data.head(left, columns).to_batches())
     else:
-        source = data.coded([(name,) for name in columns], filter_)
-        coded = [name for name in columns if source.schema.field(name) != data.schema.field(name)]
-        batches = source.to_batches(columns, filter_, batch_size=batch_rows)
+        batches = data.to_batches(columns, filter_, batch_size=batch_rows)
     for batch in batches:
         rows = batch if left is None else batch.slice(0, left)
         left = None if left is None else left - rows.num_rows
-        yield _framed(rows, coded)
+        yield _framed(rows)
         if left == 0:
             return
 
@@ -145,29 +141,15 @@ def _as_one(frames: Iterator[polars.DataFrame]) -> Iterator[polars.DataFrame]:
         yield polars.concat(found)
 
 
-def _framed(batch: pa.RecordBatch, coded: Collection[str] = ()) -> polars.DataFrame:
-    """``batch`` as a frame; columns in ``coded`` are texts again, which share their bytes."""
+def _framed(batch: pa.RecordBatch) -> polars.DataFrame:
     import polars
 
-    frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch.drop_columns(coded))))
-    if coded:
-        others = iter(frame.get_columns())
-        columns = zip(batch.schema.names, batch.columns, strict=True)
-        frame = polars.DataFrame(
-            [
-                polars.Series(values.dictionary).gather(polars.Series(values.indices)).alias(name)
-                if name in coded
-                else next(others)
-                for name, values in columns
-            ]
-        )
+    frame = polars.DataFrame(polars.from_arrow(_from_the_start(batch)))
     frame.columns = batch.schema.names  # Polars gives one without a name another
     return frame
 
 
-def _opened(
-    source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]
-) -> CodedDataset:
+def _opened(source: Dataset | PathLike | Sequence[PathLike], options: Mapping[str, Any]) -> Dataset:
     """The data set, in types that Polars takes. Raises as ``scan`` does."""
     if not isinstance(source, Dataset):
         data = dataset(source, **options)
@@ -179,7 +161,7 @@ def _opened(
     if asks_of_other_types(data, known):
         problem = "the data set's filter asks of decimals of 256 bits, which Polars has not"
         raise UnsupportedError(f"{problem}: filter the LazyFrame")
-    return CodedDataset.wrap(data, known)
+    return Dataset.wrap(data, known)
 
 
 def _from_the_start(batch: pa.RecordBatch) -> pa.RecordBatch:

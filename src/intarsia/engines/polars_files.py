@@ -6,7 +6,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from intarsia.data.dataset import Dataset
 from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
-from intarsia.engines.coded import some_of
 from intarsia.errors import IntarsiaError
 from intarsia.format.bounds import Bounds
 from intarsia.ranges import RowRanges
@@ -22,6 +21,8 @@ from intarsia.read.opened import OpenedFile
 
 if TYPE_CHECKING:
     import polars
+
+T = TypeVar("T")
 
 MAX_FILES = 128
 """Files of a lake that Polars scans alone. It opens all of them for each query, while our footers
@@ -85,9 +86,15 @@ def may_skip_pages(files: Sequence[OpenedFile]) -> bool:
     """
     return any(map(_has_index, files)) or any(
         PAGE_COST * _share_with_a_value(bounds) < 1
-        for file in some_of(files)
+        for file in _some_of(files)
         for bounds in _page_bounds(file)
     )
+
+
+def _some_of(items: Sequence[T]) -> list[T]:
+    """Returns the first item, the last and one in the middle, as far as there are so many."""
+    places = dict.fromkeys((0, len(items) // 2, len(items) - 1)) if items else ()
+    return [items[at] for at in places]
 
 
 def _has_index(file: OpenedFile) -> bool:
@@ -108,7 +115,7 @@ def _has_index(file: OpenedFile) -> bool:
 
 def _page_bounds(file: OpenedFile) -> Iterator[Bounds]:
     """The bounds of pages, for each column of three row groups that has a page index."""
-    groups = some_of(range(len(file.metadata.row_groups)))
+    groups = _some_of(range(len(file.metadata.row_groups)))
     chunks = [(group, leaf.index) for group in groups for leaf in file.schema.leaves]
     file.page_indexes.load(chunks, chunks)
     for chunk in chunks:

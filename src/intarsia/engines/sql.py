@@ -354,7 +354,8 @@ def _register(
                 if found is not None:
                     connection.register(scan.name, found)
                     return look.answered(), handed
-            table = _needed(table, scan)
+            if limit is not None:
+                table = table.limited(limit)
         connection.register(scan.name, table)
     return query.sql, handed
 
@@ -408,11 +409,3 @@ def _first(
         first = functools.reduce(operator.or_, found)
         left = first if left is None else left & first
     return left
-
-
-def _needed(table: WatchedDataset, scan: Scan) -> Dataset:
-    """As many of a data set's rows as a query needs, texts in codes where many are left."""
-    need = scan.need or Need()
-    if need.limit is not None:
-        return table.limited(need.limit)
-    return table if need.firsts else table.coded(scan.paths)

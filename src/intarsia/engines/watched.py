@@ -10,13 +10,17 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns
+from intarsia.data.dataset import Dataset
 from intarsia.deadline import Stop, Stopped, active, current, each_active
-from intarsia.engines.coded import CodedDataset
 from intarsia.errors import IntarsiaError, guarded_items
+from intarsia.predicate.expression import field_paths, read_expression
+from intarsia.predicate.nested import Path
+from intarsia.read.projection import pruned_to_fields
+from intarsia.read.request import pruned_schema
 from intarsia.read.scan import Part
 
 
-class WatchedDataset(CodedDataset):
+class WatchedDataset(Dataset):
     """A data set that notes in ``errors`` what scans of it, and of what is made of it, raise."""
 
     errors: list[BaseException]
@@ -27,15 +31,18 @@ class WatchedDataset(CodedDataset):
     _limit: int | None = None
     _parts_left: Sequence[Part] | None = None
     _scans_once = True
+    _has_fewer_fields = False
+    """True if structs have fewer fields than in the files."""
 
     @classmethod
     def wrap(cls, base: pads.FileSystemDataset, schema: pa.Schema | None = None) -> WatchedDataset:
-        """As ``CodedDataset.wrap``, with the errors of ``base``, and its limits."""
+        """Returns ``Dataset.wrap``, with the errors of ``base``, and its limits."""
         made = super().wrap(base, schema)
         assert isinstance(made, WatchedDataset)
         if isinstance(base, WatchedDataset):
             made.errors, made.whole, made.stop = base.errors, base.whole, base.stop
             made._limit, made._parts_left = base._limit, base._parts_left
+            made._has_fewer_fields = base._has_fewer_fields
         else:
             made.errors, made.whole, made.stop = [], [], current()
         return made
@@ -51,6 +58,25 @@ class WatchedDataset(CodedDataset):
         made = self.wrap(self)
         made._parts_left = parts
         return made
+
+    def of_fields(self, paths: Iterable[Path]) -> WatchedDataset:
+        """Returns the same rows; structs have the fields on ``paths`` and in the filter."""
+        wanted = self._wanted(None)
+        used = set() if wanted is None else field_paths(read_expression(wanted))
+        schema = self.schema
+        if used is None or len({*schema.names}) < len(schema.names):
+            return self
+        pruned = pruned_schema(schema, schema.names, pruned_to_fields(schema, {*paths, *used}))
+        if pruned == schema:
+            return self
+        made = self.wrap(self, pruned.with_metadata(schema.metadata))
+        made._has_fewer_fields = True
+        return made
+
+    @property
+    def _is_pyarrows(self) -> bool:
+        # pyarrow would read the other fields, to drop them.
+        return not self._has_fewer_fields and super()._is_pyarrows
 
     @property
     def is_whole(self) -> bool:

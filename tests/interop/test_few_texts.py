@@ -1,30 +1,22 @@
-"""Columns of few texts are read as dictionaries for DuckDB and Polars: answers are the same."""
+"""Answers of DuckDB and Polars over columns and fields of few strings, by both readers."""
 
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
 from intarsia.data.dataset import Dataset
-from intarsia.engines.coded import with_codes
-from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import FormatError
 
 CODED = pa.dictionary(pa.int32(), pa.string())
 
 ROWS = 100_000
 TEXTS = ["api", "web", "", "é", "db", "auth", "a" * 200]
-CODED_COLUMNS = {"svc", "level", "none", "dots.in"}
-
-
-def paths(names):
-    return [(name,) for name in names]
 
 
 def table_of(seed):
@@ -58,18 +50,6 @@ def lake(tmp_path_factory):
     return ia.dataset(folder), pq.read_table(folder)
 
 
-def test_columns_of_few_texts_are_coded(lake):
-    ds, _ = lake
-    schema = with_codes(ds, paths(ds.schema.names))
-    assert {field.name for field in schema if field.type == CODED} == CODED_COLUMNS
-    assert {
-        field.name for field in with_codes(ds, paths(["svc", "id"])) if field.type == CODED
-    } == {"svc"}
-    filtered = ds.filter((pc.field("svc") == "api") & (pc.field("n") < 50))
-    assert with_codes(filtered, paths(["svc", "n", "level"])).field("svc").type == pa.string()
-    assert with_codes(filtered, paths(["svc", "n", "level"])).field("level").type == CODED
-
-
 QUERIES = """
 SELECT svc, count(*) AS n, sum(n) AS s FROM t GROUP BY svc ORDER BY svc;
 SELECT svc, level, min("dots.in") AS m, max(svc) AS x, count(none) AS c FROM t
@@ -98,13 +78,14 @@ SELECT day, svc, avg(n) AS a FROM t GROUP BY ALL ORDER BY ALL
 """.strip().split(";\n")
 
 
+@pytest.mark.parametrize("reader", ["auto", "pages"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_duckdbs_over_texts(query, lake):
+def test_answers_are_duckdbs_over_texts(query, reader, lake):
     ds, whole = lake
     with duckdb.connect() as connection:
         connection.register("t", whole)
         expected = connection.sql(query).to_arrow_table()
-    found = ia.sql(query, t=ds)
+    found = ia.sql(query, t=ds.with_options(reader=reader))
     assert found.schema == expected.schema
     assert found.num_rows > 0
     assert found.equals(expected)
@@ -116,7 +97,6 @@ def test_files_whose_texts_are_not_coded_are_read_alike(tmp_path):
         options = {"use_dictionary": ["level"]} if seed > 2 else {}
         pq.write_table(table_of(seed), tmp_path / f"{number}.parquet", **options)
     ds, everything = ia.dataset(tmp_path), pq.read_table(tmp_path)
-    assert with_codes(ds, paths(["svc", "level"])).field("svc").type == CODED
     query = "SELECT svc, level, count(*) AS n, min(row) AS m FROM t WHERE n > ? GROUP BY ALL"
     for least in (-1, 10, 98):
         with duckdb.connect() as connection:
@@ -158,63 +138,6 @@ def test_a_file_that_cannot_be_opened_is_told_of_where_it_is_read(tmp_path):
         ia.sql(query.format(3), t=ds)
 
 
-def are_coded(ds, columns=("svc", "level", "id", "n")):
-    return [f.name for f in with_codes(ds, paths(columns)) if f.type == CODED]
-
-
-def as_file(path, table, **options):
-    pq.write_table(table, path, **options)
-    return ia.dataset(path)
-
-
-def test_which_files_are_asked_and_what(tmp_path):
-    table = table_of(0).select(["svc", "level", "n"])
-    assert are_coded(as_file(tmp_path / "a.parquet", table)) == ["svc", "level"]
-    # Not all codes, or of many texts, or of few rows, in the last row group alone or in all.
-    ends = pa.concat_tables([table, table.slice(0, 40_000)])
-    assert are_coded(as_file(tmp_path / "b.parquet", ends, row_group_size=ROWS)) == []
-    plain = as_file(tmp_path / "c.parquet", table, use_dictionary=["svc"])
-    assert are_coded(plain) == ["svc"]
-    texts = pa.array([f"{i}" * 50 for i in range(5_000)])
-    long = table.append_column("id", texts.take(pa.array(np.arange(ROWS) % 5_000)))
-    assert are_coded(as_file(tmp_path / "d.parquet", long, compression="zstd")) == ["svc", "level"]
-    limit = {"dictionary_pagesize_limit": 10_000}  # then values follow, plain
-    mixed = table.append_column("id", pa.array([f"{i % 3_000}" for i in range(ROWS)]))
-    assert are_coded(as_file(tmp_path / "e.parquet", mixed)) == ["svc", "level", "id"]
-    assert are_coded(as_file(tmp_path / "f.parquet", mixed, **limit)) == ["svc", "level"]
-
-
-def test_a_file_of_another_type_or_of_none_is_asked_as_well(tmp_path):
-    table = table_of(0).select(["svc", "level", "n"])
-    for place in range(3):
-        for number in range(3):
-            other = table.set_column(0, "svc", table["n"])
-            part = other.drop_columns(["level"]) if number == place else table
-            pq.write_table(part, tmp_path / f"{number}.parquet")
-        ds = ia.dataset(tmp_path, schema=table.schema)
-        assert are_coded(ds) == []
-    large = table.set_column(0, "svc", table["svc"].cast(pa.large_string()))
-    pq.write_table(large, tmp_path / "2.parquet")
-    assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == ["svc", "level"]
-    pq.write_table(table.slice(0, 0), tmp_path / "2.parquet")
-    assert are_coded(ia.dataset(tmp_path, schema=table.schema)) == []
-
-
-def test_files_that_a_query_leaves_out_are_not_opened_for_it(tmp_path):
-    for day in range(3):
-        (tmp_path / f"day={day}").mkdir()
-        pq.write_table(table_of(day), tmp_path / f"day={day}" / "a.parquet")
-    ds = ia.dataset(tmp_path)
-    assert are_coded(ds.filter("day = 1")) == ["svc", "level"]
-    assert [path for path in ds.files[1:] if ds._cache._find(path)] == [ds.files[1]]
-    assert are_coded(ds.filter("day = 7")) == []
-    ia.build_catalog(tmp_path)
-    ds = ia.dataset(tmp_path)
-    assert are_coded(ds.filter("n = 5")) == []
-    assert not any(map(ds._cache._find, ds.files))
-    assert are_coded(ds) == ["svc", "level"]
-
-
 def test_texts_that_folders_fix_are_left(tmp_path):
     for number in range(2):
         (tmp_path / f"level=x{number}").mkdir()
@@ -222,25 +145,8 @@ def test_texts_that_folders_fix_are_left(tmp_path):
         table = table.append_column("level", pa.array([f"x{number}"] * ROWS))
         pq.write_table(table, tmp_path / f"level=x{number}" / "a.parquet")
     ds = ia.dataset(tmp_path)
-    assert are_coded(ds) == ["svc"]
     found = ia.sql("SELECT level, count(*) AS n FROM t GROUP BY level ORDER BY level", t=ds)
     assert found.to_pylist() == [{"level": f"x{number}", "n": ROWS} for number in range(2)]
-
-
-def test_files_that_are_far_are_not_opened_to_be_asked(lake):
-    ds, _ = lake
-    far = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
-    assert are_coded(ia.dataset([path[1:] for path in ds.files], filesystem=far)) == []
-
-
-def test_what_is_made_of_a_coded_data_set_is_coded(lake):
-    ds, _ = lake
-    coded = WatchedDataset.wrap(ds).coded(paths(["svc"]))
-    for made in (coded, coded.filter("n < 5"), coded.limited(7), coded.limited(7).filter("n < 5")):
-        found = made.to_table(["svc"])
-        assert found.schema.types == [CODED]
-        assert found.num_rows <= 7 or made._limit is None
-        assert not made._is_pyarrows
 
 
 @pytest.mark.parametrize("row_group_size", [ROWS, 1_000])
@@ -256,16 +162,6 @@ def test_few_texts_are_decoded_as_codes(row_group_size, tmp_path, as_codes):
     assert as_codes == {"svc", "level"}
 
 
-def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
-    ds, whole = lake
-    condition = pc.field("n") < 50
-    seen = Dataset.wrap(ds, with_codes(ds, paths(ds.schema.names)))
-    found = seen.to_table(["svc", "none", "id"], filter=condition)
-    assert found.schema.types == [CODED, CODED, pa.string()]
-    texts = pa.table([column.cast(pa.string()) for column in found.columns], found.column_names)
-    assert texts.equals(whole.filter(condition).select(found.column_names))
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -279,20 +175,10 @@ def test_values_of_a_coded_data_set_are_those_of_the_file(lake):
         lambda frame: frame.sort("row").slice(70_000, 5).select("row", "svc"),
     ],
 )
-def test_polars_is_given_texts_again(ask, lake, monkeypatch):
+def test_answers_are_polars_over_texts(ask, lake):
     ds, whole = lake
-    kinds = []
-
-    def spy(self, columns=None, filter=None, **options):  # noqa: A002
-        for batch in to_batches(self, columns, filter, **options):
-            kinds.extend(batch.schema.types)
-            yield batch
-
-    to_batches = ia.Dataset.to_batches
-    monkeypatch.setattr(ia.Dataset, "to_batches", spy)
     found = ask(ia.polars.scan(ds.with_options(reader="pages"))).collect()
     assert_frame_equal(found, ask(pl.from_arrow(whole).lazy()).collect())
-    assert CODED in kinds or found.columns == ["len"]
 
 
 def test_polars_keeps_categories(lake, tmp_path):
@@ -328,28 +214,6 @@ def structs(request, tmp_path_factory):
     return ia.dataset(folder)
 
 
-def test_which_fields_of_structs_are_coded(structs):
-    asked = [("u", "svc"), ("u", "id"), ("u", "n"), ("u", "v", "level"), ("level",), ("u", "nope")]
-    first = ia.dataset(structs.files[0])
-    assert with_codes(first, asked).field("u").type == pa.struct(
-        {"svc": CODED, "n": pa.int64(), "id": pa.string(), "v": pa.struct({"level": CODED})}
-    )
-    assert with_codes(first, [("u",), ("level",)]).types == [
-        pa.int64(),
-        CODED,
-        first.schema[2].type,
-    ]
-    # Of what a filter asks of, texts are decoded anyway.
-    filtered = first.filter(pc.field("u", "v", "level") == "low").filter(pc.field("u", "n") > 5)
-    left = with_codes(filtered, asked).field("u").type
-    assert left.field("svc").type == CODED
-    assert left.field("v").type == pa.struct({"level": pa.string()})
-    # The second file has no svc.
-    both = with_codes(structs, asked).field("u").type
-    assert both.field("svc").type == pa.string()
-    assert both.field("v").type == pa.struct({"level": CODED})
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -362,12 +226,9 @@ def test_which_fields_of_structs_are_coded(structs):
         "WHERE b.row < 3 GROUP BY ALL ORDER BY ALL",
     ],
 )
-def test_answers_over_fields_of_structs_are_duckdbs(query, structs):
+@pytest.mark.parametrize("reader", ["auto", "pages"])
+def test_answers_over_fields_of_structs_are_duckdbs(query, reader, structs):
     con = duckdb.connect()
     con.register("t", structs.to_table())
-    assert ia.sql(query, t=structs).to_pylist() == con.sql(query).to_arrow_table().to_pylist()
-
-
-def test_fields_are_decoded_as_codes(structs, as_codes):
-    ia.sql("SELECT u.v.level, count(*) FROM t GROUP BY ALL", t=structs)
-    assert as_codes == {"u.v.level"}
+    found = ia.sql(query, t=structs.with_options(reader=reader))
+    assert found.to_pylist() == con.sql(query).to_arrow_table().to_pylist()
