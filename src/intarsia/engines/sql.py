@@ -22,7 +22,6 @@ from intarsia.data.hand_over import HandOver, hand_over, has_bounds, has_page_in
 from intarsia.deadline import check, shown, time_limit
 from intarsia.engines.duckdb_files import create_view, drop_views, with_files
 from intarsia.engines.keys import Joined
-from intarsia.engines.looked import rows_found
 from intarsia.engines.offset import from_offset
 from intarsia.engines.scalars import with_values
 from intarsia.engines.session import (
@@ -36,9 +35,8 @@ from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import public
 from intarsia.handle import Version, version_of
 from intarsia.predicate.folding import Now
-from intarsia.predicate.look import LOOKED_AT
 from intarsia.predicate.need import Need
-from intarsia.predicate.parameters import Parameters, mentioned
+from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import FileReplaced, PathLike
 
@@ -75,8 +73,7 @@ def sql(
     frames of Polars and pandas do, is joined as it is; lazy frames are collected. ``parameters``
     are the values of ``?``, ``$1`` or, by name, ``$name``, as DuckDB takes them. Conditions that
     DuckDB does not push by itself (LIKE, functions, …) reach the scans as well, as do the keys of
-    what they are joined with or have to be IN; where DuckDB alone can tell of which rows a WHERE
-    holds, it is asked that first. Answers are DuckDB's own either way. It is lent
+    what they are joined with or have to be IN. Answers are DuckDB's own either way. It is lent
     ``contains_words(text, words)``, which is ``intarsia.contains_words`` of it. The session's time
     zone is UTC. Folders of Delta and Iceberg tables are given as ``intarsia.dataset`` opens them
     with ``table_format="ignore"``, if at all: their paths are refused.
@@ -169,7 +166,7 @@ def _asked(
                 rewritten = _rewritten(planned, parameters, opened, now)
             if rewritten.reads_ahead:
                 versions.note()
-            if planned == query and not any(scan.look for scan in rewritten.scans):
+            if planned == query:
                 with versions.checked():
                     return _answer(connection, rewritten, parameters, opened)[0]
             now()  # it is asked twice at one moment
@@ -177,7 +174,7 @@ def _asked(
                 return _answer(connection, rewritten, parameters, opened)[0]
     with session(shared=False) as connection:
         now = functools.cache(functools.partial(_begin, connection))
-        rewritten = _rewritten(query, parameters, opened, now).without_looks()
+        rewritten = _rewritten(query, parameters, opened, now)
         if not rewritten.is_one:  # other statements may not be run twice
             return _answer(connection, rewritten, parameters, opened, hands_over=False)[0]
         if rewritten.reads_ahead:
@@ -230,11 +227,10 @@ def _answer(
     """
     query, tables = from_offset(query, tables)
     hands_over = hands_over and query.is_one
-    sql, handed = _register(connection, query, parameters, tables, hands_over=hands_over)
-    if sql != query.sql and parameters:
-        parameters = mentioned(sql, parameters, LOOKED_AT)
+    handed = _register(connection, query, tables, hands_over=hands_over)
     views = handed.keys() & set(query.others)
-    sql = with_files(sql, _inline(handed, query))
+    inline = {name: found for name, (_, found) in handed.items() if name not in views}
+    sql = with_files(query.sql, inline)
     watched = [table for table in tables.values() if isinstance(table, WatchedDataset)]
     for table in watched:  # what could not be read for keys
         table.errors.clear()
@@ -274,11 +270,6 @@ def _answer(
     raise errors[0]
 
 
-def _inline(handed: Handed, query: Query) -> dict[str, HandOver]:
-    """Those of ``handed`` that the query has as scans, and not by the names of tables."""
-    return {name: found for name, (_, found) in handed.items() if name not in query.others}
-
-
 def _begin(connection: duckdb.DuckDBPyConnection) -> datetime:
     """What ``now()`` is in the transaction that begins here."""
     connection.begin()
@@ -310,16 +301,15 @@ def _opened(table: TableLike) -> pads.Dataset | pa.Table:
 def _register(
     connection: duckdb.DuckDBPyConnection,
     query: Query,
-    parameters: Parameters,
     tables: Mapping[str, pads.Dataset | pa.Table],
     *,
     hands_over: bool,
-) -> tuple[str, Handed]:
+) -> Handed:
     """Registers every scan under its name, and tables under their own that may be mentioned.
 
-    Returns what is left to ask of them, and what DuckDB reads by itself: tables of it become views,
-    and scans are left out. A scan is a filtered data set rather than a stream, so that DuckDB may
-    read it twice, and asks for columns itself.
+    Returns what DuckDB reads by itself: tables of it become views, and scans are left out. A scan
+    is a filtered data set rather than a stream, so that DuckDB may read it twice, and asks for
+    columns itself.
     """
     handed: Handed = {}
     for name, table in tables.items():
@@ -333,9 +323,8 @@ def _register(
         else:
             connection.register(name, table)
     joined = Joined(tables, {scan.name: scan for scan in query.scans})
-    # The scan that is looked at first comes last: its WHERE may read the others.
-    for scan in sorted(query.scans, key=lambda scan: scan.look is not None):
-        table, look = tables[scan.table], scan.look
+    for scan in query.scans:
+        table = tables[scan.table]
         if isinstance(table, WatchedDataset):
             left = joined.filter_of(scan)
             are_told = hands_over and left is None and _are_in_footers(table, scan.need)
@@ -348,16 +337,10 @@ def _register(
             if is_read and _hand_over(handed, scan.name, table, scan.columns, left, limit):
                 continue
             table = (table if left is None else table.filter(left)).of_fields(scan.paths)
-            if look is not None:
-                files = _inline(handed, query)
-                found = rows_found(connection, table, look, scan.columns, parameters, files)
-                if found is not None:
-                    connection.register(scan.name, found)
-                    return look.answered(), handed
             if limit is not None:
                 table = table.limited(limit)
         connection.register(scan.name, table)
-    return query.sql, handed
+    return handed
 
 
 def _hand_over(

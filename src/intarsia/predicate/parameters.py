@@ -6,7 +6,6 @@ where a constant might mean something else than its value does.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 import sqlglot
@@ -41,13 +40,6 @@ def by_name(parameters: Parameters) -> Mapping[str, object]:
     if isinstance(parameters, Mapping):
         return parameters
     return {str(number): value for number, value in enumerate(parameters, start=1)}
-
-
-def mentioned(query: str, parameters: Parameters, dialect: str) -> Mapping[str, object]:
-    """Those of ``parameters`` that ``query`` has, by what they are called."""
-    pairs = itertools.pairwise(sqlglot.tokenize(query, read=dialect))
-    names = {two.text.lower() for one, two in pairs if one.token_type is TokenType.PARAMETER}
-    return {name: v for name, v in by_name(parameters).items() if name.lower() in names}
 
 
 def put_in(tree: exp.Expr, parameters: Parameters) -> None:

@@ -24,7 +24,6 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
-from intarsia.predicate.look import LOOKED_AT, FirstLook, first_look
 from intarsia.predicate.mentions import occurrences, renamed, unused_prefix
 from intarsia.predicate.need import UNTOLD, Need, need_of
 from intarsia.predicate.nested import Path
@@ -67,8 +66,6 @@ class Scan:
     ``paths`` are all columns and fields that the query may use. ``filter`` is TRUE for every row it
     needs, None where that may be any. Of ``keys``, each holds for all of these rows. ``need`` says
     what it needs of the rows for which the filter is TRUE, None where that may be all of them.
-    ``look`` is what may be asked first, where the filter does not say all that the query's WHERE
-    does.
     """
 
     name: str
@@ -77,7 +74,6 @@ class Scan:
     filter: pc.Expression | None
     keys: tuple[Keys, ...] = ()
     need: Need | None = None
-    look: FirstLook | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,22 +107,15 @@ class Query:
         number = found[-1]
         return replace(self, sql=f"{self.sql[: number.start]}0{self.sql[number.end + 1 :]}")
 
-    def without_looks(self) -> Query:
-        """The query where nothing is asked first."""
-        return replace(self, scans=tuple(replace(scan, look=None) for scan in self.scans))
-
     def read_once(self) -> Query:
         """The query where no table is read beforehand, to tell which rows are needed."""
-        plain = (replace(scan, keys=(), need=None, look=None) for scan in self.scans)
+        plain = (replace(scan, keys=(), need=None) for scan in self.scans)
         return replace(self, scans=tuple(plain))
 
     @property
     def reads_ahead(self) -> bool:
         """True if a table may be read beforehand, to tell which rows are needed."""
-        return any(
-            scan.keys or scan.look is not None or (scan.need is not None and scan.need.firsts)
-            for scan in self.scans
-        )
+        return any(scan.keys or (scan.need is not None and scan.need.firsts) for scan in self.scans)
 
 
 Seen = Callable[[exp.Expr, pa.Schema], exp.Expr | None]
@@ -161,10 +150,10 @@ def scans_of(
     check_characters(query, parameters)
     if explain := _EXPLAIN.match(query):
         explained = scans_of(query[explain.end() :], schemas, dialect, seen, parameters)
-        shown = [_as_explained(scan) for scan in explained.without_looks().scans]
+        shown = [_as_explained(scan) for scan in explained.scans]
         return replace(explained, sql=explain.group() + explained.sql, scans=tuple(shown))
     known = {name.lower(): name for name in schemas}
-    fold = as_duckdb_folds if dialect == LOOKED_AT else str.lower
+    fold = as_duckdb_folds if dialect == "duckdb" else str.lower
     if len(set(map(fold, schemas))) < len(schemas):
         raise PredicateError(f"names of tables are not told apart by case: {', '.join(schemas)}")
     tree = _parse(query, dialect)
@@ -173,7 +162,7 @@ def scans_of(
         tree = _parse(query, dialect)
     if tree is None:
         return Query(query, (), tuple(schemas), is_one=False)
-    if dialect == LOOKED_AT and differ_beyond_ascii(tree, schemas, query):
+    if dialect == "duckdb" and differ_beyond_ascii(tree, schemas, query):
         return Query(query, (), tuple(schemas), is_one=_only_reads(tree))
     if odd_span(query, dialect) is not None:
         forget_spans(tree)
@@ -198,12 +187,10 @@ def scans_of(
         keys = tuple(_keys(conditions, id(table), named, fields))
         found = _filter(conditions, exact)
         name = named[id(table)]
-        need, look = None, None
+        need = None
         if lone is not None and len(tables) == 1:
             need = _need(lone, schema, set(conditions), exact)
-        if lone is not None and lone.node is table and dialect == LOOKED_AT:
-            look = _look(lone, exact, functools.partial(first_look, text, name, schema))
-        scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need, look))
+        scans.append(Scan(name, known[table.name.lower()], paths, found, keys, need))
     left = {table.name.lower() for table in tree.find_all(exp.Table) if id(table) not in fields}
     left |= {name.lower() for name in _WHOLE_TABLE.findall(query)}
     others = tuple(name for lower, name in known.items() if lower in left)
@@ -257,7 +244,6 @@ class _LoneSource:
     it needs of the source, where it is a table's.
     """
 
-    node: exp.Expr
     conditions: tuple[exp.Expr, ...]
     need: Need | None
 
@@ -268,7 +254,7 @@ def _lone_source(tree: exp.Query, scopes: Scopes) -> _LoneSource | None:
         return None
     ((alias, source),) = sources.items()
     own = (unqualified(condition, alias, source.names or ()) for condition in wheres(tree))
-    return _LoneSource(source.node, tuple(own), need_of(tree, sources, scopes.outputs(tree)))
+    return _LoneSource(tuple(own), need_of(tree, sources, scopes.outputs(tree)))
 
 
 def _need(
@@ -289,19 +275,6 @@ def _need(
     firsts = [(first, _spelt(first.column, schema)) for first in need.firsts]
     known = [replace(first, column=name) for first, name in firsts if name is not None]
     return replace(need, firsts=tuple(known)) if len(known) == len(firsts) else None
-
-
-def _look(
-    lone: _LoneSource,
-    exact: Callable[[exp.Expr], pc.Expression],
-    ask: Callable[[int | None], FirstLook | None],
-) -> FirstLook | None:
-    """What to ``ask`` about the one table that a query is from, where a condition on it stays with
-    the engine: any so many rows that it holds for, or all.
-    """
-    if all(_is_seen(condition, exact) for condition in lone.conditions):
-        return None
-    return ask(None if lone.need is None else lone.need.limit)
 
 
 def _is_exact(condition: exp.Expr, exact: Callable[[exp.Expr], pc.Expression]) -> bool:
