@@ -589,6 +589,20 @@ def test_files_whose_indexes_leave_little_are_not_handed_over_by_default(tmp_pat
     check("SELECT * FROM t WHERE v = 7", tmp_path)
 
 
+def test_a_limit_of_a_row_group_or_more_is_handed_over(tmp_path):
+    table = pa.table({"v": range(200_000)})
+    ia.write_table(table, tmp_path / "f.parquet", max_rows_per_page=1_000)
+    data = ia.dataset(tmp_path)
+    assert "first pages" in refusal(data, limit=10)
+    assert refusal(data, limit=200_000) is None
+    for query in (
+        "SELECT v FROM t LIMIT 200000",
+        "SELECT v FROM t WHERE hash(v) % 50000 = 7 LIMIT 100",
+        "SELECT v FROM t LIMIT 3 OFFSET 150000",
+    ):
+        check(query, tmp_path, table)
+
+
 def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
     values = [row * 7919 % 20_000 for row in range(20_000)]
     write(tmp_path / "f.parquet", {"v": values, "w": values}, row_group_size=1000)

@@ -154,7 +154,7 @@ def _checked(
     in_files = [field for field in schema if field.name not in folder_keys]
     _check_columns(files, in_files)
     if reader == "auto" and limit is not None and filter_ is None:
-        _check_first_pages(files[0].file)
+        _check_first_pages(files[0].file, limit)
     rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
     paths = tuple(path for path, *_ in files)
     planned = {path: file for path, file, _ in files if path in rows}
@@ -357,9 +357,10 @@ def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:
     return sum(chunk.total_compressed_size for chunk in chunks)
 
 
-def _check_first_pages(file: OpenedFile) -> None:
+def _check_first_pages(file: OpenedFile, limit: int) -> None:
     """Raise if pages are known: our reader reads the first of them, an engine a row group."""
-    if any(_is_page_indexed(file, leaf) for leaf in file.schema.leaves[:1]):
+    is_known = any(_is_page_indexed(file, leaf) for leaf in file.schema.leaves[:1])
+    if is_known and limit < file.num_rows_in(0):
         raise RefusedError("the first rows are in the first pages")
 
 
