@@ -273,7 +273,6 @@ def test_folders_give_the_same_values(key: str, tmp_path: Path) -> None:
 
 REFUSED = {
     "milliseconds": pa.array([1, 2], pa.timestamp("ms")),
-    "nanoseconds": pa.array([1, 2], pa.timestamp("ns")),
     "times": pa.array([1, 2], pa.time64("us")),
     "durations": pa.array([1, 2], pa.duration("us")),
     "half floats": pa.array([1.0, 2.0], pa.float16()),

@@ -492,7 +492,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "type, united": (one_has_another_type, {"union_by_name": True}, "read as"),
     "case in another": (one_has_another_case, {}, "is missing"),
     "ms": (of(pa.timestamp("ms"), 1), {}, UNUSUAL),
-    "ns": (of(pa.timestamp("ns"), 1), {}, UNUSUAL),
     "s": (of(pa.timestamp("s"), 1), {}, UNUSUAL),
     "int96": (of(pa.timestamp("us"), 1, use_deprecated_int96_timestamps=True), {}, UNUSUAL),
     "time": (of(pa.time64("us"), 1), {}, UNUSUAL),
@@ -538,6 +537,24 @@ def test_what_duckdb_reads_otherwise_is_not_handed_over(name, tmp_path):
 
 def test_ordinary_files_are_handed_over(tmp_path):
     assert refusal(ia.dataset(ORDINARY(tmp_path), reader="engine")) is None
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Paris"])
+def test_nanoseconds_are_handed_over(zone, tmp_path):
+    kind = pa.timestamp("ns", zone)
+    path = of(kind, -1, 1, 1_600_000_000_000_000_001, 2**62)(tmp_path)
+    assert refusal(ia.dataset(path, reader="engine")) is None
+    for query in (
+        "SELECT * FROM t",
+        TYPES,
+        "SELECT min(v), max(v), count(v) FROM t",
+        "SELECT v FROM t WHERE v > '2020-01-01'",
+        "SELECT v FROM t WHERE v = '2020-09-13 12:26:40.000000001'",
+        "SELECT v FROM t WHERE v <= TIMESTAMP '2020-09-13 12:26:40'",
+        "SELECT v FROM t WHERE v::DATE = DATE '1970-01-01' ORDER BY v",
+        "SELECT year(v) AS y, count(*) AS n FROM t GROUP BY y ORDER BY y",
+    ):
+        check(query, path)
 
 
 def test_files_that_have_the_columns_of_their_folders_are_handed_over(tmp_path):

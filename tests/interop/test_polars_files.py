@@ -213,6 +213,8 @@ def predicate_of(draw: st.DrawFn, frame: pl.DataFrame) -> pl.Expr:
         kinds += [column.str.starts_with("x"), column.str.contains("b"), column > "a"]
     if kind.is_temporal() and kind in (pl.Date, pl.Datetime):
         kinds += [column.dt.year() > 1999]
+    if kind == pl.Datetime and kind.time_zone is None:  # of microseconds
+        kinds += [column > dt.datetime(1999, 1, 1), column == dt.datetime(2020, 3, 29, 1, 30)]
     found = draw(st.sampled_from(kinds))
     if draw(st.integers(0, 2)) == 0:
         found = ~found
@@ -303,6 +305,11 @@ READ_BY_POLARS: dict[str, Callable[[Path], Path]] = {
     "categories": of(pa.dictionary(pa.int8(), pa.string()), "a"),
     "decimals": of(pa.decimal128(38, 2), Decimal("1.10")),
     "moments": of(pa.timestamp("us", "Europe/Paris"), dt.datetime(2020, 1, 2)),
+    "milliseconds": of(pa.timestamp("ms"), dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)),
+    "milliseconds in a zone": of(pa.timestamp("ms", "UTC"), dt.datetime(2020, 1, 2)),
+    "nanoseconds": of(pa.timestamp("ns"), -1, 2**62, 1),
+    "nanoseconds in a zone": of(pa.timestamp("ns", "Europe/Paris"), 1),
+    "nanoseconds in a list": of(pa.list_(pa.timestamp("ns")), [1, None], []),
     "no rows": lambda base: write(base / "f.parquet", {"v": pa.array([], pa.int64())}),
     "a file without rows": files_of({"v": pa.array([], pa.int64())}, {"v": [1, 2]}),
     "columns in another order": files_of({"a": [1], "b": ["x"]}, {"b": ["y"], "a": [2]}),

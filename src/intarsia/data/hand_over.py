@@ -113,16 +113,17 @@ def hand_over(
     limit: int | None = None,
     *,
     expects_nan: bool = False,
+    units: Sequence[str] = ("us", "ns"),
 ) -> HandOver | str:
     """Returns how an engine is to read ``columns`` of ``data``, or why it is not to.
 
     The rows in question are those for which ``filter_`` is TRUE, or any ``limit`` of them. Opens
     the files that may have such rows. ``ReadOptions.reader`` forces the choice as far as answers
     stay the same. An engine that ``expects_nan`` never takes statistics of floats for bounds of
-    NaN.
+    NaN. It keeps timestamps of these ``units``.
     """
     try:
-        return _checked(data, columns, filter_, limit, expects_nan)
+        return _checked(data, columns, filter_, limit, expects_nan, units)
     except (RefusedError, FileReplaced) as error:
         return str(error)
 
@@ -138,6 +139,7 @@ def _checked(
     filter_: pc.Expression | None,
     limit: int | None,
     expects_nan: bool,
+    units: Sequence[str],
 ) -> HandOver:
     reader = data._cache.options.reader
     if reader == "pages":
@@ -152,7 +154,7 @@ def _checked(
     _check_folders(files, data.schema, columns)
     folder_keys = _folder_keys(files, schema)
     in_files = [field for field in schema if field.name not in folder_keys]
-    _check_columns(files, in_files)
+    _check_columns(files, in_files, units)
     if reader == "auto" and limit is not None and filter_ is None:
         _check_first_pages(files[0].file, limit)
     rows, reason = _rows_to_read(files, request, may_refuse=reader == "auto")
@@ -177,7 +179,9 @@ def _with_hidden_nan(files: Sequence[_OpenFile], fields: Iterable[pa.Field]) -> 
     return tuple(field.name for field in floats)
 
 
-def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> None:
+def _check_columns(
+    files: Iterable[_OpenFile], fields: Sequence[pa.Field], units: Sequence[str]
+) -> None:
     """Raise unless engines read these columns as we do."""
     names = [field.name for field in fields]
     has_bytes = any(holds(plain_type(field.type), pa.types.is_binary) for field in fields)
@@ -192,7 +196,7 @@ def _check_columns(files: Iterable[_OpenFile], fields: Sequence[pa.Field]) -> No
         if id(file.schema) in portable:  # files of one writer share it
             continue
         for field in fields:
-            if reason := why_not_portable(file, field.name, field.type):
+            if reason := why_not_portable(file, field.name, field.type, units):
                 raise RefusedError(f"{path}: {reason}")
         portable.add(id(file.schema))
 

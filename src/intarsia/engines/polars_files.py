@@ -27,6 +27,8 @@ T = TypeVar("T")
 MAX_FILES = 128
 """Files of a lake that Polars scans alone. It opens all of them for each query, while our footers
 are cached: above this, a query that footers answer for most files is faster with these."""
+_UNITS = ("ms", "us", "ns")
+"""Units of timestamps, which Polars keeps."""
 _ROWS_AT_A_TIME = 32 * 1024 * 1024
 """Rows of files that Polars reads within our scan before it gives any."""
 _MAX_PROBES = 16
@@ -147,7 +149,7 @@ def handed_over(
     import polars
 
     try:
-        found = hand_over(data, columns, filter_, limit, expects_nan=True)
+        found = hand_over(data, columns, filter_, limit, expects_nan=True, units=_UNITS)
         if isinstance(found, str):
             return None
         names = [name for name in columns if name not in found.folder_keys]

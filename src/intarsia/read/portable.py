@@ -40,21 +40,30 @@ _UNANNOTATED = {
     pa.float64(): Type.DOUBLE,
     pa.binary(): Type.BYTE_ARRAY,
 }
+_TIMESTAMPS = {
+    "ms": ConvertedType.TIMESTAMP_MILLIS,
+    "us": ConvertedType.TIMESTAMP_MICROS,
+    "ns": None,
+}
+"""Annotation of timestamps by unit; nanoseconds have a logical type alone."""
 _LIST_CHILDREN_OF_TWO_LEVELS = ("array", "_tuple")
 """Names of the repeated group in lists of two levels, which readers tell apart differently."""
 
 
-def why_not_portable(file: OpenedFile, name: str, kind: pa.DataType) -> str:
+def why_not_portable(
+    file: OpenedFile, name: str, kind: pa.DataType, units: Sequence[str] = ("us",)
+) -> str:
     """Returns why an engine may read column ``name`` of ``file`` otherwise than as ``kind``.
 
-    ``kind`` is the type in the data set. Returns "" if every engine reads the same values. Files
-    with the same schema share the answer.
+    ``kind`` is the type in the data set. ``units`` are those of timestamps that the engine keeps,
+    of "ms", "us" and "ns". Returns "" if it reads the same values. Files with the same schema share
+    the answer.
     """
-    key = ("portable", name, kind)
-    return str(file.shape.kept(key, lambda: _why_not_portable(file, name, kind)))
+    key = ("portable", name, kind, *units)
+    return str(file.shape.kept(key, lambda: _why_not_portable(file, name, kind, units)))
 
 
-def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType) -> str:
+def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Sequence[str]) -> str:
     schema = file.schema
     names = {root.name.lower() for root in schema.roots}
     root = schema.root(name)
@@ -66,7 +75,7 @@ def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType) -> str:
     stored = file.arrow_type(root)
     if plain_type(stored) != plain_type(kind):
         return f"column {name!r} is {stored}, and read as {kind}"
-    walk = _Walk(schema.elements)
+    walk = _Walk(schema.elements, units)
     if not root.all_leaves or not walk.matches(root.elements.start, plain_type(kind)):
         return f"column {name!r} is stored in an unusual way"
     return ""
@@ -96,8 +105,9 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 class _Walk:
     """A depth-first walk over the elements of a file's schema, beside an Arrow type."""
 
-    def __init__(self, elements: Sequence[SchemaElement]) -> None:
+    def __init__(self, elements: Sequence[SchemaElement], units: Sequence[str]) -> None:
         self._elements = elements
+        self._units = units
 
     def matches(self, at: int, kind: pa.DataType) -> bool:
         """True if the element at position ``at`` is the usual way to store ``kind``."""
@@ -111,7 +121,7 @@ class _Walk:
             return self._is_map(element, children, kind)
         if pa.types.is_struct(kind):
             return not _is_annotated(element) and self._have(children, kind)
-        return not children and _is_stored_as(element, kind)
+        return not children and _is_stored_as(element, kind, self._units)
 
     def _is_list(self, element: SchemaElement, children: Sequence[int], kind: pa.DataType) -> bool:
         if not _has(element, "LIST", ConvertedType.LIST) or len(children) != 1:
@@ -160,7 +170,7 @@ class _Walk:
         return end
 
 
-def _is_stored_as(element: SchemaElement, kind: pa.DataType) -> bool:
+def _is_stored_as(element: SchemaElement, kind: pa.DataType, units: Sequence[str]) -> bool:
     """True if a leaf of this element is the usual way to store ``kind``."""
     physical = element.type
     if not _is_annotated(element):
@@ -172,13 +182,13 @@ def _is_stored_as(element: SchemaElement, kind: pa.DataType) -> bool:
         return physical == Type.BYTE_ARRAY and _has(element, "STRING", ConvertedType.UTF8)
     if kind == pa.date32():
         return physical == Type.INT32 and _has(element, "DATE", ConvertedType.DATE)
-    if pa.types.is_timestamp(kind) and kind.unit == "us":
-        converted = ConvertedType.TIMESTAMP_MICROS
+    if pa.types.is_timestamp(kind) and kind.unit in units:
+        unit = _TIMESTAMPS[kind.unit]
         stated = element.logicalType.TIMESTAMP if element.logicalType is not None else None
         # ARROW:schema may give a zone to what is without one to DuckDB.
         is_instant = stated is not None and stated.isAdjustedToUTC
         is_same = is_instant == (kind.tz is not None)
-        return physical == Type.INT64 and is_same and _has(element, "TIMESTAMP", converted)
+        return physical == Type.INT64 and is_same and _has(element, "TIMESTAMP", unit)
     if pa.types.is_decimal(kind) and kind.precision <= _MAX_DECIMAL_DIGITS:
         return physical != Type.BYTE_ARRAY and _has(element, "DECIMAL", ConvertedType.DECIMAL)
     return kind == pa.uuid() and physical == Type.FIXED_LEN_BYTE_ARRAY
@@ -188,7 +198,7 @@ def _is_annotated(element: SchemaElement) -> bool:
     return element.logicalType is not None or element.converted_type is not None
 
 
-def _has(element: SchemaElement, logical: str, converted: ConvertedType) -> bool:
+def _has(element: SchemaElement, logical: str, converted: ConvertedType | None) -> bool:
     """True if a schema element has this annotation, and no other one."""
     if element.logicalType is not None and getattr(element.logicalType, logical) is None:
         return False
