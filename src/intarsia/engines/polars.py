@@ -66,6 +66,11 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             _SCANS.keep(source, whole)
         return whole
 
+    counter = "rows"
+    while counter in schema:
+        counter += "_"
+    schema = polars.Schema({**schema, counter: polars.Null()})
+
     @public
     def read(
         columns: list[str] | None,
@@ -73,7 +78,13 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         limit: int | None,
         batch_rows: int | None,
     ) -> Iterator[polars.DataFrame]:
-        wanted = data.schema.names if columns is None else columns
+        listed = list(schema) if columns is None else columns
+        wanted = [name for name in listed if name != counter]
+        if not wanted and predicate is None:
+            count = data.count_rows()
+            rows = polars.DataFrame(height=count if limit is None else min(limit, count))
+            yield _counted(rows, listed, counter)
+            return
         needed = set(wanted) if predicate is None else {*wanted, *predicate.meta.root_names()}
         names = [name for name in data.schema.names if name in needed]
         in_batches = predicate is None or is_by_row(predicate)
@@ -94,7 +105,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
                 in_parts = in_batches and limit is None
                 for frame in frames_of(data, handed, schema, ask, in_parts=in_parts):
                     rows = frame if wanted else polars.DataFrame(height=frame.item())
-                    yield rows
+                    yield _counted(rows, listed, counter)
                     num_given += rows.height
                 return
             except NotReadError:  # our reader reads the rest, or says what is wrong, and where
@@ -106,9 +117,20 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
             num_given -= is_known
             # Names may look like patterns; without columns, a selection has no rows.
             rows = rows[wanted] if wanted else rows.drop(rows.columns)
-            yield rows[is_known:]
+            yield _counted(rows[is_known:], listed, counter)
 
-    return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True)
+    # Polars asks a source for a column even to count rows. It chooses the one that is NULL.
+    return polars.io.plugins.register_io_source(read, schema=schema, is_pure=True).drop(counter)
+
+
+def _counted(frame: polars.DataFrame, columns: Sequence[str], counter: str) -> polars.DataFrame:
+    """Returns ``frame`` with a column ``counter`` of NULL where ``columns`` name it."""
+    import polars
+
+    if counter not in columns:
+        return frame
+    nulls = polars.Series(counter, dtype=polars.Null).extend_constant(None, frame.height)
+    return polars.DataFrame([frame[name] if name != counter else nulls for name in columns])
 
 
 def _frames(
