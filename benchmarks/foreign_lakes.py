@@ -1,16 +1,16 @@
 """Lakes that other tools wrote, beside the readers of DuckDB and of Polars.
 
 ``python benchmarks/foreign_lakes.py`` writes the same 2,400,000 rows with DuckDB (25 Hive folders),
-Polars (25 Hive folders), pyarrow (one file) and pyarrow again (2,000 files of 500 rows each), none
-with an index of ours, and a copy of a DuckDB file to which two ``lookup`` indexes are added.
+Polars (25 Hive folders), pyarrow (one file), pyarrow again (2,000 files of 500 rows each) and Spark
+(25 Hive folders), none with an index of ours, and a copy of a DuckDB file to which two ``lookup``
+indexes are added. Without pyspark and Java, the lake of Spark is left out.
 
 For each lake it prints two tables, with medians of alternating runs in milliseconds: processor time
 and wall time of the engine's own reader and of ours over a data set that is open, then their ratio,
 ours to the engine's. The first table has DuckDB over ``read_parquet`` beside ``ia.sql``, the second
 ``polars.scan_parquet`` beside ``ia.polars.scan``, both made anew for each run. The lake of Polars
 has a third table, of 32 predicates. All use all cores.
-``python benchmarks/foreign_lakes.py Polars``
-runs one lake.
+``python benchmarks/foreign_lakes.py Polars`` runs one lake.
 """
 
 import datetime as dt
@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import intarsia as ia
+import intarsia.spark as ias
 
 RUNS, ROWS, SMALL_FILES, SMALL_ROWS = 7, 2_400_000, 2_000, 500
 ROWS_QUERY = f"""
@@ -111,6 +112,21 @@ PREDICATES: dict[str, pl.Expr] = {
 }
 
 
+def write_by_spark(rows: Path, folder: Path) -> None:
+    """Writes the rows of a file by Spark as it comes, one file in each of 25 Hive folders.
+
+    Raises ``MissingDependencyError`` if pyspark or Java is missing.
+    """
+    settings = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
+    spark = ias.session("local[2]", **settings)
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        lake = spark.read.parquet(str(rows)).coalesce(1).write.partitionBy("svc", "zone")
+        lake.parquet(str(folder))
+    finally:
+        spark.stop()
+
+
 def write_lakes(folder: Path) -> dict[str, tuple[Path, str]]:
     """Writes the lakes; returns their paths, and DuckDB's pattern of their files, by name."""
     with duckdb.connect() as connection:
@@ -129,13 +145,19 @@ def write_lakes(folder: Path) -> dict[str, tuple[Path, str]]:
         part = table.slice(number * SMALL_ROWS, SMALL_ROWS)
         pq.write_table(part, folder / "small" / f"{number:04}.parquet")
     nested, flat = "**/*.parquet", "*.parquet"
-    return {
+    lakes = {
         "DuckDB": (folder / "duckdb", f"{folder / 'duckdb'}/{nested}"),
         "Polars": (folder / "polars", f"{folder / 'polars'}/{nested}"),
         "pyarrow": (folder / "one.parquet", f"{folder / 'one.parquet'}"),
         "small files": (folder / "small", f"{folder / 'small'}/{flat}"),
         "indexed": (folder / "indexed.parquet", f"{folder / 'indexed.parquet'}"),
     }
+    try:
+        write_by_spark(folder / "one.parquet", folder / "spark")
+        lakes["Spark"] = folder / "spark", f"{folder / 'spark'}/{nested}"
+    except ia.MissingDependencyError as error:
+        print(f"The lake of Spark is left out: {error}")
+    return lakes
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, float]:
