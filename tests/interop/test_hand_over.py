@@ -620,6 +620,19 @@ def test_a_limit_of_a_row_group_or_more_is_handed_over(tmp_path):
         check(query, tmp_path, table)
 
 
+@pytest.mark.parametrize(("rows", "is_handed"), [(200, False), (4_000, True)])
+def test_files_of_few_pages_are_handed_over(rows, is_handed, tmp_path):
+    """DuckDB decodes the column of a condition, and of others the pages that match."""
+    mixed = {name: [n * 7919 % 20_000 for n in range(20_000)] for name in ("a", "b", "c")}
+    table = pa.table({"v": range(20_000), **mixed})
+    options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
+    pq.write_table(table, tmp_path / "f.parquet", **options, write_page_index=True)
+    data = ia.dataset(tmp_path)
+    found = hand_over(data, data.schema.names, pc.field("v") == 7)
+    assert isinstance(found, HandOver) == is_handed
+    check("SELECT * FROM t WHERE v = 7", tmp_path, table)
+
+
 def test_sidecars_leave_out_row_groups_of_files_that_are_handed_over(tmp_path):
     values = [row * 7919 % 20_000 for row in range(20_000)]
     write(tmp_path / "f.parquet", {"v": values, "w": values}, row_group_size=1000)

@@ -423,6 +423,16 @@ def test_a_page_index_of_values_that_are_everywhere_is_none(tmp_path):
     check(lambda f: f.filter(pl.col("v") == 7), tmp_path)
 
 
+@pytest.mark.parametrize(("rows", "is_own"), [(200, False), (4_000, True)])
+def test_a_page_index_of_few_pages_is_none(rows, is_own, tmp_path):
+    """Polars decodes the column of a condition, and of others the pages that match."""
+    mixed = {name: [n * 7919 % ROWS for n in range(ROWS)] for name in ("a", "b", "c")}
+    options = {"use_dictionary": False, "write_batch_size": 200, "max_rows_per_page": rows}
+    write(tmp_path / "f.parquet", {"v": range(ROWS), **mixed}, **options, write_page_index=True)
+    assert is_polars_own(ia.polars.scan(tmp_path)) == is_own
+    check(lambda f: f.filter(pl.col("v") == 7), tmp_path)
+
+
 def test_a_bloom_filter_beside_a_dictionary_is_no_index(tmp_path):
     table = pa.table({"v": [number % 5 for number in range(ROWS)]})
     with duckdb.connect() as connection:

@@ -222,7 +222,7 @@ PAGES = {
 
 @pytest.mark.parametrize(("query", "most"), PAGES.items(), ids=PAGES)
 def test_few_pages_are_read(query, most, path):
-    data = ia.dataset(path)
+    data = ia.dataset(path, reader="pages")
     assert ia.sql(query, t=data).num_rows > 0
     assert 0 < data._cache.get(data.files[0]).pages_read <= most
 

@@ -54,14 +54,14 @@ def fixed(is_analyzed):
         FileAccount(by_folder),
     )
     condition = "((id == 7) and (at > 3))"
-    reason = "pages that can match have 8.0% of the bytes of their row groups"
+    reason = "pages that can match have 8.0% of the bytes an engine decodes"
     return Explanation(files, condition, ("id", "at"), is_analyzed, "pages", reason)
 
 
 PLANNED = """\
 filter   ((id == 7) and (at > 3))
 columns  id, at
-reader   pages: pages that can match have 8.0% of the bytes of their row groups
+reader   pages: pages that can match have 8.0% of the bytes an engine decodes
 planned
   files       1 of 3 (33.33%)
   row_groups  1 of 6 (16.67%)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""
-SAMPLE_FILES, SAMPLE_SHARE = 4, 2 / 3
-"""If pages of the first few files have most of the bytes, indexes of the others are not asked."""
+SAMPLE_FILES, SAMPLE_SHARE = 4, 1 / 2
+"""With a larger share of an engine's bytes in the first few files, other indexes are not asked."""
 MAX_ROW_RANGES = 64
 """Ranges in a file; above this an engine is told whole row groups, as each range is a condition."""
 MAX_GROUP_SHARE = 0.5
@@ -333,9 +333,15 @@ def _rows_to_read(
     for _, file, constants in files:
         rows = plan_rows(file, request.pruning, constants, request.schema).rows
         roots = roots_to_read(file, request, constants)
-        reads = select(file, roots, rows) if rows else []
-        ours += sum(selection.num_bytes for read in reads for *_, selection in read.selections())
-        theirs += _bytes_of(file, rows, [leaf for root in roots for leaf in root.leaves])
+        tested = [
+            leaf for root in roots if root.name in request.filter_columns for leaf in root.leaves
+        ]
+        # An engine decodes the filter's columns, and pages of others that hold a match.
+        theirs += _bytes_of(file, rows, tested)
+        for read in select(file, roots, rows) if rows else ():
+            for _, leaf, selection in read.selections():
+                ours += selection.num_bytes
+                theirs += 0 if leaf in tested else selection.num_bytes
         left.append(rows)
         if len(left) == SAMPLE_FILES < len(files) and ours > SAMPLE_SHARE * theirs:
             return {}, f"in the first {SAMPLE_FILES} files, {_share(ours, theirs)}"
@@ -352,7 +358,7 @@ def _rows_to_read(
 
 def _share(ours: int, theirs: int) -> str:
     share = f"{ours / theirs:.1%}" if theirs else "none"
-    return f"pages that can match have {share} of the bytes of their row groups"
+    return f"pages that can match have {share} of the bytes an engine decodes"
 
 
 def _bytes_of(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> int:

@@ -83,14 +83,11 @@ class KnownScans:
 def may_skip_pages(files: Sequence[OpenedFile]) -> bool:
     """True if indexes may leave out so many pages that our reader is faster than Polars'.
 
-    A page index is no such index where a value may be in most pages of a chunk. Three files are
-    asked for theirs: the first, the last and one in their middle.
+    A page index is no such index where a value may be in most pages of a chunk, or where these take
+    longer than the chunk. Three files are asked for theirs: the first, the last and one in their
+    middle.
     """
-    return any(map(_has_index, files)) or any(
-        PAGE_COST * _share_with_a_value(bounds) < 1
-        for file in _some_of(files)
-        for bounds in _page_bounds(file)
-    )
+    return any(map(_has_index, files)) or any(map(_has_useful_pages, _some_of(files)))
 
 
 def _some_of(items: Sequence[T]) -> list[T]:
@@ -115,15 +112,24 @@ def _has_index(file: OpenedFile) -> bool:
     )
 
 
-def _page_bounds(file: OpenedFile) -> Iterator[Bounds]:
-    """The bounds of pages, for each column of three row groups that has a page index."""
-    groups = _some_of(range(len(file.metadata.row_groups)))
-    chunks = [(group, leaf.index) for group in groups for leaf in file.schema.leaves]
-    file.page_indexes.load(chunks, chunks)
-    for chunk in chunks:
-        bounds = file.page_indexes.bounds(*chunk)
-        if bounds is not None:
-            yield bounds
+def _has_useful_pages(file: OpenedFile) -> bool:
+    """True if pages that may hold a value are read by us faster than a chunk by Polars.
+
+    Polars decodes all of the chunk, and of the other columns pages that hold the value. Three row
+    groups are asked.
+    """
+    leaves = range(len(file.schema.leaves))
+    for group in _some_of(range(len(file.metadata.row_groups))):
+        sizes = [chunk.total_compressed_size for chunk in file.outlines(group, leaves)]
+        chunks = [(group, leaf) for leaf in leaves]
+        file.page_indexes.load(chunks, chunks)
+        for leaf, size in zip(leaves, sizes, strict=True):
+            bounds = file.page_indexes.bounds(group, leaf)
+            if bounds is not None:
+                share, others = _share_with_a_value(bounds), sum(sizes) - size
+                if PAGE_COST * share * sum(sizes) < size + share * others:
+                    return True
+    return False
 
 
 def _share_with_a_value(bounds: Bounds) -> float:
