@@ -35,7 +35,7 @@ from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import public
 from intarsia.handle import Version, version_of
 from intarsia.predicate.folding import Now
-from intarsia.predicate.need import Need
+from intarsia.predicate.need import First, Need
 from intarsia.predicate.parameters import Parameters
 from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import FileReplaced, PathLike
@@ -377,6 +377,12 @@ def _count(query: Query, tables: Mapping[str, pads.Dataset | pa.Table]) -> int |
     return None
 
 
+def _is_in_pages(table: WatchedDataset, first: First) -> bool:
+    """True if a page index tells where the first rows are: of floats, NaN may be anywhere."""
+    is_floating = pa.types.is_floating(table.schema.field(first.column).type)
+    return not (is_floating and first.descending) and has_page_index(table, first.column)
+
+
 def _first(
     table: WatchedDataset, scan: Scan, left: pc.Expression | None, *, hands_over: bool
 ) -> pc.Expression | None:
@@ -385,7 +391,7 @@ def _first(
     If files may be handed over, page indexes alone tell: DuckDB goes by those of row groups itself.
     """
     firsts = [] if scan.need is None else scan.need.firsts
-    if hands_over and not any(has_page_index(table, first.column) for first in firsts):
+    if hands_over and not all(_is_in_pages(table, first) for first in firsts):
         return left
     found = [first_rows(table, first, left) for first in firsts]
     if found and all(first is not None for first in found):
