@@ -31,8 +31,9 @@ _P1, _P2, _P3, _P4, _P5 = (
     )
 )
 _NUMBERS = (pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64())
-_FEW = 32
-"""Below this many values of one length, a call a value is quicker than vectorising."""
+_FEW, _LONG = 32, 512
+"""Below this many values of one length for every 8 bytes, and of longer values, a call a value is
+quicker than vectorising, which takes a step for all values every 8 bytes."""
 _BLOCK = 16_384
 """Values hashed at once, so that intermediate arrays stay in the processor's cache."""
 
@@ -78,7 +79,7 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     bounds = stored.astype(np.int64)
     lengths = np.diff(bounds)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, np.uint8)
-    if len(values) < _FEW:
+    if _are_few(len(values), int(lengths.mean())):
         view, edges = raw.data, itertools.pairwise(bounds.tolist())
         found = [xxhash.xxh64_intdigest(view[start:stop]) for start, stop in edges]
         return np.array(found, dtype=np.uint64)
@@ -90,7 +91,7 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     distinct, firsts = np.unique(lengths[order], return_index=True)
     view = raw.data
     for length, group in zip(distinct.tolist(), np.split(order, firsts[1:]), strict=True):
-        if len(group) < _FEW:
+        if _are_few(len(group), length):
             for i in group:
                 out[i] = xxhash.xxh64_intdigest(view[bounds[i] : bounds[i + 1]])
             continue
@@ -99,9 +100,17 @@ def _hash_binary(values: pa.Array) -> UInt64Array:
     return out
 
 
+def _are_few(count: int, length: int) -> bool:
+    """True if values of ``length`` bytes are hashed faster one by one."""
+    return length > _LONG or count < _FEW * max(length // 8, 1)
+
+
 def _hash_rows(rows: NDArray[np.uint8]) -> UInt64Array:
     """Hashes of ``n`` values of the same length: ``rows`` has shape ``(n, length)``."""
     out = np.empty(len(rows), dtype=np.uint64)
+    if _are_few(*rows.shape):
+        out[:] = [xxhash.xxh64_intdigest(row) for row in rows]
+        return out
     for start in range(0, len(rows), _BLOCK):
         block = rows[start : start + _BLOCK]
         out[start : start + _BLOCK] = _hash_block(_lanes_of(block), *block.shape)
