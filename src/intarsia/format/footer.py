@@ -15,9 +15,24 @@ from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.format.bounds import believed
 from intarsia.format.compact import list_elements, list_span, replace_fields, spans
 from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import ColumnOrder, Empty, FileMetaData, KeyValue
+from intarsia.format.metadata import (
+    BoundChunk,
+    ColumnChunk,
+    ColumnOrder,
+    Empty,
+    FileMetaData,
+    KeyValue,
+    RowGroup,
+)
 from intarsia.format.shape import Shape, decode_footer
-from intarsia.format.thrift import amended, decode, encode
+from intarsia.format.thrift import (
+    all_as,
+    amended,
+    amended_bytes,
+    decode,
+    encode,
+    encoded_elements,
+)
 from intarsia.limits import MAX_FOOTER_BYTES, check_claim
 from intarsia.source import HeldSource, Source
 
@@ -131,18 +146,20 @@ def with_key_values(raw: bytes, entries: Mapping[str, str | None]) -> bytes:
 def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]) -> bytes:
     """The footer ``raw`` with fields of chunks, by row group and column, set as in ``amended``.
 
-    Every other field keeps its bytes. Raises ``FormatError`` for a chunk that cannot be decoded.
+    Every other field keeps its bytes. Raises ``FormatError`` for a chunk that is no struct.
     """
     check_editable(raw)
-    metadata, _ = decode(FileMetaData, raw)
-    touched = dict.fromkeys(group for group, _ in changes)
-    columns = {group: list(metadata.row_groups[group].columns) for group in touched}
+    groups = decode(FileMetaData, raw)[0].row_groups
+    encoded = encoded_elements(groups)
+    touched: dict[int, list[bytes]] = {}
     for (group, column), fields in changes.items():
-        columns[group][column] = amended(columns[group][column], **fields)
-    groups = list(metadata.row_groups)
-    for group, changed in columns.items():
-        groups[group] = amended(groups[group], columns=changed)
-    return encode(amended(metadata, row_groups=groups))
+        if group not in touched:
+            touched[group] = encoded_elements(groups[group].columns)
+        columns = touched[group]
+        columns[column] = amended_bytes(ColumnChunk, columns[column], fields)
+    for group, columns in touched.items():
+        encoded[group] = amended_bytes(RowGroup, encoded[group], {"columns": columns})
+    return amended_bytes(FileMetaData, raw, {"row_groups": encoded})
 
 
 def with_elements(raw: bytes, changes: Mapping[int, Mapping[str, Any]]) -> bytes:
@@ -166,28 +183,24 @@ def with_column_orders(raw: bytes) -> bytes:
     both names: readers that find an order look for the new ones only.
     """
     metadata, _ = decode(FileMetaData, raw)
-    if metadata.column_orders is not None or _has_unordered_bounds(metadata):
+    if metadata.column_orders is not None:
         return raw
     leaves = [element for element in metadata.schema if element.type is not None]
     declared = [ColumnOrder(TYPE_ORDER=Empty())] * len(leaves)
     known = {}
     for number, group in enumerate(metadata.row_groups):
-        for column, (chunk, element) in enumerate(zip(group.columns, leaves, strict=True)):
+        chunks = all_as(group.columns, BoundChunk)
+        for column, (chunk, element) in enumerate(zip(chunks, leaves, strict=True)):
             stats = chunk.meta_data.statistics if chunk.meta_data else None
-            low, high = (None, None) if stats is None else believed(stats, order_of(element))
+            if stats is None:
+                continue
+            if stats.min_value is not None or stats.max_value is not None:
+                return raw
+            low, high = believed(stats, order_of(element))
             if low is not None:
                 bounds = {"min_value": low, "max_value": high}
                 known[number, column] = {"meta_data": {"statistics": bounds}}
     return with_chunks(encode(amended(metadata, column_orders=declared)), known)
-
-
-def _has_unordered_bounds(metadata: FileMetaData) -> bool:
-    for group in metadata.row_groups:
-        for chunk in group.columns:
-            stats = chunk.meta_data.statistics if chunk.meta_data else None
-            if stats and (stats.min_value is not None or stats.max_value is not None):
-                return True
-    return False
 
 
 def framed(raw: bytes) -> bytes:

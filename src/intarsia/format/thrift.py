@@ -347,7 +347,14 @@ def _encoded_fields(cls: Any, value: Any) -> bytes:
 
 
 def _list_of_structs(number: int, values: Sequence[Any]) -> Span:
-    return list_span(number, [encode(value) for value in values])
+    return list_span(number, encoded_elements(values))
+
+
+def encoded_elements(values: Sequence[Any]) -> list[bytes]:
+    """The bytes of each struct of a list; those that are bytes already are left as they are."""
+    if isinstance(values, Structs):
+        return [values.encoded(at) for at in range(len(values))]
+    return [value if isinstance(value, bytes) else encode(value) for value in values]
 
 
 def amended(value: T, /, **changes: Any) -> T:
@@ -357,15 +364,15 @@ def amended(value: T, /, **changes: Any) -> T:
     that nobody knows included; ``dataclasses.replace`` would lose these.
     """
     cls = type(value)
-    data = _amended(cls, encode(value), changes)
-    return decode(cls, data)[0]
+    return decode(cls, amended_bytes(cls, encode(value), changes))[0]
 
 
 def _are_structs(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and dataclasses.is_dataclass(value[0])
 
 
-def _amended(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
+def amended_bytes(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
+    """An encoded struct of ``cls``, changed as by ``amended``. A list may hold encoded structs."""
     fields, _ = spans(data)
     current = {span.number: span for span in fields}
     numbers: dict[str, int] = cls.thrift_numbers
@@ -375,7 +382,7 @@ def _amended(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
         if isinstance(change, Mapping):
             inner = cls.thrift_spec[number][3][0]
             old = current[number].value if number in current else b"\0"
-            new.append(Span(number, STRUCT, _amended(inner, old, change)))
+            new.append(Span(number, STRUCT, amended_bytes(inner, old, change)))
         elif change is None:
             fields = [span for span in fields if span.number != number]
         elif dataclasses.is_dataclass(change):
