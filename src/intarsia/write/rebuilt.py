@@ -14,6 +14,8 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from intarsia.errors import FormatError
 from intarsia.format.metadata import (
     ColumnChunk,
@@ -25,6 +27,7 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.schema import Leaf
 from intarsia.format.thrift import encode
+from intarsia.read.chunk import RUN_BYTES
 from intarsia.write.claimed import SavedGroup
 from intarsia.write.torn_pages import TornPages, needs_dictionary
 
@@ -46,6 +49,8 @@ _DEPTH = 4
 """How many row groups further on are looked at to see whether a reading leads anywhere."""
 _STEPS = 200_000
 """Pages looked at for one row group; where there is more to consider, nothing is certain."""
+_MOST_AHEAD = 1024
+"""Pages that are decoded at once."""
 
 
 class _Uncertain(Exception):  # noqa: N818 # a signal, caught below
@@ -103,6 +108,8 @@ class Rebuilder:
         self._of_kinds = dict(zip(self._kinds, self._leaves, strict=True))
         self._fits: dict[tuple[int, int, int], bool] = {}
         self._steps = 0
+        self._ahead = 1
+        """Pages that are tried at once, next time."""
 
     def _kind_of(self, leaf: Leaf) -> object:
         elements = [self._torn.schema.elements[i] for i in leaf.elements]
@@ -283,13 +290,29 @@ class Rebuilder:
         return False
 
     def _decodes(self, leaf: Leaf, page: int, start: int) -> bool:
-        needed = needs_dictionary(int(self._torn.pages.encoding[page]))
-        key = (self._kinds[leaf.index], page, start if needed else -1)
-        known = self._fits.get(key)
-        if known is None:
-            numbers = [start, page] if needed else [page]
-            known = self._torn.is_decodable(leaf, self._metadata(leaf, numbers), numbers)
-            self._fits[key] = known
+        pages = self._torn.pages
+        encoding = int(pages.encoding[page])
+        first = [start] if needs_dictionary(encoding) else []
+        kind, begin = self._kinds[leaf.index], start if first else -1
+        known = self._fits.get((kind, page, begin))
+        if known is not None:
+            return known
+
+        def are_decodable(numbers: range) -> bool:
+            chosen = [*first, *numbers]
+            return self._torn.is_decodable(leaf, self._metadata(leaf, chosen), chosen)
+
+        # As long as pages fit, twice as many are tried at once. A row goes on in the next page
+        # only where values repeat.
+        stop = min(page + (1 if leaf.max_repetition_level else self._ahead), self._stop)
+        alike = pages.is_data[page:stop] & (pages.encoding[page:stop] == encoding)
+        alike[1:] &= np.cumsum(pages.whole[page:stop])[1:] <= RUN_BYTES
+        run = range(page, stop if alike.all() else page + int(np.argmin(alike)))
+        if len(run) > 1 and not are_decodable(run):
+            run = range(page, page + 1)
+        known = are_decodable(run) if len(run) == 1 else True
+        self._ahead = min(2 * len(run), _MOST_AHEAD) if known else 1
+        self._fits.update(dict.fromkeys(((kind, number, begin) for number in run), known))
         return known
 
     def _rows_begun(self, at: int) -> int:

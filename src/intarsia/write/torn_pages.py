@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,8 @@ class TornPages:
         self.source, self.pages, self.schema = source, pages, schema
         self._templates = templates
         self._rows: dict[tuple[int, int, int], PageRows] = {}
+        self._wrong: list[int] = np.flatnonzero(pages.checksum == Checksum.WRONG).tolist()
+        """Numbers of pages that do not match their checksums."""
 
     def read(self, page: int) -> tuple[PageHeader, memoryview]:
         """A page's header and its body as stored."""
@@ -87,10 +90,10 @@ class TornPages:
 
     def damage(self, first: int, stop: int) -> str | None:
         """What a checksum of pages ``[first, stop)`` says against them."""
-        wrong = np.flatnonzero(self.pages.checksum[first:stop] == Checksum.WRONG)
-        if not len(wrong):
+        at = bisect.bisect_left(self._wrong, first)
+        if at == len(self._wrong) or self._wrong[at] >= stop:
             return None
-        at = int(self.pages.offset[first + int(wrong[0])])
+        at = int(self.pages.offset[self._wrong[at]])
         return f"the page at offset {at:,} does not match its checksum"
 
     def unchecked(self, first: int, stop: int) -> int:
