@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,8 +93,9 @@ class Layout:
         """Where the chunk behind begins, or what else there is first behind ``start``."""
         starts = self._places[row_group * self._leaves + leaf + 1 :, 0]
         filled = starts[starts > 0]
-        found = [at for at in self._others if at > start][:1] or [self._end]
-        return min(found[0], int(filled[0])) if len(filled) else found[0]
+        at = bisect.bisect_right(self._others, start)
+        found = self._others[at] if at < len(self._others) else self._end
+        return min(found, int(filled[0])) if len(filled) else found
 
 
 def _overlapping(starts: Int64Array, stops: Int64Array) -> NDArray[np.bool_]:

@@ -28,21 +28,14 @@ class ChunkFacts:
     pages: list[PageAt]
     """Data pages only."""
     levels: list[PageLevels]
+    rows: Int64Array
     present: Int64Array
     """Values stored in each page: neither NULL nor within something NULL or empty."""
+    null_counts: Int64Array
     values: ChunkValues | None
     """None where there are none, or they cannot be decoded."""
     bounds: PageSummaries | None
     """None where the type has no order, or values cannot be decoded."""
-
-    @property
-    def rows(self) -> Int64Array:
-        return np.array([page.num_rows() for page in self.levels], dtype=np.int64)
-
-    @property
-    def null_counts(self) -> Int64Array:
-        counts = np.array([page.num_values for page in self.levels], dtype=np.int64)
-        return counts - self.present
 
     def page(self, number: int) -> Where:
         """The place of a data page."""
@@ -163,16 +156,23 @@ class PageChecks:
         levels = [chunk.levels(page) for page in data]
         for page, found in zip(data, levels, strict=True):
             self._check_v2(page, found)
-        counts = [page.num_present(leaf.max_definition_level) for page in levels]
-        order = chunk.file.order(leaf.index)
-        facts = ChunkFacts(chunk, order, data, levels, np.array(counts, dtype=np.int64), None, None)
+        rows_of, present, num_values = (
+            np.fromiter(counts, np.int64, len(levels))
+            for counts in (
+                (page.num_rows() for page in levels),
+                (page.num_present(leaf.max_definition_level) for page in levels),
+                (page.num_values for page in levels),
+            )
+        )
+        order, nulls = chunk.file.order(leaf.index), num_values - present
+        facts = ChunkFacts(chunk, order, data, levels, rows_of, present, nulls, None, None)
         self.facts = facts
-        rows = int(facts.rows.sum())
+        rows, num_stored = int(rows_of.sum()), int(present.sum())
         if rows != chunk.num_rows:
             claim = f"pages hold {rows:,} rows, the footer says {chunk.num_rows:,}"
             self.findings.append(error(chunk.where, claim))
             return
-        if not any(counts):
+        if not num_stored:
             return
         values = ChunkValues(chunk, pages, levels)
         summarizer = Summarizer(order, facts.present) if has_bounds(order) else None
@@ -182,8 +182,8 @@ class PageChecks:
             num_decoded += len(stored)
             if summarizer is not None:
                 summarizer.add(stored)
-        if num_decoded != sum(counts):
-            claim = f"{num_decoded:,} values were decoded where levels say {sum(counts):,}"
+        if num_decoded != num_stored:
+            claim = f"{num_decoded:,} values were decoded where levels say {num_stored:,}"
             self.findings.append(error(chunk.where, claim))
             return
         bounds = None if summarizer is None else summarizer.found

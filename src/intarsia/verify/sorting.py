@@ -45,37 +45,36 @@ class StatedOrder:
     def __init__(self, file: OpenedFile) -> None:
         self._file = file
         self._group = -1
-        self._claim: list[SortingColumn] = []
+        self._claim: dict[int, SortingColumn] = {}
+        """By column; if a column is stated twice, the first entry counts."""
         self._columns: dict[int, _Steps] = {}
         self._last: tuple[list[SortingColumn], list[_Steps]] | None = None
 
     def begin(self, group: int) -> None:
         """Go on with the next row group."""
         self._group = group
-        self._claim = self._file.metadata.row_groups[group].sorting_columns or []
-        self._columns = {}
+        self._claim, self._columns = {}, {}
+        for column in self._file.metadata.row_groups[group].sorting_columns or []:
+            self._claim.setdefault(column.column_idx, column)
 
     def add(self, facts: ChunkFacts) -> None:
         """Take in a chunk of this row group."""
-        for column in self._claim:
-            if column.column_idx == facts.chunk.leaf.index:
-                found = _steps_of(facts, column)
-                if found is not None:
-                    self._columns[column.column_idx] = found
-                return  # of a column that is stated twice, the first counts
+        column = self._claim.get(facts.chunk.leaf.index)
+        found = None if column is None else _steps_of(facts, column)
+        if found is not None:
+            self._columns[facts.chunk.leaf.index] = found
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with this row group, all of whose chunks were added."""
         where = Where(self._file.name, self._group)
         claim: list[SortingColumn] = []
-        for column in self._claim:
+        for column in self._claim.values():
             if not 0 <= column.column_idx < len(self._file.schema.leaves):
                 yield error(where, f"sorting_columns: there is no column {column.column_idx}")
                 break
             if column.column_idx not in self._columns:  # nothing is known of what comes after it
                 break
-            if all(column.column_idx != known.column_idx for known in claim):
-                claim.append(column)
+            claim.append(column)
         columns = [self._columns[column.column_idx] for column in claim]
         before, self._last = self._last, None
         if not columns or not len(columns[0].first):

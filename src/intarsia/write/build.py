@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +80,8 @@ def names_of(file: OpenedFile, indexes: Sequence[IndexSpec]) -> list[str]:
             names.append(spec_name(index))
         else:
             names.append(index_name(on_of(index, check_index(file, index).term), index.kind))
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise IndexSpecError(f"index {name} is asked for twice")
     return names
 
