@@ -59,6 +59,8 @@ class Chunk:
         self.leaf: Leaf = file.schema.leaves[leaf]
         self.metadata: ColumnMetaData = file.chunk(row_group, leaf)
         self._source: Source = file.source
+        self._held: tuple[Sequence[PageAt], pa.Array] | None = None
+        """Its pages and their values, if they were decoded along with other chunks."""
 
     @property
     def where(self) -> Where:
@@ -70,6 +72,8 @@ class Chunk:
 
     def load(self) -> None:
         """Hold its bytes from now on, unless they are many: pages then cost no request each."""
+        if self._source is not self.file.source:
+            return
         start = self.metadata.start
         length = min(self.metadata.total_compressed_size, self.file.source.size - start)
         if length > _MOST_HELD:
@@ -83,10 +87,27 @@ class Chunk:
 
         Raises ``FormatError`` at the first header that cannot be decoded.
         """
+        if self._held is not None:
+            yield from self._held[0]
+            return
         with placed(self.where):
             for page in walk_pages(self._source, self.metadata):
                 deadline.check()
                 yield page
+
+    def hold(self, pages: Sequence[PageAt], values: pa.Array) -> None:
+        """Give these pages and these values from now on, which are all there are."""
+        self._held = pages, values
+
+    def check(self, pages: Sequence[PageAt]) -> None:
+        """Raise ``FormatError`` where one of its pages claims more than it can hold, or may."""
+        for page in pages:
+            check_size(page.header, self.metadata.codec)
+            self._check_limit(page)
+
+    def bytes_of(self, pages: Sequence[PageAt]) -> memoryview:
+        """The bytes of pages that follow each other, headers included."""
+        return self._bytes(pages[0], pages[-1])
 
     def body(self, page: PageAt) -> memoryview:
         """The page's bytes as stored, without its header."""
@@ -110,9 +131,12 @@ class Chunk:
         chunk's rows.
         """
         with placed(self.where):
-            for page in pages:
-                check_size(page.header, self.metadata.codec)
-                self._check_limit(page)
+            if self._held is not None:
+                known = levels or [self.row_levels(page) for page in pages if page.is_data]
+                self._check_rows(sum(page.num_rows() for page in known))
+                yield self._held[1]
+                return
+            self.check(pages)
             template = self.file.templates.physical(self.file.schema, self.leaf)
             dictionary, batch_rows = None, self._batch_rows(pages)
             if pages and pages[0].is_dictionary:
@@ -124,8 +148,11 @@ class Chunk:
                     size += values.nbytes
                     check_claim("the values of a chunk", size, MAX_DECODED_CHUNK_BYTES)
                     yield values
-            if rows != self.num_rows:
-                raise FormatError(f"pages hold {rows:,} rows where {self.num_rows:,} were expected")
+            self._check_rows(rows)
+
+    def _check_rows(self, rows: int) -> None:
+        if rows != self.num_rows:
+            raise FormatError(f"pages hold {rows:,} rows where {self.num_rows:,} were expected")
 
     def _runs(self, pages: Sequence[PageAt], levels: Sequence[PageLevels] | None) -> Iterator[_Run]:
         """Pages that follow each other, of ``RUN_BYTES`` or one page; each run begins a row.

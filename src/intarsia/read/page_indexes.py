@@ -56,14 +56,18 @@ class PageIndexes:
         missing = self._missing(offsets, columns)
         if not missing:
             return
-        wanted = [(kind, id_, self._range_of(id_, kind)) for kind, id_ in missing]
+        ranges = [self._range_of(id_, kind) for kind, id_ in missing]
+        stored = [range_ for range_ in ranges if range_[1]]
+        found = [memoryview(b"")] * len(stored)
         try:
-            found = self._file.source.read([range_ for _, _, range_ in wanted])
+            if stored:
+                found = self._file.source.read(stored)
             self.num_bytes += sum(map(len, found))
         except FormatError as error:
             self._file.warn(f"page indexes are ignored: {error}")
-            found = [memoryview(b"")] * len(wanted)
-        for (kind, id_, _), data in zip(wanted, found, strict=True):
+        fetched = iter(found)
+        for (kind, id_), (_, length) in zip(missing, ranges, strict=True):
+            data = next(fetched) if length else memoryview(b"")
             if kind == _COLUMNS:
                 self._columns[id_] = self._checked(id_, data, self._column_index)
             else:

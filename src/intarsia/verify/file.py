@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from intarsia.read.file import open_file
 from intarsia.read.health import able_to_have, missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
+from intarsia.read.small_chunks import chunks_of
 from intarsia.storage import PathLike
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
@@ -125,11 +127,14 @@ def findings_of(file: OpenedFile) -> Iterator[Finding]:
     twice = overlapping(file)
     yield from twice.values()
     rows = StatedOrder(file)
-    for group in range(len(file.metadata.row_groups)):
+    groups, leaves = range(len(file.metadata.row_groups)), range(len(file.schema.leaves))
+    ids = itertools.product(groups, leaves)
+    chunks = chunks_of(file, ((id_, True) for id_ in ids if id_ not in twice))
+    for group in groups:
         rows.begin(group)
-        for leaf in range(len(file.schema.leaves)):
+        for leaf in leaves:
             if (group, leaf) not in twice:
-                yield from _of_chunk(file, group, leaf, rows)
+                yield from _of_chunk(file, group, leaf, next(chunks), rows)
         yield from rows.findings()
     if not twice:
         yield from check_sections(file)
@@ -182,12 +187,12 @@ def _of_checksums(file: OpenedFile) -> Iterator[Finding]:
             yield error(where, f"{kind.replace('_', ' ')}: it does not match its checksum")
 
 
-def _of_chunk(file: OpenedFile, group: int, leaf: int, rows: StatedOrder) -> Iterator[Finding]:
+def _of_chunk(
+    file: OpenedFile, group: int, leaf: int, chunk: Chunk | FormatError, rows: StatedOrder
+) -> Iterator[Finding]:
     column = file.schema.leaves[leaf]
-    try:
-        chunk = Chunk(file, group, leaf)
-    except FormatError as problem:
-        yield of_exception(problem, Where(file.name, group, column.name))
+    if isinstance(chunk, FormatError):
+        yield of_exception(chunk, Where(file.name, group, column.name))
         return
     if chunk.metadata.type != column.element.type:
         claim = f"chunk of type {chunk.metadata.type} in a column of type {column.element.type}"

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import IndexSpecError
+from intarsia.errors import FormatError, IndexSpecError
 from intarsia.format.bloom import BloomFilter
 from intarsia.format.hashing import hash_values
 from intarsia.format.levels import PageLevels, histogram
@@ -37,6 +37,7 @@ from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
+from intarsia.read.small_chunks import chunks_of
 from intarsia.read.subjects import no_leaf
 from intarsia.read.walked import offset_index_of
 from intarsia.source import ByteRange
@@ -112,18 +113,31 @@ def build_standard(
     ``groups`` are the row groups in question, by default all.
     Raises ``FormatError`` for a chunk that cannot be decoded.
     """
-    bounded = {leaf.index for leaf in check_standard(file, index)}
+    due = list(_due(file, index, groups_of(file) if groups is None else groups))
+    for (id_, has_values), chunk in zip(due, chunks_of(file, due), strict=True):
+        if isinstance(chunk, FormatError):
+            raise chunk
+        if isinstance(index, Bloom):
+            yield ChunkPart(id_, _bloom_filter(chunk, index), "bloom_filter")
+        else:
+            yield from _page_index(chunk, index, bounds=has_values)
+
+
+def _due(file: OpenedFile, index: Standard, groups: range) -> Iterator[tuple[ChunkId, bool]]:
+    """The chunks that lack ``index``; True beside those whose values are to be read for it."""
+    known = file.page_indexes
+    wanted = {leaf.index for leaf in check_standard(file, index)}
     # Readers skip pages only where every column has an offset index.
-    leaves = file.schema.leaves if isinstance(index, PageIndex) else check_standard(file, index)
-    for group in groups_of(file) if groups is None else groups:
-        if not file.num_rows_in(group):
+    leaves = range(len(file.schema.leaves)) if isinstance(index, PageIndex) else wanted
+    for group in groups:
+        ids = [(group, leaf) for leaf in leaves if file.num_rows_in(group)]
+        if isinstance(index, Bloom):
+            yield from ((id_, True) for id_ in ids)
             continue
-        for leaf in leaves:
-            chunk = Chunk(file, group, leaf.index)
-            if isinstance(index, Bloom):
-                yield ChunkPart((group, leaf.index), _bloom_filter(chunk, index), "bloom_filter")
-            else:
-                yield from _page_index(chunk, index, bounds=leaf.index in bounded)
+        for id_ in ids:
+            bounds = id_[1] in wanted and known.columns(*id_) is None
+            if bounds or known.offsets(*id_) is None:
+                yield id_, bounds
 
 
 def groups_of(file: OpenedFile) -> range:
@@ -137,9 +151,6 @@ def groups_of(file: OpenedFile) -> range:
 def _page_index(chunk: Chunk, index: PageIndex, *, bounds: bool) -> Iterator[ChunkPart[bytes]]:
     id_ = (chunk.row_group, chunk.leaf.index)
     has_offsets = chunk.file.page_indexes.offsets(*id_) is not None
-    bounds = bounds and chunk.file.page_indexes.columns(*id_) is None
-    if has_offsets and not bounds:
-        return
     if bounds:
         chunk.load()
     pages = list(chunk.pages())
