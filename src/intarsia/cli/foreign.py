@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -269,13 +270,14 @@ def _check_names(schema: pa.Schema) -> None:
     names = schema.names
     if not names:
         raise pa.ArrowInvalid("there is no column")
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, n in Counter(names).items() if n > 1), None)
     if twice is not None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")
 
 
 def _check_columns(path: str, schema: pa.Schema, first: str, wanted: pa.Schema) -> None:
-    lacking = [name for name in wanted.names if name not in schema.names]
+    known = frozenset(schema.names)
+    lacking = [name for name in wanted.names if name not in known]
     more = [name for name in schema.names if name not in wanted.names]
     if lacking or more or len(schema) != len(wanted):
         parts = [f"lacks {', '.join(lacking)}"] * bool(lacking)

@@ -66,7 +66,7 @@ def rows_of(
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, n in Counter(names).items() if n > 1), None)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: one of them can be written")
     if asked.limit is not None:

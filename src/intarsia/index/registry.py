@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
@@ -181,8 +182,8 @@ def kinds_of(indexes: Any) -> list[IndexSpec]:
     for index in found:
         check_is_index(index)
     names = [spec_name(index) for index in found]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             twice = ", ".join(str(one) for one in found if spec_name(one) == name)
             raise IndexSpecError(f"index {name} is asked for twice: {twice}")
     return found

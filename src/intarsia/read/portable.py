@@ -16,6 +16,7 @@ from intarsia.format.metadata import (
     SchemaElement,
     Type,
 )
+from intarsia.format.schema import Schema
 from intarsia.predicate.nested import without_dictionary
 from intarsia.read.opened import OpenedFile
 
@@ -65,12 +66,11 @@ def why_not_portable(
 
 def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Sequence[str]) -> str:
     schema = file.schema
-    names = {root.name.lower() for root in schema.roots}
     root = schema.root(name)
     if root is None:
         return f"column {name!r} is missing"
     # DuckDB gives a column another name, that of a third perhaps, if two differ by case only.
-    if len(names) < len(schema.roots):
+    if not file.shape.kept("names without case", lambda: _differ_without_case(schema)):
         return "names of columns differ by case only"
     stored = file.arrow_type(root)
     if plain_type(stored) != plain_type(kind):
@@ -79,6 +79,10 @@ def _why_not_portable(file: OpenedFile, name: str, kind: pa.DataType, units: Seq
     if not root.all_leaves or not walk.matches(root.elements.start, plain_type(kind)):
         return f"column {name!r} is stored in an unusual way"
     return ""
+
+
+def _differ_without_case(schema: Schema) -> bool:
+    return len({root.name.lower() for root in schema.roots}) == len(schema.roots)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -214,7 +218,8 @@ def has_old_bounds(file: OpenedFile, names: Iterable[str]) -> bool:
     """
     if file.metadata.column_orders:
         return False
-    leaves = [leaf for leaf in file.schema.leaves if leaf.path[0] in set(names)]
+    wanted = frozenset(names)
+    leaves = [leaf for leaf in file.schema.leaves if leaf.path[0] in wanted]
     return any(not _is_signed(leaf.element) for leaf in leaves)
 
 
