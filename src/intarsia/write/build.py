@@ -225,14 +225,17 @@ def gather(
     groups = groups_of(file) if groups is None else groups
     found = [gatherer_for(one.index, one.of, one.starts, work) for one in due]
     leaves = {leaf.index for one in due for leaf in leaves_of(file, one.of)}
+    done = groups.start
     for piece in pieces(file, sorted(leaves), groups):
         for one, gatherer in zip(due, found, strict=True):
             with placed(Where(file.name, column=one.index.on)):
                 for values in piece.values(one.index, one.of):
                     deadline.check()
                     gatherer.add(values)
-        if told is not None and piece.stop in stops:
-            told(int(np.searchsorted(stops, piece.stop, side="right")))
+        before, done = done, int(np.searchsorted(stops, piece.stop, side="right"))
+        if told is not None:
+            for number in range(before, done):
+                told(number + 1)
     return found
 
 

@@ -30,6 +30,8 @@ from intarsia.source import BufferSource, ByteRange, Source
 
 PIECE_BYTES = 64 * 1024 * 1024
 """Decoded bytes read at a time, where pages can be told apart."""
+_TOGETHER_BYTES = 4 * 1024 * 1024
+"""Decoded bytes of small row groups that are read together: each read takes a millisecond."""
 
 
 class Values(NamedTuple):
@@ -109,15 +111,24 @@ class Piece:
 
 
 def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[Piece]:
-    """The rows of some row groups, by these; large ones in parts, where all ``leaves`` have pages
-    that can be told apart.
+    """The rows of some row groups: small ones together, large ones in parts, where all ``leaves``
+    have pages that can be told apart.
 
     A part ends where a page of the largest column does.
     """
+    begun, held = 0, 0  # the first row of the row groups that are together, and what these hold
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
         sizes = {leaf: decoded_size(file, group, leaf) for leaf in leaves}
-        parts = min(-(-max(sum(sizes.values()), 1) // PIECE_BYTES), stop - first)
+        size = max(sum(sizes.values()), 1)
+        if held and held + size > _TOGETHER_BYTES:
+            yield Piece(file, begun, first)
+            held = 0
+        begun = begun if held else first
+        if size <= _TOGETHER_BYTES:
+            held += size
+            continue
+        parts = min(-(-size // PIECE_BYTES), stop - first)
         edges = None if parts < 2 else _page_starts(file, group, sizes)
         if edges is None:
             yield Piece(file, first, stop)
@@ -127,6 +138,8 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
         starts = np.unique(edges[np.searchsorted(edges, even, side="right") - 1])
         for low, high in itertools.pairwise([*starts.tolist(), stop - first]):
             yield Piece(file, first + low, first + high)
+    if held:
+        yield Piece(file, begun, stop)
 
 
 def _page_starts(file: OpenedFile, group: int, sizes: Mapping[int, int]) -> Int64Array | None:
