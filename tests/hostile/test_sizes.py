@@ -1,5 +1,6 @@
 """Files that claim, or hold, very many of one thing: work is in proportion to their bytes."""
 
+import importlib
 import json
 import struct
 import time
@@ -16,9 +17,13 @@ from sizes import SIZES
 
 import intarsia as ia
 import intarsia.read.rows
+import intarsia.write.rebuilt
+import intarsia.write.values
 from intarsia.catalog.pointer import POINTER
 from intarsia.data.catalog import read_pointer
 from intarsia.data.journal import JOURNAL
+from intarsia.decode.template import RootTemplate
+from intarsia.format.compact import Decoder
 from intarsia.format.footer import framed, with_key_values
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
@@ -30,7 +35,10 @@ from intarsia.limits import (
     MAX_POINTER_BYTES,
     MAX_SECTION_METADATA_BYTES,
 )
+from intarsia.read.file import open_file
 from intarsia.write.torn_pages import TornPages
+
+sorting = importlib.import_module("intarsia.verify.sorting")  # ``intarsia.verify`` is a function
 
 
 def sparse(path, size, end, begin=b""):
@@ -236,3 +244,147 @@ def test_columns_of_one_type_are_tried_on_a_torn_files_pages_once(tmp_path, monk
     with pytest.raises(ia.FormatError, match="not one whole row group"):
         ia.recover(path, tmp_path / "out.parquet", schema_from=schema)
     assert len(tried) <= 1_000
+
+
+def test_explaining_takes_time_in_proportion_to_columns(tmp_path):
+    few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
+    few.write_bytes(SIZES["columns"](2_000))
+    many.write_bytes(SIZES["columns"](8_000))
+    where = pc.field("c0") == 7
+    assert ia.dataset(many).to_table(columns=["c0"], filter=where).to_pydict() == {"c0": [7]}
+    times = [
+        seconds(lambda path=path: ia.dataset(path).explain(filter=where)) for path in (few, many)
+    ]
+    assert times[1] < 9 * times[0] + 0.5
+
+
+# --- many pages and row groups -------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts the calls of a function, given by what holds it and its name."""
+
+    def count(holder, name):
+        calls = []
+        real = getattr(holder, name)
+
+        def counting(*arguments, **options):
+            calls.append(arguments)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(holder, name, counting)
+        return calls
+
+    return count
+
+
+def test_verifying_takes_time_in_proportion_to_pages(tmp_path):
+    """The NULLs of all pages were counted anew for each page with statistics."""
+    times = []
+    for count in (2_000, 8_000):
+        path = tmp_path / f"{count}.parquet"
+        table = pa.table({"a": pa.array([None, *range(1, count)], pa.int64())})
+        options = {"use_dictionary": False, "write_batch_size": 1, "max_rows_per_page": 1}
+        pq.write_table(table, path, row_group_size=count, **options)
+        assert len(ia.ParquetFile(path).pages(0, "a")) == count
+        began = time.process_time()
+        assert ia.verify(path) == []
+        times.append(time.process_time() - began)
+    assert times[1] < 7 * times[0] + 0.5
+
+
+def test_stated_orders_are_verified_in_time_in_proportion_to_columns(tmp_path, counted):
+    path = tmp_path / "t.parquet"
+    names = [f"c{n}" for n in range(200)]
+    table = pa.table({name: [1, 1, 2] for name in names})
+    order = [pq.SortingColumn(n % 200) for n in range(2_000)]
+    pq.write_table(table, path, sorting_columns=order)
+    steps = counted(sorting, "_steps_of")
+    assert ia.verify(path) == []
+    assert len(steps) == 200
+    rows = sorting.StatedOrder(open_file(path))
+    rows.begin(0)
+    assert [*rows._claim] == [*range(200)]
+
+
+def test_row_groups_are_read_together_for_an_index(tmp_path, counted):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(SIZES["row_groups"](2_000))
+    reads = counted(intarsia.write.values, "read_rows")
+    ia.add_indexes(path, ["a:lookup", "a:minmax"])
+    assert len(reads) <= 2
+    assert ia.verify(path) == []
+    for value in (0, 1, 999, 1_999):
+        assert ia.dataset(path).to_table(filter=pc.field("a") == value)["a"].to_pylist() == [value]
+
+
+def test_pages_of_a_torn_file_are_tried_many_at_a_time(tmp_path, counted):
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    whole = SIZES["pages_of_one_value"](5_000)
+    path.write_bytes(whole[: footer_of(whole).offset])
+    tried = counted(TornPages, "is_decodable")
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    assert ia.recover(path, out, schema_from=schema).rows == 5_000
+    assert pq.read_table(out)["a"].to_pylist() == [*range(5_000)]
+    assert len(tried) <= 50
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_of_a_torn_file_are_told_apart_as_before(tmp_path, monkeypatch, version):
+    """One page at a time is the slow way to the same row groups."""
+    path = tmp_path / "t.parquet"
+    table = pa.table(
+        {
+            "a": pa.array(range(400), pa.int64()),
+            "b": [f"{n}" * (n % 5) for n in range(400)],
+            "c": pa.array([None if n % 3 else n for n in range(400)], pa.int32()),
+            "d": [[n] * (n % 3) for n in range(400)],
+        }
+    )
+    options = {"use_dictionary": ["b"], "max_rows_per_page": 10, "write_batch_size": 10}
+    pq.write_table(table, path, row_group_size=100, data_page_version=version, **options)
+    whole = path.read_bytes()
+    found = []
+    for most in (1, intarsia.write.rebuilt._MOST_AHEAD):
+        monkeypatch.setattr(intarsia.write.rebuilt, "_MOST_AHEAD", most)
+        for end in range(1_000, footer_of(whole).offset, 2_000):
+            path.write_bytes(whole[:end])
+            try:
+                told = ia.recover(path, tmp_path / "out.parquet", schema_from=table.schema)
+            except ia.FormatError as error:
+                found.append((most, end, str(error)))
+            else:
+                rows = pq.read_table(tmp_path / "out.parquet").to_pydict()
+                found.append((most, end, str(told), rows))
+    half = len(found) // 2
+    assert [one[1:] for one in found[:half]] == [one[1:] for one in found[half:]]
+    assert any(len(one) == 4 for one in found)
+
+
+# --- what is decoded -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """1,000 chunks of 200 columns in 5 row groups."""
+    path = tmp_path / "wide.parquet"
+    table = pa.table({f"c{n}": np.arange(50) + n for n in range(200)})
+    pq.write_table(table, path, row_group_size=10)
+    return path
+
+
+def test_a_page_index_decodes_each_chunk_and_page_header_once(wide, counted):
+    decoded, opened = counted(Decoder, "read"), counted(RootTemplate, "opened")
+    ia.add_indexes(wide, ["page_index"])
+    assert len(decoded) < 3.5 * 1_000
+    assert len(opened) <= 20
+    assert ia.verify(wide) == []
+
+
+@pytest.mark.parametrize("index", ["c7:bloom", "c7:lookup", "c7:minmax"])
+def test_an_index_of_one_column_decodes_no_others(wide, counted, index):
+    decoded = counted(Decoder, "read")
+    ia.add_indexes(wide, [index])
+    assert len(decoded) < 250
+    assert ia.ParquetFile(wide).read(["c9"], filter=pc.field("c7") == 17)["c9"].to_pylist() == [19]
