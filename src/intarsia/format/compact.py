@@ -134,7 +134,9 @@ class Decoder:
         return bounds
 
     def stop_of_field(self, at: int, kind: int) -> int:
-        """The end of a field's value; lists, which may be long, are skipped by the library."""
+        """The end of a field's value; the library skips lists and structs, which may be long."""
+        if kind == STRUCT:
+            return self.bounds_of_structs(at, 1)[-1]
         return self.bounds(at)[-1] if kind == LIST else _skip_field(self.data, at, kind, 1)
 
 

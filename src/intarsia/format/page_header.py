@@ -84,9 +84,9 @@ def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> It
     Reads about 4 KiB a page; with ``read_ahead`` that many bytes at once. Raises ``FormatError``,
     with page and offset, where a header cannot be decoded or a page is longer than its chunk.
     """
-    window = _Window(source, max(read_ahead, _WALK_BYTES))
     at = chunk.start
     stop = min(at + chunk.total_compressed_size, source.size)
+    window = _Window(source, stop, max(read_ahead, _WALK_BYTES))
     values = number = 0
     while at < stop and values < chunk.num_values:
         where = Where(page=number, offset=at)
@@ -123,16 +123,16 @@ def _page_at(window: _Window, number: int, at: int, stop: int) -> PageAt:
 
 
 class _Window:
-    """Reads of short, ascending ranges, served from longer ones."""
+    """Reads of short, ascending ranges, served from longer ones that end at ``stop``."""
 
-    def __init__(self, source: Source, length: int) -> None:
-        self._source, self._length = source, length
+    def __init__(self, source: Source, stop: int, length: int) -> None:
+        self._source, self._stop, self._length = source, stop, length
         self._start, self._data = 0, memoryview(b"")
 
     def read(self, offset: int, length: int) -> memoryview:
         at = offset - self._start
         if at < 0 or at + length > self._data.nbytes:
-            ahead = min(max(length, self._length), self._source.size - offset)
+            ahead = min(max(length, self._length), self._stop - offset)
             (self._data,), self._start, at = self._source.read([(offset, ahead)]), offset, 0
         return self._data[at : at + length]
 
