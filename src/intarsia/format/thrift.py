@@ -30,6 +30,7 @@ from intarsia.format.compact import (
     Span,
     fast_encode,
     field_header,
+    list_header,
     list_span,
     read_list_header,
     replace_fields,
@@ -105,12 +106,15 @@ class Structs(Sequence[T]):
 
         That takes a fraction of the time that it takes one by one.
         """
-        elements = [self.encoded(at) for at in range(len(self))]
         kind, arguments = list_of(cls)
         spec = None, (1, kind, "all", arguments, None)
-        raw = replace_fields([list_span(1, elements)], [])
+        data, stop = self._data, self._bounds[0]
+        header = bytes([0x10 | LIST]) + list_header(len(self), STRUCT)
+        start = stop - len(header)
+        if data[max(start, 0) : stop] != header:  # the list is not the first field of a struct
+            data, start = replace_fields([list_span(1, encoded_elements(self))], []), 0
         try:
-            return list(Decoder(raw).read(SimpleNamespace, spec, 0)[0].all)
+            return list(Decoder(data).read(SimpleNamespace, spec, start)[0].all)
         except MemoryError:
             raise
         except Exception as error:  # as in ``decode``

@@ -125,7 +125,7 @@ def compose(
     made = _standard(file, add, builder)
     added: list[ChunkPart[ByteRange]] = []
     footer, kept = file.footer, file.source.size
-    is_scattered = bool(page_index_places(file.metadata)) and not all(p.is_bloom for p in made)
+    is_scattered = not all(p.is_bloom for p in made) and bool(page_index_places(file.metadata))
     if old is not None and (
         drop
         or is_scattered

@@ -26,7 +26,7 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of, make
-from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile
@@ -182,7 +182,9 @@ def add_indexes(
         with quiet(), _naming(file):
             opened = open_file(file, found, sidecar=places)
             choice = choose(opened, indexes, anew=replace, beside=places is not None)
-            names, before = names_of(opened, choice.due), _of_format(opened)
+            names = names_of(opened, choice.due)
+            has_standard = any(isinstance(index, Standard) for index in choice.due)
+            before = _of_format(opened) if has_standard else []
         if choice.due:
             if places is None:
                 warn_of_names(file, found)
