@@ -11,7 +11,8 @@
     ├── PathError              nothing (readable, writable) at a path, or another file by now;
     │                          a FileNotFoundError
     ├── QueryTimeoutError      a call took longer than its ``timeout``; a TimeoutError
-    └── MissingDependencyError an extra is not installed, or no Java; an ImportError
+    └── MissingDependencyError an extra is not installed, or another version, or no Java;
+                               an ImportError
 
     IntarsiaWarning            something to know of that is no error; a UserWarning
     CorruptDataWarning         rows were left out, as asked for; a UserWarning
@@ -26,13 +27,14 @@ import errno
 import functools
 import inspect
 import os
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from intarsia.controls import shown_in_text
@@ -169,7 +171,7 @@ class QueryTimeoutError(IntarsiaError, TimeoutError):
 
 
 class MissingDependencyError(IntarsiaError, ImportError):
-    """Something optional was asked for and is not installed."""
+    """A package is not installed, or has a major version that is not supported."""
 
 
 # --- memory that is short -------------------------------------------------------------------------
@@ -319,6 +321,29 @@ def optional(message: str, *packages: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in packages:
             raise
         raise MissingDependencyError(message) from error
+
+
+OLDEST = {"duckdb": "2.0.1", "polars": "2.1", "pyarrow": "26"}
+"""The oldest supported version of each package. The next major version is not supported."""
+
+
+def check_version(package: ModuleType) -> None:
+    """Raises ``MissingDependencyError`` if the version of a package is not supported.
+
+    Others are not tested: they may give another meaning to a function, and wrong answers unnoticed.
+
+    Example::
+
+        check_version(duckdb)  # DuckDB 3: "duckdb 3.0.0 is not supported: install duckdb>=2.0.1,<3"
+    """
+    name, version = package.__name__, str(package.__version__)
+    oldest, numbers = (
+        [int(number) for number in re.findall(r"\d+", text)[:3]] for text in (OLDEST[name], version)
+    )
+    if not oldest <= numbers < [oldest[0] + 1]:
+        raise MissingDependencyError(
+            f"{name} {version} is not supported: install {name}>={OLDEST[name]},<{oldest[0] + 1}"
+        )
 
 
 # --- warnings -------------------------------------------------------------------------------------

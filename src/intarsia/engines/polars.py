@@ -20,7 +20,7 @@ from intarsia.engines.polars_files import (
     whole_scan,
 )
 from intarsia.engines.types import as_in_polars, asks_of_other_types
-from intarsia.errors import UnsupportedError, optional, public
+from intarsia.errors import UnsupportedError, check_version, optional, public
 from intarsia.process_state import importing
 from intarsia.storage import PathLike
 
@@ -41,9 +41,9 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
     errors name no page. The option ``reader="pages"`` keeps files from Polars' reader, and
     ``reader="engine"`` gives it all files that both read alike.
 
-    Raises ``MissingDependencyError`` without Polars, ``PathError`` where there is no file,
-    ``TypeError`` for options of a data set that is open, ``UnsupportedError`` for one whose filter
-    asks of a type that Polars has not.
+    Raises ``MissingDependencyError`` without a supported version of Polars, ``PathError`` where
+    there is no file, ``TypeError`` for options of a data set that is open, ``UnsupportedError`` for
+    one whose filter asks of a type that Polars has not.
     """
     with (
         optional("Polars is not installed: install the extra, intarsia[polars]", "polars"),
@@ -52,6 +52,7 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         import polars.io.plugins
         import polars.selectors
 
+        check_version(polars)
         from intarsia.engines.polars_predicate import arrow_predicate
         from intarsia.engines.polars_values import is_by_row
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia import deadline
-from intarsia.errors import IntarsiaError, optional
+from intarsia.errors import IntarsiaError, check_version, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.text.words import contains_words
 
@@ -44,9 +44,10 @@ def asking_first() -> Iterator[None]:
 
 
 def require_duckdb() -> ModuleType:
-    """DuckDB. Raises ``MissingDependencyError`` where it is not installed."""
+    """Returns DuckDB. Raises ``MissingDependencyError`` without a supported version of it."""
     with optional("DuckDB is not installed: install the extra, intarsia[sql]", "duckdb"), importing:
         import duckdb
+    check_version(duckdb)
     return duckdb
 
 

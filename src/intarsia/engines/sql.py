@@ -78,7 +78,7 @@ def sql(
     zone is UTC. Folders of Delta and Iceberg tables are given as ``intarsia.dataset`` opens them
     with ``table_format="ignore"``, if at all: their paths are refused.
 
-    Raises ``MissingDependencyError`` without DuckDB, ``PathError`` where there is no file, errors
+    Raises ``MissingDependencyError`` without DuckDB 2, ``PathError`` where there is no file, errors
     of reading as scans of data sets do, and DuckDB's for what is wrong with the query. A statement
     that gives nothing gives a table of nothing.
 

@@ -16,8 +16,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import PredicateError
+from intarsia.errors import PredicateError, check_version
 from intarsia.limits import MAX_EXPRESSION_DEPTH
+
+# All that reads, filters or indexes files imports this module. Another pyarrow may serialize
+# Expressions in another form, and give its functions another meaning.
+check_version(pa)
 
 POINTING = ("literal", "options")
 """Kinds of nodes whose text is the number of a column."""
