@@ -1,5 +1,5 @@
-# Each of make demo, test, coverage, bench, fuzz and guided sets up .venv first; nothing else is
-# needed but Python 3.11 or later.
+# Each of make demo, test, versions, coverage, bench, fuzz and guided sets up .venv first; nothing
+# else is needed but Python 3.11 or later.
 PYTHON ?= python3
 DATA ?= flights
 SCALE ?= 1
@@ -15,13 +15,18 @@ RUNS ?= 7
 # Tests start hundreds of processes that import the package: it is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test coverage check bench fuzz guided clean
+.PHONY: demo test versions coverage check bench fuzz guided clean
 
 demo: .venv/demo
 	@$(BIN)/python examples/demo.py --data $(DATA) --scale $(SCALE)
 
 test: .venv/test check
 	@$(BIN)/python -m pytest --numprocesses $(PROCESSES)
+
+# Without Spark, on each Python from 3.11 to 3.14 that is on the PATH, and with the oldest packages;
+# TOX="-e 3.13 -- tests/unit" chooses.
+versions: .venv/versions
+	@$(BIN)/tox $(TOX)
 
 coverage: .venv/test
 	@$(BIN)/python -m pytest --cov --cov-report=term
@@ -55,4 +60,4 @@ guided: .venv/fuzz
 	@$(PYTHON) -m venv .venv
 
 clean:
-	rm -rf .venv demo-data bench-data .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .tox demo-data bench-data .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
