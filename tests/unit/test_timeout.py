@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,8 +57,19 @@ class SlowFileSystem(MemoryFileSystem):
         return super()._open(*args, **kwargs)
 
 
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory):
+    """The bytes of many files."""
+    path, found = tmp_path_factory.mktemp("contents") / "one.parquet", []
+    for number in range(FILES):
+        rows = range(number * ROWS, (number + 1) * ROWS)
+        ia.write_table(pa.table({"k": rows, "s": [f"value {i % 97}" for i in range(ROWS)]}), path)
+        found.append(path.read_bytes())
+    return found
+
+
 @pytest.fixture
-def slow(tmp_path, monkeypatch):
+def slow(tmp_path, monkeypatch, contents):
     """A data set of many files on slow storage; it is fast until ``delay`` is set."""
     spool = tmp_path / "spool"
     spool.mkdir()
@@ -66,16 +78,8 @@ def slow(tmp_path, monkeypatch):
     SlowFileSystem.delay = 0.0
     fs = SlowFileSystem()
     fs.makedirs("/d")
-    for number in range(FILES):
-        table = pa.table(
-            {
-                "k": range(number * ROWS, (number + 1) * ROWS),
-                "s": [f"value {i % 97}" for i in range(ROWS)],
-            }
-        )
-        ia.write_table(table, tmp_path / "one.parquet")
-        fs.pipe_file(f"/d/{number:03}.parquet", (tmp_path / "one.parquet").read_bytes())
-    (tmp_path / "one.parquet").unlink()
+    for number, content in enumerate(contents):
+        fs.pipe_file(f"/d/{number:03}.parquet", content)
     yield fs
     SlowFileSystem.delay = 0.0
     assert os.listdir(spool) == []
@@ -314,8 +318,9 @@ def large(tmp_path_factory):
     folder.mkdir()
     rows = 1_000_000
     table = pa.table({"s": [f"message {i * 7919 % rows:x} of {i:x} texts" for i in range(rows)]})
-    for part in range(8):
-        ia.write_table(table, folder / f"{part}.parquet", row_group_size=250_000)
+    ia.write_table(table, folder / "0.parquet", row_group_size=250_000)
+    for part in range(1, 8):
+        shutil.copy(folder / "0.parquet", folder / f"{part}.parquet")
     return folder
 
 
