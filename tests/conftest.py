@@ -9,6 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 from intarsia.decode.template import RootTemplate
 from intarsia.read import conjuncts, matching
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package once
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
 settings.register_profile("default", deadline=None)  # machines are busy with other things
 settings.load_profile("default")
