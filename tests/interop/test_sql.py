@@ -1205,7 +1205,7 @@ def agrees_on_rows(data: ia.Dataset, memory: duckdb.DuckDBPyConnection, query: s
     assert canonical(found) == canonical(expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SHAPES, JOINS, WHERES, WHERES)
 @example(
     "SELECT t.row FROM t {join} (SELECT row AS k FROM t) AS o ON t.i8 = k AND {on} WHERE {where}",
@@ -1240,7 +1240,7 @@ SHAPES_OF_TWO = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SHAPES_OF_TWO, st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]), OF_TWO)
 def test_any_condition_on_two_tables_gives_duckdbs_answer(data, memory, shape, join, where):
     agrees(data, memory, shape.format(join=join, where=where))
@@ -1263,7 +1263,7 @@ def every_text(tmp_path_factory):
         yield ia.dataset(path), connection
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.text(SIGNS, max_size=5),
     st.sampled_from(["LIKE", "NOT LIKE", "ILIKE"]),

@@ -78,7 +78,7 @@ def write(folder: Path, tables: list[pa.Table]) -> list[str]:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(files=st.lists(columns, min_size=1, max_size=4))
 def test_rows_are_those_that_duckdb_unites(files, tmp_path):

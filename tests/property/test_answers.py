@@ -18,7 +18,7 @@ import intarsia as ia
 from intarsia.read import conjuncts, units
 from intarsia.source import BufferSource
 
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UTC = datetime.UTC
 EPOCH = datetime.datetime(2020, 1, 1)
 

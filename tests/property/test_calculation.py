@@ -108,7 +108,7 @@ TEXTS = st.recursive(
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(st.one_of(NUMBERS, TIMES, TEXTS, joined(["-"], DAYS, DAYS)))
 @example("2147483647 + 1")
 @example("0.1 + 0.2")
@@ -266,7 +266,7 @@ def checked_rows(engine, data, where):
     return expected
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         st.tuples(st.sampled_from(NAMES["number"]), SMALL),
