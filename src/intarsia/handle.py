@@ -224,7 +224,8 @@ class _FsspecHandle:
 
     def read_at(self, length: int, offset: int) -> memoryview:
         with own_errors():
-            data = memoryview(self._filesystem.cat_file(self._path, offset, offset + length))
+            stop = offset + length
+            data = memoryview(self._filesystem.cat_file(self._path, start=offset, end=stop))
         if len(data) > length:
             raise OSError(f"of {length:,} bytes asked for {len(data):,} came: it serves no ranges")
         return data

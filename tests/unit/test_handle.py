@@ -147,6 +147,17 @@ def test_reads_that_fail_name_the_file(kind, memory):
         source.read([(0, 4)])
 
 
+def test_ranges_are_asked_for_by_name(memory):
+    """The second argument of s3fs is a version."""
+
+    def cat_file(path, version_id=None, start=None, end=None):
+        assert version_id is None
+        return memory.cat_file(path, start, end)
+
+    source = FileSource(wrapped(Odd(memory, cat_file=cat_file)), "/t/numbers")
+    assert source.read([(8, 4)]) == [b"\x02\0\0\0"]
+
+
 def test_a_server_without_ranges_is_said_to_be_one(memory):
     odd = Odd(memory, cat_file=lambda path, start, end: memory.cat_file(path))
     with pytest.raises(ia.PathError, match=r"numbers: .* of 4 bytes .* 262,144 came: .* ranges"):
