@@ -188,7 +188,7 @@ def own_errors() -> Iterator[None]:
     """Of fsspec file systems, of which each has errors of its own, all are ``OSError``."""
     try:
         yield
-    except OSError:
+    except (OSError, MemoryError):
         raise
     except Exception as error:
         raise OSError(str(error) or type(error).__name__) from error

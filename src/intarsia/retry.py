@@ -5,8 +5,10 @@ the like), does not answer in time, or the connection is cut. It is made up to `
 within ``MOST_SECONDS`` of the first try. Before the n-th repetition the caller sleeps a random time
 of up to ``FIRST_SECONDS * 2 ** (n - 1)`` seconds, at most ``LONGEST_SECONDS``: clients that were
 turned away together do not come back together. Anything else fails at once: a file that is not
-there, a host that is not reached, a refusal, wrong credentials, errors of local disks. Only
-requests that change nothing are repeated.
+there, a host that is not reached, a refusal, wrong credentials, errors of local disks.
+
+Requests that change something are repeated if that does no harm: an upload of bytes that are still
+at hand, a new folder, a removal. A move is repeated after a look at what the last try did.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 
 from intarsia import deadline
-from intarsia.listing import is_fsspec
+from intarsia.listing import is_fsspec, own_errors
 from intarsia.parallel import awaited
 
 T = TypeVar("T")
@@ -53,20 +55,25 @@ _FOR_GOOD = (
 _FOR_A_MOMENT = TimeoutError, ConnectionError, InterruptedError
 
 
-def retried(filesystem: pafs.FileSystem, request: Callable[[], T]) -> T:
+def retried(filesystem: pafs.FileSystem, request: Callable[[], T], *, is_write: bool = False) -> T:
     """Returns what ``request`` does, which is made again where it fails for a moment.
 
-    Raises what the last try raised.
+    Raises what the last try raised. If ``is_write``, the request runs in this thread, so that
+    nothing of it goes on after the call, and is repeated however long a try takes: uploads are
+    long. All errors of its client are ``OSError`` then.
     """
     if not is_remote(filesystem):
         return request()
     started, tries = time.monotonic(), 1
     while True:
         try:
-            return awaited(request)
+            if not is_write:
+                return awaited(request)
+            with own_errors():
+                return request()
         except OSError as error:
             pause = random.uniform(0, min(FIRST_SECONDS * 2 ** (tries - 1), LONGEST_SECONDS))
-            is_late = time.monotonic() + pause - started > MOST_SECONDS
+            is_late = not is_write and time.monotonic() + pause - started > MOST_SECONDS
             if tries == TRIES or is_late or not is_transient(error):
                 raise
         deadline.pause(pause)

@@ -1,4 +1,4 @@
-"""Requests to remote storage that fail for a moment are made again, and no others."""
+"""Requests to remote storage that fail for a moment are made again, if that does no harm."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from intarsia.errors import PathError
 from intarsia.listing import wrapped
 from intarsia.retry import TRIES, is_transient, retried
 
+PATH = "/faulty/t.parquet"
 TABLE = pa.table({"id": range(3000), "name": [f"n{i % 100}" for i in range(3000)]})
 
 
@@ -196,3 +197,138 @@ def test_a_local_disk_is_asked_once(slept):
         with pytest.raises(ConnectionResetError):
             retried(storage, fails)
     assert slept == []
+
+
+class FaultyWrites(Faulty):
+    """Fails before or after it writes, copies, deletes or makes folders."""
+
+    protocol = "faulty-writes"
+
+    def _open(self, path, mode="rb", **options):
+        if "w" not in mode:
+            return super()._open(path, mode, **options)
+        self._asked()
+        file = super()._open(path, mode, **options)
+        write, close = file.write, file.close
+
+        def faulty_write(data):
+            self._asked()
+            return write(data)
+
+        def faulty_close():
+            close()
+            self._asked()
+
+        file.write, file.close = faulty_write, faulty_close
+        return file
+
+    def _around(self, method, *args, **options):
+        self._asked()
+        method(*args, **options)
+        self._asked()
+
+    def cp_file(self, *args, **options):
+        self._around(super().cp_file, *args, **options)
+
+    def rm(self, *args, **options):
+        self._around(super().rm, *args, **options)
+
+    def makedirs(self, *args, **options):
+        self._around(super().makedirs, *args, **options)
+
+
+@pytest.fixture
+def memory():
+    memory = fsspec.filesystem("memory")
+    yield memory
+    if memory.exists("/faulty"):
+        memory.rm("/faulty", recursive=True)
+
+
+def test_no_write_fails_at_a_fault_rate_of_10_percent_a_step(memory, slept):
+    """An upload and a move have several steps, each of which may fail."""
+    for seed in range(12):
+        storage = FaultyWrites(0.1, seed=seed)
+        ia.write_table(TABLE, PATH, filesystem=storage, row_group_size=500)
+        ia.add_indexes(PATH, ["id:lookup"], filesystem=storage)
+        ia.add_indexes(PATH, ["name:distinct"], filesystem=storage, sidecar=True)
+        ia.build_catalog("/faulty", filesystem=storage)
+        (report,) = ia.list_indexes(PATH, filesystem=storage)
+        assert [entry.name for entry in report.indexes] == ["id:lookup"]
+        assert [entry.name for entry in report.sidecar] == ["name:distinct"]
+        data = ia.dataset("/faulty", filesystem=storage)
+        assert data.to_table(filter=pc.field("id") == 1234).to_pydict() == {
+            "id": [1234],
+            "name": ["n34"],
+        }
+        ia.drop_indexes(PATH, all=True, filesystem=storage)
+        ia.drop_indexes(PATH, all=True, sidecar=True, filesystem=storage)
+        ia.drop_catalog("/faulty", filesystem=storage)
+        assert storage.failed
+        assert memory.find("/faulty") == [PATH]
+        assert ia.dataset(PATH, filesystem=memory).to_table().equals(TABLE)
+    assert slept
+
+
+class MoveFails(MemoryFileSystem):
+    """The first move does some of its steps, then its answer is lost."""
+
+    protocol = "move-fails"
+    cachable = False
+    does = ("copy", "remove")
+    moves = 0
+
+    def mv(self, path1, path2, **options):
+        self.moves += 1
+        if self.moves > 1:
+            return super().mv(path1, path2, **options)
+        if "copy" in self.does:
+            self.cp_file(path1, path2)
+        if "remove" in self.does:
+            self.rm_file(path1)
+        self.meanwhile()
+        raise StatusError(503)
+
+    def meanwhile(self):
+        pass
+
+
+@pytest.mark.parametrize("does", [(), ("copy",), ("copy", "remove")], ids="+".join)
+@pytest.mark.parametrize("call", ["write_table", "add_indexes"])
+def test_a_move_whose_answer_is_lost_is_looked_into(memory, slept, call, does):
+    ia.write_table(TABLE.slice(9), PATH, filesystem=memory)
+    storage = MoveFails()
+    storage.does = does
+    if call == "write_table":
+        ia.write_table(TABLE, PATH, filesystem=storage)
+    else:
+        ia.add_indexes(PATH, ["id:lookup"], filesystem=storage)
+    assert len(slept) == 1
+    assert memory.find("/faulty") == [PATH]
+    data = ia.dataset(PATH, filesystem=memory)
+    assert data.to_table().equals(TABLE if call == "write_table" else TABLE.slice(9))
+    (report,) = ia.list_indexes(PATH, filesystem=memory)
+    assert len(report.indexes) == (call == "add_indexes")
+
+
+@pytest.mark.parametrize("does", [(), ("copy",)], ids="+".join)
+def test_another_writers_file_stays_when_a_move_is_repeated(memory, slept, does):
+    ia.write_table(TABLE, PATH, filesystem=memory)
+    storage = MoveFails()
+    storage.does = does
+    storage.meanwhile = lambda: memory.pipe(PATH, b"theirs")
+    with pytest.raises(PathError, match="another writer changed the file"):
+        ia.add_indexes(PATH, ["id:lookup"], filesystem=storage)
+    assert memory.cat_file(PATH) == b"theirs"
+    assert memory.find("/faulty") == [PATH]
+
+
+def test_what_is_refused_is_tried_once(memory, slept):
+    storage = FaultyWrites(0.0, [PermissionError(13, "Permission denied")])
+    ia.write_table(TABLE, PATH, filesystem=storage)
+    storage.rate = 1.0
+    storage.info = memory.info
+    with pytest.raises(PathError, match=r"cannot be written: .*denied"):
+        ia.write_table(TABLE.slice(1), PATH, filesystem=storage)
+    assert slept == []
+    assert ia.dataset(PATH, filesystem=memory).to_table().equals(TABLE)

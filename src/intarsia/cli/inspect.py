@@ -23,6 +23,7 @@ from intarsia.read.page_indexes import ChunkId
 from intarsia.read.sidecars import places_of
 from intarsia.redaction import redacted
 from intarsia.report.render import file_html
+from intarsia.retry import infos_of
 from intarsia.storage import FileSource, resolve
 
 _Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
@@ -160,7 +161,7 @@ def _is_several(path: str) -> bool:
     """Is it a folder or a glob, and not a file?"""
     on, at = resolve(path)
     try:
-        kind = on.get_file_info(at).type
+        kind = infos_of(on, at).type
     except (OSError, UnicodeError):
         return False  # whoever opens it tells why
     return kind == pafs.FileType.Directory or (kind == pafs.FileType.NotFound and is_glob(at))

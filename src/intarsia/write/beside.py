@@ -21,7 +21,7 @@ from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.source import ByteRange, WindowSource
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
-from intarsia.write.replace import copy_into, locked, make_folder, replacing
+from intarsia.write.replace import copy_into, locked, make_folder, remove_file, replacing
 from intarsia.write.spill import Workspace
 
 _TRIES = 10
@@ -156,9 +156,7 @@ def _replace(
         for path in before:
             check_may_write(places.filesystem, path)
             try:
-                places.filesystem.delete_file(path)
-            except FileNotFoundError:
-                continue
+                remove_file(path, places.filesystem)
             except OSError as error:
                 if not entries:  # otherwise the new one counts
                     raise PathError(f"{path}: cannot be removed: {error}") from error

@@ -11,6 +11,7 @@ from intarsia.catalog.pointer import encode_pointer
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import FormatError, PathError, public
 from intarsia.redaction import shown_redacted
+from intarsia.retry import infos_of
 from intarsia.storage import PathLike
 from intarsia.write.catalog import look
 from intarsia.write.catalog_target import Target, telling_storage
@@ -52,7 +53,7 @@ def show_catalog(path: PathLike, *, filesystem: Any = None) -> CatalogState:
     Raises ``PathError`` where there is none, ``FormatError`` where it is damaged.
     """
     target = Target.of(path, filesystem)
-    if target.filesystem.get_file_info(pointer_path(target.root)).type != pafs.FileType.File:
+    if infos_of(target.filesystem, pointer_path(target.root)).type != pafs.FileType.File:
         raise PathError(f"{target.root}: there is no catalog; build_catalog makes one")
     pointer = read_pointer(target.filesystem, target.root)
     known = look(target, refresh=True)

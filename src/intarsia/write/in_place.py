@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -18,7 +19,14 @@ from intarsia.read.sidecars import Sidecars
 from intarsia.source import WindowSource
 from intarsia.write.beside import carry_sidecar, check_can_carry
 from intarsia.write.compose import Composed
-from intarsia.write.replace import changed, copied_by_system, copy_into, replacing, write_into
+from intarsia.write.replace import (
+    changed,
+    check_unchanged,
+    copied_by_system,
+    copy_into,
+    replacing,
+    write_into,
+)
 from intarsia.write.s3 import replaced_by_store
 
 
@@ -62,7 +70,7 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     for one, places in named:
         check_can_carry(one, places)
         one.sections.check_beside()  # last, as another writer may make one from now on
-    if not replaced_by_store(file, what, filesystem, version):
+    if not replaced_by_store(file.name, file.source, what, filesystem, version):
         _replace(file, what, filesystem, version)
     for one, places in named:
         if one.sections.beside is not None:  # or has one by now, of another writer
@@ -79,10 +87,10 @@ def _linked(path: str, filesystem: Any) -> OpenedFile | None:
 
 def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version) -> None:
     # The bytes come from the handle the footer came from: the file may be another one by now.
-    with (
-        replacing(file.name, filesystem, unless_changed_since=version) as create,
-        create() as out,
-    ):
+    check = partial(check_unchanged, file.name, filesystem, version)
+    if version is None:
+        check = partial(_check_same, file, filesystem)
+    with replacing(file.name, filesystem, check=check) as create, create() as out:
         is_local = isinstance(filesystem, pafs.LocalFileSystem)
         copied = copied_by_system(file.name, version, out, what.kept) if is_local else 0
         copy_into(WindowSource(file.source, copied, what.kept - copied), out)
@@ -91,8 +99,6 @@ def _replace(file: OpenedFile, what: Composed, filesystem: Any, version: Version
                 copy_into(WindowSource(file.source, *part), out)
             else:
                 write_into(out, memoryview(part))
-        if version is None:
-            _check_same(file, filesystem)
 
 
 def _check_same(file: OpenedFile, filesystem: Any) -> None:

@@ -19,11 +19,14 @@ from typing import BinaryIO
 
 import pyarrow.fs as pafs
 
+from intarsia import deadline
 from intarsia.errors import PathError, tell
 from intarsia.handle import Version, check_may_write, version_of, version_of_open
 from intarsia.local import local_path
+from intarsia.retry import retried
 from intarsia.source import Source
-from intarsia.storage import SIDECAR_FOLDER, PathLike
+from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike
+from intarsia.write.spill import Workspace, on_disk
 
 TEMPORARY_SUFFIX = ".intarsia-tmp"
 _TEMPORARY = re.compile(
@@ -38,6 +41,8 @@ _WITHOUT_FOLDERS = (pafs.S3FileSystem,)
 """What a folder is not made in before it holds something."""
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 """What disks that cannot sync folders say, or those whose folders cannot be opened."""
+_END_BYTES = 64 * 1024
+"""By these last bytes, and its length, an uploaded file is recognized."""
 _WRITTEN_BYTES = 128 * 1024
 """Larger pieces take the system longer, which looks for as much room in one place for them."""
 
@@ -47,7 +52,7 @@ def replacing(
     path: str,
     filesystem: pafs.FileSystem,
     *,
-    unless_changed_since: Version = None,
+    check: Callable[[], None] = lambda: None,
     keep_unfinished: bool = False,
     holds_rows: bool = False,
     like: str | None = None,
@@ -56,14 +61,12 @@ def replacing(
 
     Yields a function that opens the temporary file for writing. When the block ends without an
     error the file is synced and renamed over ``path``; otherwise it is removed and ``path`` is
-    untouched, as it is where it is no longer the version ``unless_changed_since``. With
+    untouched, as it is where ``check``, which is called just before, raises ``PathError``. With
     ``keep_unfinished`` a local temporary file is left where it is after an error. What a process
     that was killed has left is removed by ``remove_leftovers``, unless it ``holds_rows`` that are
-    nowhere else. A new local file
-    that is made of another one, ``like``, is read by nobody who could not read that. Raises
-    ``PathError`` where the file cannot be written.
+    nowhere else. A new local file that is made of another one, ``like``, is read by nobody who
+    could not read that. Raises ``PathError`` where the file cannot be written.
     """
-    check = partial(check_unchanged, path, filesystem, unless_changed_since)
     local = local_path(path, filesystem)
     if local is None:
         replaced = _replacing_remote(path, filesystem, check)
@@ -326,18 +329,104 @@ def write_into(out: BinaryIO, data: memoryview) -> None:
 def _replacing_remote(
     path: str, filesystem: pafs.FileSystem, check: Callable[[], None]
 ) -> Iterator[Callable[[], BinaryIO]]:
-    """As ``_replacing_local``, where a finished upload or a move is what takes effect at once."""
+    """As ``_replacing_local``. A temporary file in ``TMPDIR`` is uploaded and then moved."""
     check_may_write(filesystem, path)
     parent, _, name = path.rpartition("/")
     temporary = f"{parent}/{_temporary_name(name)}"
+    with Workspace() as work:
+        with on_disk():
+            local = str(work.new_path())
+        yield lambda: open(local, "wb")  # noqa: SIM115 # the caller closes it
+        make_folder(parent, filesystem)
+        with contextlib.closing(FileSource(pafs.LocalFileSystem(), local)) as source:
+            try:
+                upload(source, temporary, filesystem)
+                _move(source, temporary, path, filesystem, check)
+            except BaseException:
+                with deadline.active(None), contextlib.suppress(OSError):
+                    remove_file(temporary, filesystem)
+                raise
+
+
+def upload(source: Source, path: str, filesystem: pafs.FileSystem) -> None:
+    """Write all bytes of ``source`` to a file on any storage. Raises ``OSError``.
+
+    On remote storage an upload that fails for a moment is begun anew.
+    """
+
+    def request() -> None:
+        out = filesystem.open_output_stream(path)
+        try:
+            copy_into(source, out)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                out.close()
+            raise
+        out.close()
+
+    retried(filesystem, request, is_write=True)
+
+
+def remove_file(path: str, filesystem: pafs.FileSystem) -> None:
+    """Delete a file, if it is there. Raises ``OSError``."""
+
+    def request() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            _with_file(filesystem.delete_file, path, filesystem)
+
+    retried(filesystem, request, is_write=True)
+
+
+def _move(
+    source: Source,
+    temporary: str,
+    path: str,
+    filesystem: pafs.FileSystem,
+    check: Callable[[], None],
+) -> None:
+    """Move an upload of ``source`` to ``path``, unless ``check`` raises ``PathError``.
+
+    A move that failed may have been made all the same, or copied the file and not removed it.
+    """
+    tries = 0
+
+    def request() -> None:
+        nonlocal tries
+        tries += 1
+        if tries > 1 and filesystem.get_file_info(temporary).type == pafs.FileType.NotFound:
+            return
+        try:
+            check()
+        except PathError:
+            if tries == 1 or not _is_at_path(source, path, filesystem):
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                _with_file(filesystem.delete_file, temporary, filesystem)
+            return
+        _with_file(lambda at: filesystem.move(at, path), temporary, filesystem)
+
+    retried(filesystem, request, is_write=True)
+
+
+def _with_file(request: Callable[[str], object], path: str, filesystem: pafs.FileSystem) -> None:
+    """Make a request about a file. Raises ``FileNotFoundError`` only if the file is not there.
+
+    fsspec looks for files first, and takes any error for an answer.
+    """
     try:
-        yield lambda: filesystem.open_output_stream(temporary)
-        check()
-        filesystem.move(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            filesystem.delete_file(temporary)
-        raise
+        request(path)
+    except FileNotFoundError:
+        if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+            raise
+        raise ConnectionError(f"{path}: the file is there, and was not found") from None
+
+
+def _is_at_path(source: Source, path: str, filesystem: pafs.FileSystem) -> bool:
+    """True if the remote file at ``path`` has the length of ``source`` and ends as it does."""
+    start = max(source.size - _END_BYTES, 0)
+    end = [(start, source.size - start)]
+    with contextlib.closing(FileSource(filesystem, path)) as there:
+        return there.size == source.size and there.read(end) == source.read(end)
 
 
 def _sync(path: Path) -> None:
@@ -353,7 +442,8 @@ def make_folder(folder: str, filesystem: pafs.FileSystem) -> None:
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(folder, exist_ok=True)
     elif not isinstance(filesystem, _WITHOUT_FOLDERS):
-        filesystem.create_dir(folder, recursive=True)
+        create = partial(filesystem.create_dir, folder, recursive=True)
+        retried(filesystem, create, is_write=True)
 
 
 def check_place(path: str) -> None:

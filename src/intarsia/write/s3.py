@@ -25,7 +25,7 @@ import pyarrow.fs as pafs
 from intarsia.errors import PathError
 from intarsia.handle import Version
 from intarsia.parallel import all_awaited
-from intarsia.read.opened import OpenedFile
+from intarsia.retry import TRIES
 from intarsia.source import Source
 from intarsia.write.compose import Composed, Part
 
@@ -53,30 +53,31 @@ _UNKNOWN = {"NotImplemented", "501"}
 
 
 def replaced_by_store(
-    file: OpenedFile, what: Composed, filesystem: pafs.FileSystem, version: Version
+    path: str, source: Source, what: Composed, filesystem: pafs.FileSystem, version: Version
 ) -> bool:
     """Replace an object on S3 with one composed of its bytes and new ones; False where that cannot
     be done by the store: it is another one, or boto3 is not there.
 
-    ``version`` is the object that was opened. Raises ``PathError`` where another one is there by
-    now, or storage fails; then nothing has changed, unless the store's last answer was lost.
+    ``version`` is the object that was opened, and ``source`` its bytes. Raises ``PathError`` where
+    another one is there by now, or storage fails; then nothing has changed, unless the store's last
+    answer was lost.
     """
     client = _client_of(filesystem)
     if client is None or version is None or len(version) != 2:
         return False
     tag = version[1].decode() if isinstance(version[1], bytes) else str(version[1])
-    bucket, _, key = file.name.partition("/")
+    bucket, _, key = path.partition("/")
     errors: Any = importlib.import_module("botocore.exceptions")
     known = errors.ClientError, errors.BotoCoreError
     try:
-        _Object(client, bucket, key, tag, known).replace(file.source, what)
+        _Object(client, bucket, key, tag, known).replace(source, what)
     except errors.ClientError as error:
         if _code(error) in _CHANGED:
-            message = f"{file.name}: another writer changed the file; it was left as it is"
+            message = f"{path}: another writer changed the file; it was left as it is"
             raise PathError(message) from error
-        raise PathError(f"{file.name}: cannot be written: {error}") from error
+        raise PathError(f"{path}: cannot be written: {error}") from error
     except errors.BotoCoreError as error:
-        raise PathError(f"{file.name}: cannot be written: {error}") from error
+        raise PathError(f"{path}: cannot be written: {error}") from error
     return True
 
 
@@ -93,6 +94,7 @@ def _client_of(filesystem: pafs.FileSystem) -> Any:
     settings: dict[str, Any] = {
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
+        "retries": {"mode": "standard", "total_max_attempts": TRIES},
     }
     endpoint = options["endpoint_override"]
     if endpoint and not options["force_virtual_addressing"]:

@@ -36,8 +36,8 @@ from intarsia.write.compose import compose
 from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
 from intarsia.write.dictionaries import dictionary_settings, says_encodings
 from intarsia.write.fitted import FittedWriter
-from intarsia.write.replace import check_place, copy_into, make_folder, replacing, sync_folder
-from intarsia.write.spill import Workspace, on_disk
+from intarsia.write.replace import check_place, replacing, sync_folder
+from intarsia.write.spill import Workspace
 
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",
@@ -244,10 +244,10 @@ def open_writer(
     if most is not None and most < 1:
         raise ValueError(f"max_rows_per_page must be at least 1, not {most}")
     check_fit(schema, kinds, path, options)
-    place = (
-        _uploaded(path, found) if local is None else _beside(path, keep_unfinished=keep_unfinished)
-    )
-    with placed(Where(path)), place as out:
+    on = found if local is None else pafs.LocalFileSystem()
+    place = replacing(path, on, keep_unfinished=keep_unfinished, holds_rows=True)
+    with placed(Where(path)), place as create:
+        out = create()
         temporary = out.name
         try:
             with _writer_of(out, schema, checkpoint_row_groups, settings, options) as writer:
@@ -265,34 +265,6 @@ def open_writer(
             if keep_unfinished:
                 error.add_note(f"what was written so far is in {temporary}")
             raise
-
-
-@contextlib.contextmanager
-def _beside(path: str, *, keep_unfinished: bool) -> Iterator[BinaryIO]:
-    """Yields a local file beside ``path``, which takes its place at the end."""
-    on = pafs.LocalFileSystem()
-    with replacing(path, on, keep_unfinished=keep_unfinished, holds_rows=True) as create:
-        yield create()
-
-
-@contextlib.contextmanager
-def _uploaded(path: str, filesystem: pafs.FileSystem) -> Iterator[BinaryIO]:
-    """Yields a local temporary file, which is uploaded at the end and then moved to ``path``."""
-    with Workspace() as work:
-        with on_disk():
-            temporary = str(work.new_path())
-            out = open(temporary, "wb")  # noqa: SIM115 # the caller closes it
-        yield out
-        try:
-            make_folder(path.rpartition("/")[0], filesystem)
-        except OSError as error:
-            raise PathError(f"{path}: cannot be written: {error}") from error
-        with (
-            contextlib.closing(FileSource(pafs.LocalFileSystem(), temporary)) as source,
-            replacing(path, filesystem) as create,
-            create() as sink,
-        ):
-            copy_into(source, sink)
 
 
 def _check_remote(
