@@ -543,6 +543,34 @@ def test_a_build_whose_segments_another_has_removed_begins_anew(lake, monkeypatc
     assert data.count_rows(filter=pc.field("id") == some_id(7)) == 1
 
 
+@pytest.mark.filterwarnings("ignore:of .* files looked into")
+@pytest.mark.parametrize("storage", ["local", "memory"])
+def test_a_build_that_another_overtook_begins_anew(lake, monkeypatch, storage):
+    on, place = None, str(lake)
+    if storage == "memory":
+        on, place = fsspec.filesystem("memory"), "/overtaken"
+        on.put(str(lake), place, recursive=True)
+    options = {"filesystem": on, "refresh": True}
+    ia.build_catalog(place, filesystem=on)
+    ia.write_table(table_of(100), f"{place}/part=0/new.parquet", filesystem=on)
+    original = catalog.publish
+
+    def overtaken(target, known, *rest):
+        monkeypatch.setattr(catalog, "publish", original)
+        ia.write_table(table_of(101), f"{place}/part=0/newer.parquet", filesystem=on)
+        assert ia.build_catalog(place, **options).read == 2
+        return original(target, known, *rest)
+
+    monkeypatch.setattr(catalog, "publish", overtaken)
+    report = ia.build_catalog(place, **options)
+    assert (report.files, report.read) == (FILES + 2, 0)
+    data = ia.dataset(place, catalog=True, filesystem=on)
+    for number in (7, 100, 101):
+        assert data.count_rows(filter=pc.field("id") == some_id(number)) == 1
+    if on is not None:
+        on.rm(place, recursive=True)
+
+
 def test_builders_at_once_change_no_answer(lake):
     ia.build_catalog(lake)
     condition = pc.field("id") == some_id(23)

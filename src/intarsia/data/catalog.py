@@ -23,7 +23,7 @@ from intarsia.catalog.pointer import POINTER, First, Pointer, Table, decode_poin
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import PathError, warn
-from intarsia.handle import Stamp, stamps_below
+from intarsia.handle import Stamp, Version, stamps_below
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
@@ -86,10 +86,16 @@ def _time_in(stamp: Stamp) -> int:
 
 def read_pointer(filesystem: pafs.FileSystem, root: str) -> Pointer:
     """The pointer as it is now. Raises ``PathError`` where there is none, ``FormatError``."""
+    return versioned_pointer(filesystem, root)[0]
+
+
+def versioned_pointer(filesystem: pafs.FileSystem, root: str) -> tuple[Pointer, Version]:
+    """As ``read_pointer``, with the version of its file."""
     source = FileSource(filesystem, pointer_path(root))
     try:
+        version = source.version
         check_claim("the catalog's pointer", source.size, MAX_CATALOG_POINTER_BYTES)
-        return decode_pointer(bytes(source.read([(0, source.size)])[0]))
+        return decode_pointer(bytes(source.read([(0, source.size)])[0])), version
     finally:
         source.close()
 

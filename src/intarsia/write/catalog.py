@@ -27,22 +27,30 @@ from intarsia.catalog.pointer import (
     Segment,
     encode_pointer,
 )
-from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
+from intarsia.data.catalog import (
+    Identity,
+    list_folder,
+    open_segments,
+    pointer_path,
+    versioned_pointer,
+)
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
-from intarsia.handle import check_may_write
+from intarsia.handle import Version, check_may_write, version_of
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES
 from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.redaction import shown_redacted
+from intarsia.retry import infos_of
 from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
 from intarsia.write.catalog_target import Target, telling_storage
+from intarsia.write.replace import remove_file
 from intarsia.write.spill import Workspace
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
@@ -83,6 +91,8 @@ class Known:
     old: Pointer | None
     alive: list[tuple[SegmentReader, np.ndarray[Any, Any]]]
     """Segments, and the numbers of the files in them that are as they were."""
+    version: Version
+    """The version of the file that holds the pointer ``old``."""
 
     @property
     def new(self) -> list[str]:
@@ -110,16 +120,16 @@ class Known:
 def look(target: Target, *, refresh: bool, table_format: TableFormatOption = "ignore") -> Known:
     """List the data set, and with ``refresh`` read what its catalog knows already."""
     files, young = _settled(target, table_format)
-    old, alive = None, []
+    old, version, alive = None, None, []
     with contextlib.suppress(IntarsiaError, OSError):
-        old = read_pointer(target.filesystem, target.root)
+        old, version = versioned_pointer(target.filesystem, target.root)
     if old is not None and refresh:
         taken: set[str] = set()
         readers = open_segments(target.filesystem, target.root, old, DEFAULTS)
         with contextlib.suppress(IntarsiaError, OSError):
             for reader in reversed(readers):
                 alive.append((reader, _alive(reader, files, taken)))
-    return Known(files, young, old, alive[::-1])
+    return Known(files, young, old, alive[::-1], version)
 
 
 def _alive(
@@ -220,7 +230,9 @@ def build_catalog(
         added = [writer.finish()] if read or not kept else []
         report = published(target, known, generation, [*kept, *added], read)
     if report is None:
-        return build_catalog(path, filesystem=filesystem, table_format=table_format)
+        return build_catalog(
+            path, refresh=refresh, filesystem=filesystem, table_format=table_format
+        )
     if unread:
         _warn_of(target, unread, len(known.files))
     return report
@@ -274,11 +286,16 @@ def each_fact(
 def publish(
     target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
 ) -> CatalogReport:
-    """Put a pointer to ``segments`` in the place of the one there is, and tidy up."""
+    """Put a pointer to ``segments`` in the place of the one there is, and tidy up.
+
+    A pointer to segments that are kept replaces the one that they were read by and no other: a
+    build at the same time may have retired them. Raises ``PathError``.
+    """
     old = known.old
     pointer = Pointer(generation, tuple(segments))
     in_use, tables = set(pointer.names), target.tables()
-    former = set() if old is None else set(old.names) - in_use
+    former_names = set() if old is None else set(old.names)
+    former = former_names - in_use
     now = time.time_ns()
     orphans, unfinished = (
         {name for name, info in files.items() if now - (info.mtime_ns or now) > _ORPHANED_AFTER}
@@ -292,7 +309,8 @@ def publish(
         most = MAX_CATALOG_POINTER_BYTES
         message = f"its pointer would take {len(data):,} bytes; {most:,} are the most"
         raise PathError(f"{target.root}: no catalog of so much: {message}")
-    target.put(pointer_path("").rpartition("/")[2], data)
+    since = known.version if in_use & former_names else None
+    target.put(pointer_path("").rpartition("/")[2], data, since)
     if old is not None:  # nobody has read by these since the pointer before
         target.remove(set(old.retired) - in_use - former)
     target.remove(unfinished)
@@ -310,13 +328,17 @@ def publish(
 def published(
     target: Target, known: Known, generation: str, segments: Sequence[Segment], read: int
 ) -> CatalogReport | None:
-    """As ``publish``; None where another build has removed segments that were to be kept."""
+    """As ``publish``; None where another build has removed segments that were to be kept, or has
+    published.
+    """
     try:
         return publish(target, known, generation, segments, read)
     except PathError:
         with contextlib.suppress(OSError):
             tables = target.tables()
-            if any(table.name not in tables for kept in known.kept for table in kept.tables):
+            now = version_of(pointer_path(target.root), target.filesystem)
+            kept = {table.name for segment in known.kept for table in segment.tables}
+            if kept - tables.keys() or (kept and now != known.version):
                 target.remove_of(generation)
                 return None
         raise
@@ -349,8 +371,8 @@ def drop_catalog(path: PathLike, *, filesystem: Any = None) -> int:
     at, removed = pointer_path(target.root), 0
     check_may_write(target.filesystem, at)
     try:
-        if target.filesystem.get_file_info(at).type == pafs.FileType.File:
-            target.filesystem.delete_file(at)
+        if infos_of(target.filesystem, at).type == pafs.FileType.File:
+            remove_file(at, target.filesystem)
             removed = 1
     except OSError as error:
         raise PathError(f"{at}: cannot be removed: {error}") from error

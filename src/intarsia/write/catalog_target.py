@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow.fs as pafs
@@ -15,10 +16,21 @@ from intarsia.catalog.pointer import is_table_name
 from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
-from intarsia.handle import check_may_write
+from intarsia.handle import Version, check_may_write
 from intarsia.local import local_path
+from intarsia.retry import infos_of
+from intarsia.source import BufferSource
 from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
-from intarsia.write.replace import TEMPORARY_SUFFIX, make_folder, replacing
+from intarsia.write.compose import Composed
+from intarsia.write.replace import (
+    TEMPORARY_SUFFIX,
+    check_unchanged,
+    make_folder,
+    remove_file,
+    replacing,
+    upload,
+)
+from intarsia.write.s3 import replaced_by_store
 
 _UNFINISHED = re.compile(rf"\.catalog.*\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
 P = ParamSpec("P")
@@ -36,7 +48,7 @@ class Target:
     def of(cls, path: PathLike, filesystem: Any = None) -> Target:
         """Raises ``PathError`` where there is no folder."""
         found, at = resolve(path, filesystem)
-        if found.get_file_info(at).type != pafs.FileType.Directory:
+        if infos_of(found, at).type != pafs.FileType.Directory:
             raise PathError(f"{at}: a catalog is of a folder, and here is none")
         return cls(found, at.rstrip("/"))
 
@@ -45,18 +57,24 @@ class Target:
         """The folder the catalog is in."""
         return f"{self.root}/{SIDECAR_FOLDER}"
 
-    def put(self, name: str, data: memoryview | bytes) -> None:
-        """Write a file of the catalog, which appears whole. Raises ``PathError``."""
+    def put(self, name: str, data: memoryview | bytes, since: Version = None) -> None:
+        """Write a file of the catalog, which appears whole. Raises ``PathError``.
+
+        It does so, too, if there is another file than the version ``since``, unless that is None.
+        """
         path = f"{self.folder}/{name}"
         check_may_write(self.filesystem, path)
         try:
             make_folder(self.folder, self.filesystem)
             if local_path(path, self.filesystem) is not None:
-                with replacing(path, self.filesystem) as create, create() as out:
+                check = partial(check_unchanged, path, self.filesystem, since)
+                with replacing(path, self.filesystem, check=check) as create, create() as out:
                     out.write(data)
                 return
-            with self.filesystem.open_output_stream(path) as out:
-                out.write(data)
+            what = Composed(0, (memoryview(data),))
+            if not replaced_by_store(path, BufferSource(b""), what, self.filesystem, since):
+                check_unchanged(path, self.filesystem, since)
+                upload(BufferSource(data), path, self.filesystem)
         except OSError as error:
             raise PathError(f"{path}: cannot be written: {error}") from error
 
@@ -68,11 +86,11 @@ class Target:
         """Delete tables, as far as they are there."""
         for name in names:
             with contextlib.suppress(OSError):
-                self.filesystem.delete_file(f"{self.folder}/{name}")
+                remove_file(f"{self.folder}/{name}", self.filesystem)
 
     def points_to(self, generation: str) -> bool:
         """Is that the generation in use? Raises what reading the pointer does."""
-        info = self.filesystem.get_file_info(pointer_path(self.root))
+        info = infos_of(self.filesystem, pointer_path(self.root))
         is_there = info.type == pafs.FileType.File
         return is_there and read_pointer(self.filesystem, self.root).generation == generation
 
@@ -91,7 +109,7 @@ class Target:
 
     def _files(self) -> dict[str, pafs.FileInfo]:
         selector = pafs.FileSelector(self.folder, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = infos_of(self.filesystem, selector)
         return {info.base_name: info for info in infos if info.is_file}
 
 
