@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.write.advise import advise
     from intarsia.write.catalog import build_catalog, drop_catalog
     from intarsia.write.catalog_show import show_catalog
+    from intarsia.write.dataset import write_dataset
     from intarsia.write.drop import drop_indexes
     from intarsia.write.embed import add_indexes, list_indexes
     from intarsia.write.export import export_index
@@ -116,6 +117,7 @@ __all__ = [
     "show_catalog",
     "sql",
     "verify",
+    "write_dataset",
     "write_table",
 ]
 
@@ -172,6 +174,7 @@ _NAMES = {
         "drop_catalog",
     ),
     "intarsia.write.catalog_show": ("show_catalog",),
+    "intarsia.write.dataset": ("write_dataset",),
     "intarsia.write.drop": ("drop_indexes",),
     "intarsia.write.embed": (
         "add_indexes",

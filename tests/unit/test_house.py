@@ -176,6 +176,7 @@ def test_the_public_names_are_these():
             "show_catalog",
             "sql",
             "verify",
+            "write_dataset",
             "write_table",
         ]
     )

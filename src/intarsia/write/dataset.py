@@ -1,0 +1,374 @@
+"""``write_dataset``: rows divided among Parquet files, as ``pyarrow.dataset`` divides them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from intarsia.errors import PathError, public, unknown_column
+from intarsia.index.registry import IndexSpec
+from intarsia.local import local_path
+from intarsia.predicate.filterable import taken
+from intarsia.retry import infos_of
+from intarsia.storage import PathLike, infos_under, resolve
+from intarsia.write.replace import make_folder, remove_file
+from intarsia.write.rows import ROW_GROUP_BYTES, Rows
+from intarsia.write.writer import ParquetWriter
+
+MAX_HELD_BYTES = ROW_GROUP_BYTES
+"""Arrow memory that rows may take that are not written yet. Above this, the folder with most of
+them gets a row group."""
+ExistingData = Literal["error", "overwrite_or_ignore", "delete_matching"]
+_STEP_ROWS, _STEP_BYTES = 128 * 1024, 64 * 1024 * 1024
+"""The most that is divided among folders at a time: pyarrow's usual batch, in less memory."""
+_AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
+"""What pyarrow reads ahead of a data set: less than usual, as memory is bounded."""
+
+
+@public
+def write_dataset(
+    data: Any,
+    base_dir: PathLike,
+    *,
+    indexes: Sequence[IndexSpec | str] = (),
+    basename_template: str | None = None,
+    format: Any = None,  # noqa: A002 # pyarrow's name
+    partitioning: pads.Partitioning | Sequence[str] | None = None,
+    partitioning_flavor: str | None = None,
+    schema: pa.Schema | None = None,
+    filesystem: Any = None,
+    file_options: None = None,
+    use_threads: bool = True,
+    preserve_order: bool = False,
+    max_partitions: int | None = None,
+    max_open_files: int | None = None,
+    max_rows_per_file: int | None = None,
+    min_rows_per_group: int | None = None,
+    max_rows_per_group: int | None = None,
+    file_visitor: Callable[[Any], None] | None = None,
+    existing_data_behavior: ExistingData = "error",
+    create_dir: bool = True,
+    **options: Any,
+) -> None:
+    """Write rows as a folder of Parquet files with page indexes and the ``indexes`` asked for.
+
+    Takes the arguments of ``pyarrow.dataset.write_dataset`` and names folders and files as it does.
+    Each file is written as by ``intarsia.ParquetWriter``, which takes ``options``, and appears
+    whole. ``base_dir`` is on the local disk or on remote storage.
+
+    ``data`` is a table, a record batch, a list of either, a reader, a ``Dataset`` or ``Scanner`` of
+    pyarrow's or ours, an object with ``__arrow_c_stream__``, or, with ``schema``, an iterable of
+    batches. Rows keep their order. Rows that wait for their row group take about 256 MB at most.
+
+    These arguments differ from pyarrow's:
+
+    - ``format`` is Parquet, and ``file_options`` is not supported: ``options`` take its place.
+    - ``max_open_files`` is 256, as each file takes two handles.
+    - ``max_rows_per_group`` (1,048,576) is filled from all batches, so ``min_rows_per_group`` is
+      kept unless memory or ``max_open_files`` ends a row group before.
+    - ``use_threads`` and ``preserve_order`` have no effect.
+    - With ``existing_data_behavior="delete_matching"``, old files are deleted once all new ones are
+      written.
+
+    Raises ``PathError`` if ``base_dir`` holds files and ``existing_data_behavior`` is
+    ``"error"``, or a file cannot be written; ``IndexSpecError`` for an index that cannot be built;
+    ``ValueError`` or ``TypeError`` for other arguments. Files that have appeared before stay.
+
+    >>> ia.write_dataset(table, "lake", partitioning=["day"], partitioning_flavor="hive",
+    ...                  indexes=["user_id:lookup"])  # doctest: +SKIP
+    """
+    template = basename_template or "part-{i}.parquet"
+    if template.count("{i}") != 1 or "/" in template:
+        raise ValueError(f"basename_template has '{{i}}' once and no '/', not {template!r}")
+    if format not in (None, "parquet") and not isinstance(format, pads.ParquetFileFormat):
+        raise ValueError(f"format is 'parquet', not {format!r}")
+    if file_options is not None:
+        raise ValueError("file_options: give the writer's options as arguments: compression='zstd'")
+    if existing_data_behavior not in get_args(ExistingData):
+        known = ", ".join(get_args(ExistingData))
+        raise ValueError(f"existing_data_behavior: one of {known}, not {existing_data_behavior!r}")
+    partitions = _limit("max_partitions", max_partitions, 1024)
+    rows_per_group = _limit("max_rows_per_group", max_rows_per_group, 1024 * 1024)
+    if _limit("min_rows_per_group", min_rows_per_group, 0) > rows_per_group:
+        raise ValueError("min_rows_per_group is more than max_rows_per_group")
+    schema, batches = _rows_of(data, schema)
+    parts = _partitioning_of(partitioning, partitioning_flavor, schema)
+    keys = [name for name in parts.schema.names if name in schema.names] if parts else []
+    stored = pa.schema([f for f in schema if f.name not in keys], metadata=schema.metadata)
+    on, base = resolve(base_dir, filesystem)
+    base = base.rstrip("/")
+    _check_existing(data, base, on, existing_data_behavior)
+
+    def begin(path: str) -> ParquetWriter:
+        if create_dir and local_path(path, on) is not None:  # uploads make their folders
+            try:
+                make_folder(path.rpartition("/")[0], on)
+            except OSError as error:
+                raise PathError(f"{path}: cannot be written: {error}") from error
+        return ParquetWriter(path, stored, indexes=indexes, filesystem=on, **options)
+
+    def end(path: str) -> None:
+        if file_visitor is not None:
+            metadata = pq.read_metadata(path, filesystem=on)
+            metadata.set_file_path(path.removeprefix(f"{base}/"))
+            file_visitor(pads.WrittenFile(path, metadata, infos_of(on, path).size))
+
+    rows_per_file = _limit("max_rows_per_file", max_rows_per_file, 0) or sys.maxsize
+    files = _limit("max_open_files", max_open_files, 256) or sys.maxsize
+    writer = _Writer(begin, end, template, rows_per_file, max(rows_per_group, 1), files)
+    try:
+        for table in _steps(batches, schema):
+            row_bytes = table.nbytes / table.num_rows
+            for (folder, prefix), rows in _divided(table, keys, parts, partitions):
+                writer.add(f"{base}/{folder}".rstrip("/"), prefix, rows, row_bytes)
+        writer.finish()
+    except BaseException as error:
+        writer.give_up(error)
+        raise
+    if existing_data_behavior == "delete_matching":
+        writer.delete_others(on)
+
+
+class _Part:
+    """Rows of one folder that are not written yet, and the file that takes them."""
+
+    def __init__(self, folder: str, prefix: str) -> None:
+        self.folder, self.prefix = folder, prefix
+        self.tables: list[pa.Table] = []
+        self.rows, self.bytes = 0, 0.0
+        self.files = 0
+        """How many files were begun."""
+        self.path = ""
+        self.writer: ParquetWriter | None = None
+        self.rows_in_file = 0
+
+
+class _Writer:
+    """Gathers the rows of each folder into row groups, and writes these to files."""
+
+    def __init__(
+        self,
+        begin: Callable[[str], ParquetWriter],
+        end: Callable[[str], None],
+        template: str,
+        rows_per_file: int,
+        rows_per_group: int,
+        max_open: int,
+    ) -> None:
+        self._begin, self._end, self._template = begin, end, template
+        self._rows_per_file, self._rows_per_group = rows_per_file, rows_per_group
+        self._max_open = max_open
+        self._parts: dict[tuple[str, str], _Part] = {}
+        self._open: dict[_Part, None] = {}
+        """Parts with an open file; the one that was written to last is last."""
+        self._written: set[str] = set()
+        self._held = 0.0
+        """Bytes of all rows that wait."""
+
+    def add(self, folder: str, prefix: str, table: pa.Table, row_bytes: float) -> None:
+        """Take rows for a folder, and write all row groups that are full."""
+        part = self._parts.setdefault((folder, prefix), _Part(folder, prefix))
+        part.tables.append(table)
+        part.rows += table.num_rows
+        part.bytes += table.num_rows * row_bytes
+        self._held += table.num_rows * row_bytes
+        while part.rows >= self._due(part):
+            self._write(part)
+        while self._held > MAX_HELD_BYTES:
+            self._write(max(self._parts.values(), key=lambda part: part.bytes))
+
+    def finish(self) -> None:
+        """Write the rows that wait, and close all files."""
+        for part in sorted(self._parts.values(), key=lambda part: part not in self._open):
+            while part.rows:
+                self._write(part)
+            self._close(part)
+
+    def give_up(self, error: BaseException) -> None:
+        """Leave the open files, which do not appear."""
+        for part in self._open:
+            if part.writer is not None:
+                part.writer.__exit__(type(error), error, error.__traceback__)
+
+    def delete_others(self, filesystem: pafs.FileSystem) -> None:
+        """Delete all files that were not written here from the folders. Raises ``PathError``."""
+        for folder in {part.folder for part in self._parts.values()}:
+            try:
+                for info in infos_under(filesystem, folder):
+                    if info.is_file and info.path not in self._written:
+                        remove_file(info.path, filesystem)
+            except OSError as error:
+                raise PathError(f"{folder}: old files cannot be removed: {error}") from error
+
+    def _due(self, part: _Part) -> int:
+        """How many rows the next row group takes."""
+        return min(self._rows_per_group, self._rows_per_file - part.rows_in_file)
+
+    def _write(self, part: _Part) -> None:
+        """Write a row group."""
+        table = pa.concat_tables(part.tables)
+        group = table.slice(0, self._due(part))
+        rest = table.slice(group.num_rows)
+        written = part.bytes * group.num_rows / table.num_rows
+        part.tables = [rest] if rest.num_rows else []
+        part.rows = rest.num_rows
+        part.bytes -= written
+        self._held -= written
+        if part.writer is None:
+            if len(self._open) >= self._max_open:
+                self._close(next(iter(self._open)))
+            name = self._template.replace("{i}", str(part.files))
+            part.path, part.rows_in_file = f"{part.folder}/{part.prefix}{name}", 0
+            part.writer = self._begin(part.path)
+            part.files += 1
+        self._open.pop(part, None)
+        self._open[part] = None
+        part.writer.write_table(group, group.num_rows)
+        part.rows_in_file += group.num_rows
+        if part.rows_in_file == self._rows_per_file:
+            self._close(part)
+
+    def _close(self, part: _Part) -> None:
+        if part.writer is not None:
+            part.writer.close()
+            part.writer, part.rows_in_file = None, 0
+            del self._open[part]
+            self._written.add(part.path)
+            self._end(part.path)
+
+
+def _limit(name: str, value: int | None, default: int) -> int:
+    """The value of a limit. Raises ``TypeError`` or ``ValueError`` unless it is a count."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is an integer, not {value!r}")
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, not {value}")
+    return value
+
+
+def _rows_of(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """The schema of rows, and their batches. Raises ``TypeError`` for what holds no rows."""
+    if isinstance(data, pads.Scanner | pads.Dataset) and schema is not None:
+        raise ValueError("schema is for batches and tables: a data set has one of its own")
+    if isinstance(data, pads.Scanner):
+        return data.projected_schema, data.to_batches()
+    if isinstance(data, pads.Dataset):
+        return data.schema, data.to_batches(**_AHEAD)
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        data = [data]
+    if isinstance(data, list | tuple) and data and schema is None:
+        schema = data[0].schema
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data, schema)
+        return reader.schema, reader
+    if schema is None or not isinstance(data, Iterable):
+        raise TypeError(
+            f"data is a table, batches, a reader or a data set, not {type(data).__name__}; an "
+            "iterable of batches needs a schema"
+        )
+    return schema, data
+
+
+def _steps(batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows as tables of a size to be divided. Raises ``ValueError`` for other schemas."""
+
+    def tables() -> Iterator[pa.Table]:
+        for batch in batches:
+            if not batch.schema.equals(schema, check_metadata=False):
+                raise ValueError(f"rows of another schema: {batch.schema}, not {schema}")
+            yield pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+
+    rows = Rows(tables())
+    while (table := rows.take(_STEP_ROWS, _STEP_BYTES)) is not None:
+        yield table
+
+
+def _partitioning_of(
+    partitioning: Any, flavor: str | None, schema: pa.Schema
+) -> pads.Partitioning | None:
+    """What divides rows among folders; None if all are in one. Raises ``ValueError``."""
+    if partitioning is None or partitioning == []:
+        return None
+    if isinstance(partitioning, pads.Partitioning):
+        if flavor is not None:
+            raise ValueError("partitioning_flavor goes with a list of columns")
+        return partitioning
+    if isinstance(partitioning, str) or not isinstance(partitioning, Sequence):
+        raise ValueError(
+            "partitioning is a list of columns or a pyarrow.dataset.Partitioning with a schema, "
+            f"not {partitioning!r}"
+        )
+    for name in partitioning:
+        if name not in schema.names:
+            raise unknown_column(name, schema.names)
+    return pads.partitioning(
+        pa.schema([schema.field(name) for name in partitioning]), flavor=flavor
+    )
+
+
+def _divided(
+    table: pa.Table, keys: Sequence[str], parts: pads.Partitioning | None, most: int
+) -> Iterator[tuple[tuple[str, str], pa.Table]]:
+    """Yields the rows of each partition, with its folder and the prefix of its files' names.
+
+    Raises ``ValueError`` if they are more than ``most``, or a value leads to another folder.
+    """
+    if not keys:
+        yield ("", ""), table
+        return
+    assert parts is not None
+    values = {str(number): table.column(name) for number, name in enumerate(keys)}
+    numbered = pa.table({**values, "rows": np.arange(table.num_rows)})
+    groups = numbered.group_by([*values], use_threads=False).aggregate([("rows", "list")])
+    if groups.num_rows > most:
+        raise ValueError(
+            f"{groups.num_rows:,} partitions within {table.num_rows:,} rows; {most:,} are the most "
+            "(max_partitions)"
+        )
+    rest = table.drop_columns([*keys]).combine_chunks()  # or each take would do so
+    columns = [groups.column(name).combine_chunks() for name in values]
+    for group, rows in enumerate(groups.column("rows_list").combine_chunks()):
+        scalars = (column[group] for column in columns)
+        tests = (
+            pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            for name, value in zip(keys, scalars, strict=True)
+        )
+        folder, prefix = parts.format(reduce(and_, tests))
+        if {".", ".."} & {*folder.split("/")} or "/" in prefix:
+            message = (
+                "values that lead to another folder; partitioning_flavor='hive' can store them"
+            )
+            raise ValueError(f"{folder}/{prefix}: {message}")
+        yield (folder, prefix), taken(rest, rows.values)
+
+
+def _check_existing(
+    data: Any, base: str, filesystem: pafs.FileSystem, behavior: ExistingData
+) -> None:
+    """Raise ``PathError`` if files of a folder would be in the way, or are what is read."""
+    try:
+        everything = pafs.FileSelector(base, allow_not_found=True, recursive=True)
+        if behavior == "error" and any(info.is_file for info in infos_of(filesystem, everything)):
+            raise PathError(
+                f"{base}: there are files in the folder; with "
+                "existing_data_behavior='overwrite_or_ignore' they stay"
+            )
+    except PathError:
+        raise
+    except OSError as error:
+        raise PathError(f"{base}: cannot be listed: {error}") from error
+    is_there = isinstance(data, pads.FileSystemDataset) and filesystem.equals(data.filesystem)
+    if is_there and any(file.startswith(f"{base}/") for file in data.files):
+        raise PathError(f"{base}: rows are read from files of this folder; write to another one")
