@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +34,10 @@ class Request:
     sent: int = 0
     received: int = 0
     condition: str = ""
+    """The entity tag that it asks for."""
 
 
+_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 _NAP, _CALM = 0.01, 10
 """Seconds, and how many times in a row there has to be nothing left to do after so many."""
 _PATIENCE = 5
@@ -50,6 +55,9 @@ class Server:
 
     filesystem: pafs.S3FileSystem | None = None
     waits: bool = False
+    fault_rate: float = 0.0
+    faults: int = 0
+    dice: random.Random = field(default_factory=partial(random.Random, 1))
     began: int = 0
     ended: int = 0
     requests: list[Request] = field(default_factory=list)
@@ -84,6 +92,14 @@ class Server:
             time.sleep(_NAP)
             calm = calm + 1 if self.began == self.ended and _all_wait() else 0
 
+    def fault(self) -> str:
+        """What is to go wrong with a request: it is refused, or its answer is lost."""
+        with self._counting:
+            if self.dice.random() >= self.fault_rate:
+                return ""
+            self.faults += 1
+            return self.dice.choice(["refused", "cut"])
+
     def clear(self) -> None:
         self.requests.clear()
 
@@ -111,7 +127,15 @@ def _slow(app: Callable[..., Any], server: Server) -> Callable[..., Any]:
     def handle(env: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         start = time.perf_counter()
         server.wait()
+        fault = server.fault()
+        if fault == "refused":
+            env["wsgi.input"].read(int(env.get("CONTENT_LENGTH") or 0))
+            start_response("503 Slow Down", [("Content-Type", "application/xml")])
+            return [_SLOW_DOWN]
         answer = list(app(env, start_response))
+        if fault == "cut":
+            env["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionResetError
         what = env["REQUEST_METHOD"], env["PATH_INFO"], env.get("HTTP_RANGE", "")
         bodies = int(env.get("CONTENT_LENGTH") or 0), sum(map(len, answer))
         tag = env.get("HTTP_IF_MATCH") or env.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH", "")

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 import intarsia as ia
-from intarsia import handle
+from intarsia import handle, retry
 from intarsia.errors import PathError
 from intarsia.write import s3 as by_store
 from intarsia.write.replace import check_unchanged
@@ -235,3 +235,40 @@ def test_new_files_appear_whole(s3, tmp_path):
     assert [info.base_name for info in left] == ["deep.parquet"]
     with pytest.raises(PathError, match="cannot be written"):
         ia.write_table(table, "no-such-bucket/x.parquet", filesystem=s3.filesystem)
+
+
+def test_no_write_fails_at_a_fault_rate_of_20_percent(s3, monkeypatch):
+    """Beside the client's own tries: half of the faults are answers that are lost."""
+    monkeypatch.setattr(retry, "LONGEST_SECONDS", 0.1)
+    table = pa.table({"id": range(3000), "day": [i % 3 for i in range(3000)]})
+    path, on = "lake/faults/t.parquet", s3.filesystem
+    monkeypatch.setattr(s3, "fault_rate", 0.2)
+    ia.write_table(table, path, filesystem=on)
+    ia.add_indexes(path, ["id:lookup"], filesystem=on)  # by the store
+    ia.add_indexes(path, ["day:minmax"], filesystem=on, sidecar=True)
+    ia.build_catalog("lake/faults", filesystem=on)
+    ia.write_dataset(table, "lake/parts", partitioning=["day"], filesystem=on)
+    monkeypatch.setattr(by_store, "_client_of", lambda _: None)
+    ia.drop_indexes(path, "id:lookup", filesystem=on)  # downloaded and uploaded
+    s3.fault_rate = 0.0
+    assert s3.faults > 20
+    assert ia.dataset("lake/faults", filesystem=on).to_table().equals(table)
+    parts = ia.dataset("lake/parts", filesystem=on, partitioning=["day"])
+    assert parts.to_table(["id", "day"]).sort_by("id").cast(table.schema).equals(table)
+    for folder in ("lake/faults", "lake/parts"):
+        left = on.get_file_info(pafs.FileSelector(folder, recursive=True))
+        assert not [info.path for info in left if info.path.endswith("intarsia-tmp")]
+
+
+def test_a_catalogs_pointer_is_replaced_on_condition_of_the_one_that_was_read(s3):
+    table, on = pa.table({"id": range(300)}), s3.filesystem
+    ia.write_table(table, "lake/cat/a.parquet", filesystem=on)
+    ia.build_catalog("lake/cat", filesystem=on)
+    with on.open_input_file("lake/cat/_intarsia/catalog.json") as file:
+        tag = {k.lower(): v for k, v in file.metadata().items()}["etag"].decode()
+    ia.write_table(table, "lake/cat/b.parquet", filesystem=on)
+    s3.clear()
+    report = ia.build_catalog("lake/cat", filesystem=on, refresh=True)
+    assert (report.files, report.read) == (2, 1)
+    pointers = [r for r in s3.requests if r.method == "PUT" and r.path.endswith("catalog.json")]
+    assert [r.condition for r in pointers] == [tag]
