@@ -48,6 +48,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
+from intarsia.verify.sections import _differing_entries
 from intarsia.write.build import Built, Due, check_index, due_of, gather, granule_starts
 from intarsia.write.spill import Workspace
 from intarsia.write.standard import groups_of
@@ -1712,3 +1713,28 @@ def test_a_schema_of_arrows_that_its_readers_refuse(tmp_path):
             pq.read_table(path)
         (found,) = ia.verify(path)
         assert found.message == "ARROW:schema cannot be decoded: readers of Arrow's refuse the file"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_entries_are_compared_in_parts_as_sets_would_be(seed):
+    rng = np.random.default_rng(seed)
+    keys = int(rng.choice([1, 4, 60]))
+
+    def entries(count):
+        given = rng.integers(0, keys, count).astype(np.uint64) << np.uint64(32)
+        return np.unique(given | rng.integers(0, 50, count).astype(np.uint64))
+
+    def parts(given):
+        cuts = np.sort(rng.integers(0, len(given) + 1, int(rng.integers(0, 6))))
+        return iter(np.split(given, cuts))
+
+    due, held = entries(int(rng.integers(0, 300))), entries(int(rng.integers(0, 300)))
+    both = np.intersect1d(due, held)
+    expected = len(due), len(due) - len(both), len(held) - len(both)
+    assert _differing_entries(parts(due), parts(held)) == expected
+
+
+def test_entries_whose_keys_do_not_ascend_are_refused():
+    parts = [np.array([number << 32], np.uint64) for number in (5, 9, 3)]
+    with pytest.raises(ia.FormatError, match="not sorted"):
+        _differing_entries(iter(parts), iter(sorted(parts)))

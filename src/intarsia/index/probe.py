@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""
 _HELD_SUMMARIES = 1024 * 1024
 """Summaries that take more bytes are read again for each test."""
+_PART_ENTRIES = 1 << 20
 _ONE_PAGE = np.zeros(1, dtype=np.int64)
 _FEW_PAGES = 32
 """A probe of so many may be asked for again; their entries are held."""
@@ -298,7 +299,13 @@ class InvertedSection(Section):
 
     def stored_entries(self) -> UInt64Array:
         """As ``entries``, with cells instead of granules where there are ``blocks``."""
-        return packed([self._entries(np.arange(self.num_pages))])
+        return distinct(np.concatenate([np.empty(0, np.uint64), *self.stored_parts()]))
+
+    def stored_parts(self) -> Iterator[UInt64Array]:
+        """Yields ``stored_entries`` in parts of some pages each."""
+        step = max(1, _PART_ENTRIES // max(self.rows_per_page.max(initial=1), 1))
+        for start in range(0, self.num_pages, step):
+            yield packed([self._entries(np.arange(start, min(start + step, self.num_pages)))])
 
     def table(self) -> pa.Table:
         """All entries. Raises ``FormatError`` where a page is damaged."""

@@ -23,8 +23,8 @@ from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.build import Due, cell_tables, gather
 from intarsia.write.spill import Workspace
 
-_ENTRIES = 1024 * 1024
-"""Of a section, that are looked for at a time."""
+_NONE = np.empty(0, np.uint64)
+_KEYS, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)
 
 
 def check_sections(file: OpenedFile) -> Iterator[Finding]:
@@ -82,6 +82,12 @@ def _check_section(
         starts = section.granule_starts
     with Workspace() as work:
         (gathered,) = gather(file, [Due(kind, of, starts)], work)
+        if isinstance(section, InvertedSection) and not section.exact:
+            given = gathered.blocks()
+            given = cell_tables(given, section.blocks) if section.blocks else given
+            differing = _differing_entries(map(entries_of, given), section.stored_parts())
+            yield from _of_entries(*differing, entry, where)
+            return
         tables = list(gathered.blocks())
     if isinstance(section, SummarySection):
         due = pa.concat_tables(tables).combine_chunks()
@@ -92,40 +98,50 @@ def _check_section(
     if isinstance(section, IDX1Section):
         yield from _check_list(section, pa.concat_tables(tables)["key"], entry, where)
         return
-    if section.exact:
-        wanted, held = _entries(section, pa.concat_tables(tables).combine_chunks())
-    else:
-        if section.blocks:
-            tables = list(cell_tables(tables, section.blocks))
-        parts = [entries_of(table) for table in tables]
-        tables.clear()  # before more is held
-        wanted = distinct(np.concatenate(parts))
-        parts.clear()
-        held = section.stored_entries()
-    wanted, held = _sorted(wanted), _sorted(held)
-    missing = _num_beside(wanted, held)
+    wanted, held = _entries(section, pa.concat_tables(tables).combine_chunks())
+    yield from _of_entries(*_differing_entries(iter([wanted]), iter([held])), entry, where)
+
+
+def _of_entries(
+    due: int, missing: int, beyond: int, entry: IndexEntry, where: Where
+) -> Iterator[Finding]:
     if missing:
-        message = f"index {entry.name}: {missing:,} of {len(wanted):,} entries are missing"
+        message = f"index {entry.name}: {missing:,} of {due:,} entries are missing"
         yield error(where, message)
-    beyond = _num_beside(held, wanted)
     if beyond:
         yield warning(where, f"index {entry.name}: {beyond:,} entries that no value asks for")
 
 
-def _sorted(values: UInt64Array) -> UInt64Array:
-    return values if (values[1:] >= values[:-1]).all() else np.sort(values)
+def _differing_entries(
+    due: Iterator[UInt64Array], held: Iterator[UInt64Array]
+) -> tuple[int, int, int]:
+    """Returns how many entries are due, how many of these are missing, and how many others held.
 
-
-def _num_beside(one: UInt64Array, other: UInt64Array) -> int:
-    """How many of ``one`` are not in ``other``; both are sorted."""
-    found = 0
-    for start in range(0, len(one), _ENTRIES):
-        part = one[start : start + _ENTRIES]
-        places = np.searchsorted(other, part)
-        there = places < len(other)
-        there[there] = other[places[there]] == part[there]
-        found += int(np.count_nonzero(~there))
-    return found
+    Both are given in parts, whose keys ascend; a key may go on in the next part. Raises
+    ``FormatError`` if keys of a part come before those of the part before.
+    """
+    left, last = [_NONE, _NONE], [np.uint64(0), np.uint64(0)]
+    total = missing = beyond = 0
+    compared = np.uint64(0)  # all entries below
+    while compared < _END:
+        side = int(last[1] < last[0])
+        part = next((due, held)[side], None)
+        if part is None:
+            last[side] = _END
+        elif len(part):
+            left[side] = distinct(np.concatenate([left[side], part]))
+            last[side] = left[side][-1]
+            if left[side][0] < compared:
+                raise FormatError("the keys are not sorted")
+        end = min(last)
+        compared = end if end == _END else end & _KEYS  # the last key may go on
+        cuts = [np.searchsorted(own, compared) for own in left]
+        wanted, found = (own[:cut] for own, cut in zip(left, cuts, strict=True))
+        left = [own[cut:] for own, cut in zip(left, cuts, strict=True)]
+        total += len(wanted)
+        missing += int(np.count_nonzero(~np.isin(wanted, found, assume_unique=True)))
+        beyond += int(np.count_nonzero(~np.isin(found, wanted, assume_unique=True)))
+    return total, missing, beyond
 
 
 def _check_stray(file: OpenedFile, where: Where) -> Iterator[Finding]:
