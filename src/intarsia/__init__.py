@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.index.registry import register_index_kind
     from intarsia.index.standard import Bloom, PageIndex
     from intarsia.index.words import Words
+    from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.plan.advice import Advice
     from intarsia.predicate.functions import (
         contains_words,
@@ -111,9 +112,11 @@ __all__ = [
     "list_contains_any",
     "list_indexes",
     "map_contains",
+    "memory_limit",
     "polars",
     "recover",
     "register_index_kind",
+    "set_memory_limit",
     "show_catalog",
     "sql",
     "verify",
@@ -152,6 +155,10 @@ _NAMES = {
         "PageIndex",
     ),
     "intarsia.index.words": ("Words",),
+    "intarsia.memory": (
+        "memory_limit",
+        "set_memory_limit",
+    ),
     "intarsia.plan.advice": ("Advice",),
     "intarsia.predicate.functions": (
         "contains_words",

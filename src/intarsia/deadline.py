@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 from intarsia.errors import QueryTimeoutError
+from intarsia.limits import number_of_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,12 +45,23 @@ class Stopped(BaseException):  # like KeyboardInterrupt, it is no error
 class Stop:
     """Tells work when to stop: after ``seconds``, if given, once ``now`` is called, or with the
     work that it is a part of.
+
+    ``memory_limit`` is the number of bytes that the work may take, if it has a limit of its own.
     """
 
-    __slots__ = ("_is_now", "_outer", "_until", "doing", "seconds")
+    __slots__ = ("_is_now", "_outer", "_until", "doing", "memory_limit", "seconds")
 
-    def __init__(self, seconds: float | None = None, doing: str = "", outer: Stop | None = None):
+    def __init__(
+        self,
+        seconds: float | None = None,
+        doing: str = "",
+        outer: Stop | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
         self.seconds, self.doing, self._outer = seconds or 0.0, doing, outer
+        self.memory_limit: int | None = memory_limit
+        if memory_limit is None and outer is not None:
+            self.memory_limit = outer.memory_limit
         self._until = math.inf if seconds is None else time.monotonic() + seconds
         self._is_now = False
 
@@ -138,12 +150,15 @@ def each_active(stop: Stop | None, items: Iterable[T]) -> Generator[T]:
 
 
 @contextlib.contextmanager
-def time_limit(timeout: float | None, doing: str) -> Iterator[None]:
+def time_limit(
+    timeout: float | None, doing: str, memory_limit: int | str | None = None
+) -> Iterator[None]:
     """A context that raises ``QueryTimeoutError`` after ``timeout`` seconds; None is no limit.
 
-    Raises ``TypeError`` or ``ValueError`` for a limit that is no positive number.
+    ``memory_limit`` is as for ``set_memory_limit``. Raises ``TypeError`` or ``ValueError`` for a
+    limit that is no positive number.
     """
-    stop = stop_after(timeout, doing)
+    stop = stop_after(timeout, doing, memory_limit)
     if stop is None:
         yield
         return
@@ -151,15 +166,18 @@ def time_limit(timeout: float | None, doing: str) -> Iterator[None]:
         yield
 
 
-def stop_after(timeout: float | None, doing: str) -> Stop | None:
-    """Returns the ``Stop`` of a call with that limit; None without one. As ``time_limit``."""
+def stop_after(
+    timeout: float | None, doing: str, memory_limit: int | str | None = None
+) -> Stop | None:
+    """Returns the ``Stop`` of a call with these limits; None without one. As ``time_limit``."""
+    most = number_of_bytes(memory_limit)
     if timeout is None:
-        return None
+        return None if most is None else Stop(None, doing, _current.get(), most)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"timeout is a number of seconds, not {timeout!r}")
     if not 0 < timeout < math.inf:
         raise ValueError(f"timeout is a number of seconds above 0, not {timeout!r}")
-    return Stop(timeout, doing, _current.get())
+    return Stop(timeout, doing, _current.get(), most)
 
 
 @contextlib.contextmanager
@@ -174,7 +192,9 @@ def telling_of(stop: Stop) -> Iterator[None]:
 
 
 def time_limited(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Gives effect to the argument ``timeout`` of a function; the function itself ignores it.
+    """Gives effect to the arguments ``timeout`` and ``memory_limit`` of a function.
+
+    The function itself ignores them.
 
     ``doing`` and the first argument, a path or query, name the work in the error.
     """
@@ -183,10 +203,11 @@ def time_limited(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def limited(*args: P.args, **kwargs: P.kwargs) -> T:
             timeout: Any = kwargs.pop("timeout", None)
-            if timeout is None:
+            memory_limit: Any = kwargs.pop("memory_limit", None)
+            if timeout is None and memory_limit is None:
                 return function(*args, **kwargs)
             what = args[0] if args else kwargs.get("path", "")
-            with time_limit(timeout, f"{doing} {shown(what)}"):
+            with time_limit(timeout, f"{doing} {shown(what)}", memory_limit):
                 return function(*args, **kwargs)
 
         return limited

@@ -5,6 +5,8 @@ A file or condition beyond a limit is refused before memory is allocated for it.
 
 from __future__ import annotations
 
+import re
+
 from intarsia.errors import FormatError
 
 MIB = 1024 * 1024
@@ -29,6 +31,28 @@ that a megabyte of pages can hold a terabyte of values."""
 
 MAX_EXPRESSION_DEPTH = 6_000
 """Calls within one another in a filter; at 20,000, pyarrow overflows a stack of 8 MiB."""
+
+
+MIN_MEMORY_LIMIT = 64 * MIB
+"""What a call is given at least: less would not hold a page of each column and its copies."""
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
+
+
+def number_of_bytes(limit: object) -> int | None:
+    """Returns a memory limit in bytes, which may be given as ``"256MB"``. None is no limit.
+
+    Raises ``TypeError`` or ``ValueError`` for a limit of another kind or below 64 MiB.
+    """
+    if limit is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\w*)\s*", str(limit))
+    unit = None if found is None else _UNITS.get(found[2].upper())
+    if isinstance(limit, bool) or not isinstance(limit, int | str):
+        raise TypeError(f"a memory limit is a number of bytes or a string, not {limit!r}")
+    if found is None or unit is None or (size := int(float(found[1]) * unit)) < MIN_MEMORY_LIMIT:
+        raise ValueError(f"a memory limit is 64MiB at least, as '256MB' or '1GiB', not {limit!r}")
+    return size
 
 
 def check_claim(what: str, size: int, most: int) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from intarsia import deadline
+from intarsia import deadline, memory
 from intarsia.deadline import Stop
 from intarsia.errors import IntarsiaError
 from intarsia.process_state import ForkLock, SharedState
@@ -63,7 +63,8 @@ def in_order(
     lone task, all is done in the caller's thread. The first exception ends it. Tasks not begun when
     the caller loses interest are not begun at all. Tasks that ``is_far`` says wait most of the time
     are done in threads of their own; those that ``weigh`` together more than 128 MiB are under way
-    only as long as they are no more than pyarrow has cores, and one. What ``is_little`` is done in
+    only as long as they are no more than pyarrow has cores, and one; with a memory limit, those
+    that weigh more than an eighth of it are under way alone. What ``is_little`` is done in
     the caller's thread when it is due: to wake another takes longer.
     """
     left = _Tasks(iter(tasks))
@@ -75,6 +76,7 @@ def in_order(
         left.check()
         return
     process, pool = os.getpid(), _pool(_FAR if is_far else _COMPUTE)
+    is_limited, heavy = memory.has_limit(), memory.share(_HEAVY, 8)
     pending: deque[tuple[Future[T] | Task[T], float]] = deque()
     weight, due = 0.0, left.next(few)
     stop = Stop(outer=deadline.current())
@@ -82,7 +84,8 @@ def in_order(
         while due is not None or pending:
             while due is not None and len(pending) <= ahead:
                 own = weigh(due)
-                if len(pending) > pa.cpu_count() and weight + own > _HEAVY:
+                least = 0 if is_limited else pa.cpu_count()
+                if len(pending) > least and weight + own > heavy:
                     break
                 pending.append((due if is_little(due) else _submitted(pool, due, stop), own))
                 weight += own

@@ -18,6 +18,24 @@ def _start_limit(context: click.Context, _: click.Parameter, seconds: float | No
         context.with_resource(time_limit(seconds, f"running {context.command_path}"))
 
 
+def _limit_memory(context: click.Context, _: click.Parameter, limit: str | None) -> None:
+    """Limits the memory of the command that is about to run. Raises ``BadParameter``."""
+    if limit is not None and not context.resilient_parsing:
+        from intarsia.deadline import time_limit
+
+        try:
+            context.with_resource(time_limit(None, "", limit))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+
+memory_limit_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    callback=_limit_memory,
+    expose_value=False,
+    help="Take no more memory than this, as 256MB or 1GiB.",
+)
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),

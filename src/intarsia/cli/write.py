@@ -17,6 +17,7 @@ from intarsia.cli.document import json_text
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
+from intarsia.memory import share
 from intarsia.predicate.casts import cast_type
 from intarsia.read.damage import OnCorrupt
 from intarsia.write.annotations import placed
@@ -127,7 +128,7 @@ def write(
             if order:
                 tables = in_order(tables, rows.schema, order, size)
             held = Rows(tables)
-            most = ROW_GROUP_BYTES if row_group_size is None else _ANY_BYTES
+            most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
             while (group := held.take(size, most)) is not None:
                 writer.write_table(group, size)
         if indexes:

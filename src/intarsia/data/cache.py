@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 from intarsia.data.catalog import Catalog
 from intarsia.errors import FormatError, PathError
 from intarsia.handle import Version, version_of
+from intarsia.memory import share
 from intarsia.parallel import begin, result_of
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.file import open_source
@@ -156,7 +157,7 @@ class FileCache(SharedState):
 
     def _shrink(self) -> None:
         """Forget the files that were used least lately, while all together take too much."""
-        while self._num_bytes > self._limit and len(self._kept) > 1:
+        while self._num_bytes > share(self._limit, 8) and len(self._kept) > 1:
             self._forget(next(iter(self._kept.values())))
 
     def _weigh(self, kept: _Kept) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
+from intarsia import memory
 from intarsia.data.asked import (
     Columns,
     asked,
@@ -68,7 +69,6 @@ from intarsia.deadline import (
     active,
     current,
     each_active,
-    is_limited,
     shown,
     stop_after,
     telling_of,
@@ -84,6 +84,7 @@ from intarsia.predicate.filterable import filterable_schema, restorer_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
+from intarsia.read.limit import fitting
 from intarsia.read.opened import of_one_version, until_whole
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import plan_rows
@@ -192,7 +193,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 
         Raises ``FormatError`` if a footer contradicts the file's folder.
         """
-        if self._is_all_ours or is_limited():
+        if self._is_all_ours or memory.is_limited():
             return False
         if not self._footers.are_of(self.files, self.filesystem):
             return False
@@ -328,18 +329,20 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         batch_size: int = _BATCH_ROWS,
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> pads.Scanner:
         """A scanner. One with a filter, or of lists or maps, can be consumed once, as
         ``Scanner.from_batches`` can. Other scanners are pyarrow's own, which gives fewer rows
         without an error if a chunk has pages without values; ``to_table`` reads these.
 
-        ``timeout`` is counted from this call to the last batch; such a scanner is consumed once.
+        ``timeout`` is counted from this call to the last batch; such a scanner, and one with a
+        ``memory_limit``, is consumed once.
 
         Further ``options`` are pyarrow's; those about threads, read-ahead and memory apply to scans
         without a filter, as do all ``fragment_scan_options`` but that checksums are compared.
         """
-        stop = stop_after(timeout, f"reading {shown(self)}")
+        stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         options |= {"batch_size": batch_size}
         if stop is None:
             scan = self._tables(columns, filter, options)
@@ -364,7 +367,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
             return scan
         reads_some = columns is None or len(columns) > 0
         is_checked = has_repeated(self.schema, columns) or (self._scans_once and reads_some)
-        if not is_checked and not is_limited():
+        if not is_checked and not memory.is_limited():
             return None
         scanner = self._pyarrows(columns, options)
         batches = self._completed(scanner, columns, options)
@@ -377,11 +380,14 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
         """The matching rows as a table.
 
-        Raises ``QueryTimeoutError`` after ``timeout`` seconds, as the other methods that have it.
+        Raises ``QueryTimeoutError`` after ``timeout`` seconds, as the other methods that have it,
+        and ``OutOfMemoryError`` if the table takes more than half of ``memory_limit``, which is as
+        for ``intarsia.set_memory_limit``: ``to_batches`` gives the same rows in little memory.
         """
         scan = self._scan(columns, filter, options)
         if scan is None and not self._cache.is_local:
@@ -406,6 +412,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows as record batches, read as they are asked for.
@@ -413,7 +420,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         ``timeout`` is counted from this call to the last batch, what the caller does between
         batches included.
         """
-        stop = stop_after(timeout, f"reading {shown(self)}")
+        stop = stop_after(timeout, f"reading {shown(self)}", memory_limit)
         if stop is not None:
             with active(stop), telling_of(stop):
                 batches = self.to_batches(columns, filter, **options)
@@ -432,6 +439,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
         """The first ``num_rows`` matching rows; reading ends when they are found.
@@ -453,6 +461,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> pa.Table:
         """The rows at ``indices`` among the matching ones, in that order.
@@ -511,6 +520,7 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
         filter: FilterLike = None,  # noqa: A002 # pyarrow's name for it
         *,
         timeout: float | None = None,
+        memory_limit: int | str | None = None,
         **options: Any,
     ) -> int:
         """How many rows match.
@@ -793,12 +803,12 @@ class Dataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow is not t
 def _as_one(schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.Table:
     if isinstance(tables, list) and len(tables) == 1:  # pyarrow's own scan, of flat columns
         return tables[0]
-    return pa.Table.from_batches(list(batches_of(tables)), schema)
+    return pa.Table.from_batches(list(batches_of(fitting(tables))), schema)
 
 
 def _table_of(scanner: pads.Scanner) -> pa.Table:
     """All rows of pyarrow's scanner, which a time limit stops between batches only."""
-    if not is_limited():
+    if not memory.is_limited():
         return scanner.to_table()
     batches = list(each_active(current(), scanner.to_batches()))
     return pa.Table.from_batches(batches, scanner.projected_schema)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Root
+from intarsia.memory import has_limit
 from intarsia.parallel import in_order, may_divide
 from intarsia.plan.verdict import Constants
 from intarsia.read.columns import as_type
@@ -100,7 +101,10 @@ def may_be_together(file: OpenedFile) -> bool:
     """Is a file to be read as most are, and no page of it to be looked at by itself?"""
     options = file.options
     return not (
-        options.read_dictionary or options.on_corrupt or options.page_size_limit is not None
+        options.read_dictionary
+        or options.on_corrupt
+        or options.page_size_limit is not None
+        or has_limit()
     )
 
 

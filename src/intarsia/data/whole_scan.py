@@ -26,8 +26,8 @@ from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
 from intarsia.data.hand_over import PAGE_COST
 from intarsia.data.survey import File, Survey, alike, files_left, in_folders
-from intarsia.deadline import is_limited
 from intarsia.errors import IntarsiaError
+from intarsia.memory import is_limited
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import tests_of
 from intarsia.ranges import RowRanges
@@ -71,7 +71,7 @@ def whole_scan(cache: FileCache, files: Sequence[File], request: Request) -> Who
 
     Rows that match for certain are left out if no column is asked for. Returns None if our reader
     may be faster, if pyarrow may fail at rows that do not match, if small files are not open yet,
-    if a footer cannot be read, or if the call has a time limit, which pyarrow does not keep.
+    if a footer cannot be read, or if the call has a limit, which pyarrow does not keep.
     """
     if not cache.is_local or cache.catalog is not None or not _is_plain(request) or is_limited():
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from intarsia.decode.page_body import most_bytes
 from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import PageHeader, SchemaElement, Type
+from intarsia.format.metadata import DICTIONARY_ENCODINGS, PageHeader, SchemaElement, Type
 from intarsia.format.page_header import num_values, read_page_header
 from intarsia.format.schema import Leaf
 
@@ -41,6 +41,25 @@ def value_bytes(element: SchemaElement) -> int:
     if element.type == Type.FIXED_LEN_BYTE_ARRAY:
         return element.type_length or 0
     return 0 if element.type is None else _WIDTHS.get(element.type, 0)
+
+
+def mean_entry_bytes(header: PageHeader) -> float | None:
+    """Returns the mean bytes of a dictionary's entries. None for a page of another type."""
+    dictionary = header.dictionary_page_header
+    if dictionary is None:
+        return None
+    return header.uncompressed_page_size / max(dictionary.num_values, 1)
+
+
+def held_bytes(header: PageHeader, leaf: Leaf, entry_bytes: float) -> float:
+    """Returns about the bytes of a page's values in memory.
+
+    ``entry_bytes`` are those of an entry of the dictionary, which values of the page may repeat.
+    """
+    data = header.data_page_header or header.data_page_header_v2
+    is_encoded = data is not None and data.encoding in DICTIONARY_ENCODINGS
+    width = max(_held_bytes(leaf), entry_bytes if is_encoded else 0)
+    return max(header.uncompressed_page_size, _entries(header) * width)
 
 
 def over_limit(header: PageHeader, leaf: Leaf, limit: int | None) -> str | None:

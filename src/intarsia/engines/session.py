@@ -5,16 +5,18 @@ make; what may leave something behind has one of its own.
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia import deadline
+from intarsia import deadline, memory
 from intarsia.errors import IntarsiaError, check_version, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
 from intarsia.text.words import contains_words
@@ -65,6 +67,7 @@ def session(*, shared: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     all of a database, others see. An error of DuckDB's own making leaves a database of no use: the
     next session has a new one.
     """
+    shared = shared and not memory.has_limit()  # a limit is of the whole database
     database = _shared.get() if shared else _opened()
     try:
         opened = contextlib.closing(database.cursor() if shared else database)
@@ -108,7 +111,11 @@ def is_interrupt(error: BaseException) -> bool:
 
 def _opened() -> duckdb.DuckDBPyConnection:
     # Or a table that is not there would be looked for among this package's variables.
-    settings = {"python_enable_replacements": False}
+    settings: dict[str, Any] = {"python_enable_replacements": False}
+    limit = memory.memory_limit()
+    if limit is not None:
+        folder = os.path.join(tempfile.gettempdir(), "intarsia-duckdb")
+        settings |= {"memory_limit": f"{limit // 2}B", "temp_directory": folder}
     opened: duckdb.DuckDBPyConnection = require_duckdb().connect(config=settings)
     opened.execute("SET GLOBAL TimeZone = 'UTC'")
     text, answer = "VARCHAR", "BOOLEAN"

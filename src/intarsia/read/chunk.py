@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia import deadline
+from intarsia import deadline, memory
 from intarsia.decode.page_body import check_size, page_levels
 from intarsia.decode.page_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
@@ -36,8 +36,13 @@ _MOST_ROWS = 1024 * 1024
 _PREFIXED_ROWS = 1024
 """Rows decoded at a time of values that repeat the beginning of the value before: a page may hold
 many times its length."""
-_MOST_HELD = 4 * RUN_BYTES
-"""Bytes of a chunk that are held as a whole; a longer chunk is read page by page."""
+_MOST_HELD = 4
+"""Runs. A chunk of as many bytes is held as a whole; a longer chunk is read page by page."""
+
+
+def run_bytes() -> int:
+    """Returns the bytes of pages, and of values, that are decoded at a time."""
+    return memory.share(RUN_BYTES, 16)
 
 
 @dataclass(slots=True)
@@ -76,7 +81,7 @@ class Chunk:
             return
         start = self.metadata.start
         length = min(self.metadata.total_compressed_size, self.file.source.size - start)
-        if length > _MOST_HELD:
+        if length > _MOST_HELD * run_bytes():
             return
         with placed(self.where):
             data = self.file.source.read([(start, length)])[0]
@@ -160,7 +165,7 @@ class Chunk:
         pyarrow takes a page without values for the end of a chunk, so these are left out.
         """
         known = None if levels is None else iter(levels)
-        run = _Run()
+        run, most = _Run(), run_bytes()
         for page in pages:
             if not page.is_data:
                 continue
@@ -168,7 +173,7 @@ class Chunk:
             if not level.num_values:
                 continue
             size = max(page.size, page.header.uncompressed_page_size)
-            if run.pages and run.size + size > RUN_BYTES and level.begins_a_row:
+            if run.pages and run.size + size > most and level.begins_a_row:
                 yield run
                 run = _Run()
             run.pages.append(page)
@@ -204,7 +209,7 @@ class Chunk:
                 width += pc.max(lengths).as_py() or 0
             elif Encoding.DELTA_BYTE_ARRAY in self.metadata.encodings:
                 return _PREFIXED_ROWS
-        return min(max(RUN_BYTES // max(width, 1), 1), _MOST_ROWS)
+        return min(max(run_bytes() // max(width, 1), 1), _MOST_ROWS)
 
     def row_levels(self, page: PageAt) -> PageLevels:
         """Levels as far as they tell rows. Those of a column that does not repeat are not read."""
@@ -252,6 +257,7 @@ class Chunk:
     def _check_limit(self, page: PageAt) -> None:
         with placed(self.at(page)):
             check_limit(page.header, self.leaf, self.file.options.page_size_limit)
+            memory.Room().take(2 * (page.size + page.header.uncompressed_page_size), "a page")
 
     def at(self, page: PageAt) -> Where:
         """The place of one of its pages."""

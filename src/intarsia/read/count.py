@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from intarsia.memory import has_limit
 from intarsia.parallel import in_order
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.tree import Maybe
@@ -24,7 +25,8 @@ def count_rows(
 
     Rows that can match and cannot fail to, by statistics and page indexes, are not read.
     """
-    ahead = files_ahead(is_far) if use_threads else 0
+    # With a memory limit, the units of a local file are read ahead, not those of several files.
+    ahead = files_ahead(is_far) if use_threads and (is_far or not has_limit()) else 0
     count = partial(_count, request=request, use_threads=use_threads, trend=Trend())
     counts = (partial(count, part) for part in parts)
 

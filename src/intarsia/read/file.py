@@ -25,6 +25,7 @@ from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.health import Health
+from intarsia.read.limit import fitting
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.page_indexes import ChunkId
@@ -227,7 +228,7 @@ class ParquetFile:
         if columns is None and filter is None and len(set(schema.names)) < len(schema):
             return self._read_all(self._checked(rows))
         request = self._request(columns, filter)
-        tables = list(scan_file(self._opened, request, {}, self._checked(rows)))
+        tables = [*fitting(scan_file(self._opened, request, {}, self._checked(rows)))]
         if not request.columns:  # concatenation would forget how many rows there are
             return without_columns(sum(table.num_rows for table in tables))
         found = pa.concat_tables(tables) if tables else without_rows(request.output)

@@ -1,14 +1,17 @@
-"""Refusing pages that hold more than ``page_size_limit`` says, before they are decoded."""
+"""Refusing pages before they are decoded: by ``page_size_limit``, and by the memory limit."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from intarsia.decode.page_limit import is_within, over_limit, pages_in
-from intarsia.errors import FormatError, Where
+import pyarrow as pa
+
+from intarsia.decode.page_limit import held_bytes, is_within, mean_entry_bytes, over_limit, pages_in
+from intarsia.errors import FormatError, OutOfMemoryError, Where
 from intarsia.format.metadata import ColumnMetaData
 from intarsia.format.schema import Leaf
+from intarsia.memory import Room, memory_limit
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust
@@ -47,6 +50,49 @@ def check_pages(
             file.page_indexes.distrust(group, leaf, f"no page begins at {offset:,}")
             raise PageIndexMistrust
         raise FormatError(problem, where)
+
+
+def take_room(
+    room: Room,
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    selection: ChunkSelection,
+    parts: Sequence[memoryview],
+) -> None:
+    """Counts what the pages of a chunk take once they are decoded.
+
+    ``parts`` are what was read at ``selection.byte_ranges``. Raises ``OutOfMemoryError``, which
+    names the page that takes most, if they do not fit.
+    """
+    chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
+    entry, total = 0.0, 0
+    largest = (0, 0, 0)  # bytes of values, of the page, and its offset
+    for (start, _), part in zip(selection.byte_ranges, parts, strict=True):
+        with contextlib.suppress(FormatError):  # the decoder reports it
+            for at, header in pages_in(part, chunk.num_values):
+                entry = mean_entry_bytes(header) or entry
+                size = int(held_bytes(header, column, entry))
+                total += size
+                largest = max(largest, (size, header.uncompressed_page_size, start + at))
+    try:
+        room.take(total + largest[1], f"a chunk, of which a page holds {largest[0]:,} bytes,")
+    except OutOfMemoryError as error:
+        raise error.at(_place(file, group, leaf, largest[2])) from None
+
+
+def fitting(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yields the parts of a table. Raises ``OutOfMemoryError`` beyond half the memory limit."""
+    limit, size = memory_limit(), 0
+    for table in tables:
+        if limit is not None:
+            size += table.nbytes
+            if size > limit / 2:
+                raise OutOfMemoryError(
+                    f"the table takes more than {limit // 2:,} bytes, half the memory limit; read "
+                    "it in batches: to_batches, or iter_batches of a file"
+                )
+        yield table
 
 
 def _beyond(

@@ -17,6 +17,7 @@ from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
 from intarsia.format.page_header import checksum_problem
 from intarsia.format.schema import Root
+from intarsia.memory import Room
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.predicate.filterable import taken
 from intarsia.ranges import RowRanges
@@ -29,7 +30,7 @@ from intarsia.read.guard import (
     check_selection,
     named,
 )
-from intarsia.read.limit import check_pages
+from intarsia.read.limit import check_pages, take_room
 from intarsia.read.locate import all_lost
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_counts import check_dictionary, checked_values
@@ -82,9 +83,11 @@ def _read_rows(
 ) -> list[pa.ChunkedArray]:
     reads = select(file, roots, rows)
     check_places(file, (one for read in reads for one in read.selections()))
-    ranges = ranges_of(reads)
+    ranges, room = ranges_of(reads), Room()
+    if room.is_limited:
+        _take_room(room, file, reads)
     parts = iter((source or file.source).read(ranges))
-    fetched = [_fetched(file, read, parts) for read in reads]
+    fetched = [_fetched(file, read, parts, room) for read in reads]
     size = sum(length for _, length in ranges)
     if not physical and _are_alike(reads):
         with contextlib.suppress(FormatError):  # which of them, decoding them one by one will say
@@ -97,6 +100,17 @@ def _read_rows(
         for read, groups in zip(reads, fetched, strict=True)
     ]
     return all_of(tasks) if size >= THREADED_BYTES else [task() for task in tasks]
+
+
+def _take_room(room: Room, file: OpenedFile, reads: Sequence[ColumnRead]) -> None:
+    """Counts what is about to be read, and the copy that pyarrow decodes.
+
+    Raises ``OutOfMemoryError``.
+    """
+    for read in reads:
+        for group, leaf, selection in read.selections():
+            with placed(Where(file.name, group, file.schema.leaves[leaf].name)):
+                room.take(2 * sum(length for _, length in selection.byte_ranges), "its chunk")
 
 
 def _are_alike(reads: Sequence[ColumnRead]) -> bool:
@@ -185,7 +199,7 @@ def _template(file: OpenedFile, root: Root, physical: bool) -> RootTemplate:
 
 
 def _fetched(
-    file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview]
+    file: OpenedFile, read: ColumnRead, parts: Iterator[memoryview], room: Room
 ) -> list[list[ChunkBytes]]:
     """For each row group the chunks of the leaves that are read, checked against their indexes."""
     groups = []
@@ -202,6 +216,9 @@ def _fetched(
                 doubt = signal  # plans all of them again
                 continue
             check_pages(file, group, leaf, selection, dictionary, pages)
+            if room.is_limited:
+                read_parts = pages if dictionary is None else [dictionary, *pages]
+                take_room(room, file, group, leaf, selection, read_parts)
             if dictionary is not None:
                 check_dictionary(file, group, leaf, dictionary)
             if read.root.coded and file.schema.leaves[leaf].name in read.root.coded:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from intarsia.errors import Where, placed
+from intarsia.memory import has_limit
 from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.plan.verdict import Constants
@@ -25,7 +26,7 @@ from intarsia.read.opened import MAX_TRIES, ChangesTooOften, Lease, OpenedFile, 
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.small_groups import know_page_indexes
-from intarsia.read.units import units_of
+from intarsia.read.units import decoded_rows_bytes, units_of, usual_bytes
 from intarsia.storage import FileReplaced
 
 
@@ -200,6 +201,12 @@ class _Attempt:
             except FileReplaced:
                 self._renew()
 
+    @property
+    def leaves(self) -> list[int]:
+        """The leaves that are read."""
+        roots = roots_to_read(self._file, self._request, self._part.constants)
+        return [leaf for root in roots for leaf in root.leaves]
+
     def _planned(self) -> RowRanges:
         request, file = self._request, self._file
         constants, pinned = self._part.constants, self._file.pin()
@@ -313,6 +320,11 @@ class _Unit:
         return self.attempt.is_at_hand
 
     def weight(self) -> float:
-        """At most so many bytes are read for it, in whatever columns."""
+        """At most so many bytes are read for it, in whatever columns.
+
+        With a memory limit, about as many bytes as are decoded for it.
+        """
         file = self.reader.file
+        if has_limit():
+            return max(usual_bytes(), decoded_rows_bytes(file, self.rows, self.attempt.leaves))
         return file.source.size * self.rows.num_rows / file.num_rows

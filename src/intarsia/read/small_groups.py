@@ -14,6 +14,7 @@ from intarsia.decode.template import FAILURES
 from intarsia.decode.whole import PartsOfFile, decode_groups
 from intarsia.errors import FormatError
 from intarsia.format.schema import Root
+from intarsia.memory import has_limit
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.pages import whole_chunk
@@ -87,6 +88,8 @@ def _may_be_small(file: OpenedFile) -> bool:
     """
     options = file.options
     if options.looks_for_damage or options.page_size_limit is not None or file.mended:
+        return False
+    if has_limit():  # pages are looked at before they are decoded
         return False
     return not file.request_bytes and file.source.size <= _FILE_BYTES * _num_chunks(file)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from intarsia import memory
 from intarsia.decode.page_check import has_codes_only
-from intarsia.decode.page_limit import value_bytes
-from intarsia.format.metadata import ColumnMetaData, Outline
+from intarsia.decode.page_limit import mean_entry_bytes, value_bytes
+from intarsia.errors import FormatError
+from intarsia.format.metadata import ColumnMetaData, Outline, Type
 from intarsia.format.schema import Leaf, Root
 from intarsia.ranges import Int64Array, RowRanges
+from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
-from intarsia.read.walked import walk_through
+from intarsia.read.walked import learn_pages, walk_through
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024
@@ -53,22 +57,23 @@ def units_of(
         for group in groups:
             _find_pages(file, group, leaves, rows)
         row_bytes = max(_row_bytes(file, group, leaves) for group in groups)
-        if rows.num_rows * row_bytes <= UNIT_BYTES:
+        if rows.num_rows * row_bytes <= usual_bytes():
             yield rows
             return
     limit: float = FIRST_ROWS if small_first else UNIT_ROWS
+    unit_bytes = usual_bytes()
     pending: list[RowRanges] = []
     count, size = 0.0, 0.0
     for group in groups:
         _find_pages(file, group, leaves, rows, always=small_first)
         row_bytes, scale = _row_bytes(file, group, leaves), _scale(file, group, leaves)
-        if not small_first and file.num_rows_in(group) * row_bytes > UNIT_BYTES:
+        if not small_first and file.num_rows_in(group) * row_bytes > unit_bytes:
             cut = _CUT_SHARE * _cut_bytes(file, group, leaves)
-            scale = max(scale, min(cut / UNIT_BYTES, _LARGEST))
-        step = min(limit * scale, UNIT_BYTES * scale / row_bytes)
+            scale = max(scale, min(cut / unit_bytes, _largest()))
+        step = min(limit * scale, unit_bytes * scale / row_bytes)
         for part, held in _parts_of(file, rows, group, leaves, step):
             part_size = held * row_bytes / scale
-            if pending and (count + held / scale > limit or size + part_size > UNIT_BYTES):
+            if pending and (count + held / scale > limit or size + part_size > unit_bytes):
                 yield RowRanges.union(pending)
                 pending, count, size = [], 0.0, 0.0
                 limit = min(2 * limit, UNIT_ROWS)
@@ -77,6 +82,20 @@ def units_of(
             size += part_size
     if pending:
         yield RowRanges.union(pending)
+
+
+def decoded_rows_bytes(file: OpenedFile, rows: RowRanges, leaves: Sequence[int]) -> float:
+    """Returns about the bytes that ``leaves`` take at ``rows``, decoded."""
+    starts = file.row_group_starts
+    return sum(
+        rows.clip(int(starts[g]), int(starts[g + 1])).num_rows * _row_bytes(file, g, leaves)
+        for g in groups_of(file, rows)
+    )
+
+
+def usual_bytes() -> int:
+    """Returns the bytes of a unit, decoded, as a rule: fewer with a memory limit."""
+    return memory.share(UNIT_BYTES, 32)
 
 
 def _is_small(size: int) -> bool:
@@ -90,9 +109,12 @@ def _find_pages(
     file: OpenedFile, group: int, leaves: Sequence[int], rows: RowRanges, *, always: bool = False
 ) -> None:
     """Look for the pages of a large row group that no index tells of, where ``rows`` are few of
-    its own.
+    its own; with a memory limit, if it is more than a unit.
     """
-    if _is_large(file, group, leaves) and (always or _is_part(file, rows, group)):
+    if memory.has_limit():
+        if file.num_rows_in(group) * _row_bytes(file, group, leaves) > usual_bytes():
+            _page_starts(file, group, leaves, learns=True)
+    elif _is_large(file, group, leaves) and (always or _is_part(file, rows, group)):
         walk_through(file, group, leaves)
 
 
@@ -115,10 +137,12 @@ def _is_large(file: OpenedFile, group: int, leaves: Sequence[int]) -> bool:
 def _row_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     """Bytes of a row, decoded, as far as the footer tells."""
     coded = file.shape.kept(("coded", file.options.of_types), partial(_coded_leaves, file))
-    size = 0
+    size, is_limited = 0, memory.has_limit()
     for leaf, chunk in zip(leaves, file.outlines(group, leaves), strict=True):
         if leaf in coded and has_codes_only(file.chunk(group, leaf)):
             size += chunk.num_values * _CODE_BYTES
+        elif is_limited:
+            size += decoded_chunk_bytes(file, group, leaf)
         else:
             size += decoded_bytes(file.schema.leaves[leaf], chunk)
     return max(size / file.num_rows_in(group), 1.0)
@@ -142,7 +166,11 @@ def _scale(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
     if not _is_small(told):  # in which no dictionary is large
         size = sum(_dictionary_bytes(file.chunk(group, leaf)) for leaf in leaves)
     least = max(_SHARE * size, len(leaves) * _COLUMN_BYTES)
-    return min(max(least / UNIT_BYTES, 1.0), _LARGEST)
+    return min(max(least / UNIT_BYTES, 1.0), _largest())
+
+
+def _largest() -> int:
+    return 1 if memory.has_limit() else _LARGEST
 
 
 def _cut_bytes(file: OpenedFile, group: int, leaves: Sequence[int]) -> float:
@@ -183,6 +211,21 @@ def decoded_bytes(leaf: Leaf, chunk: Outline | ColumnMetaData) -> int:
     return max(chunk.total_uncompressed_size, values)
 
 
+def decoded_chunk_bytes(file: OpenedFile, group: int, leaf: int) -> int:
+    """About the bytes of a chunk's values, decoded: those of a dictionary as often as they occur.
+
+    Size statistics tell, and where a chunk has none, the mean of its dictionary.
+    """
+    chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
+    size = decoded_bytes(column, chunk)
+    if column.element.type == Type.BYTE_ARRAY and chunk.num_values:
+        with contextlib.suppress(FormatError):  # the decoder reports it
+            first = next(Chunk(file, group, leaf).pages(), None)
+            mean = None if first is None else mean_entry_bytes(first.header)
+            size = max(size, int((mean or 0) * chunk.num_values))
+    return size
+
+
 def _parts_of(
     file: OpenedFile, rows: RowRanges, group: int, leaves: Sequence[int], step: float
 ) -> Iterator[tuple[RowRanges, int]]:
@@ -212,14 +255,29 @@ def _parts_of(
         at = end
 
 
-def _page_starts(file: OpenedFile, group: int, leaves: Sequence[int]) -> Int64Array | None:
-    """First rows of the pages of the largest column; None where not all are to be had by page."""
-    if not leaves:
+def _page_starts(
+    file: OpenedFile, group: int, leaves: Sequence[int], *, learns: bool = False
+) -> Int64Array | None:
+    sizes = {leaf: file.chunk(group, leaf).total_compressed_size for leaf in leaves}
+    return page_starts(file, group, sizes, learns=learns)
+
+
+def page_starts(
+    file: OpenedFile, group: int, sizes: Mapping[int, int], *, learns: bool
+) -> Int64Array | None:
+    """Returns the first rows of the pages of the largest column. ``sizes`` are given by leaf.
+
+    None unless the pages of all columns can be told apart: by an offset index, or if ``learns`` by
+    their headers.
+    """
+    if not sizes:
         return None
-    file.page_indexes.load([(group, leaf) for leaf in leaves], [])
-    indexes = [file.page_indexes.offsets(group, leaf) for leaf in leaves]
-    sizes = [file.chunk(group, leaf).total_compressed_size for leaf in leaves]
-    largest = indexes[int(np.argmax(sizes))]
-    if largest is None or any(index is None or not len(index) for index in indexes):
+    file.page_indexes.load([(group, leaf) for leaf in sizes], [])
+    for leaf in sizes if learns else ():
+        if file.page_indexes.offsets(group, leaf) is None:
+            learn_pages(file, group, leaf)
+    indexes = {leaf: file.page_indexes.offsets(group, leaf) for leaf in sizes}
+    largest = indexes[max(sizes, key=lambda leaf: sizes[leaf])]
+    if largest is None or any(index is None or not len(index) for index in indexes.values()):
         return None
     return largest.first_row_index

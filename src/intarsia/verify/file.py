@@ -49,6 +49,7 @@ def verify(
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
+    memory_limit: int | str | None = None,
 ) -> list[Finding]:
     """Check every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -62,7 +63,7 @@ def verify(
     no file.
     ``progress`` is called with a path, and how many files are done, of how many.
     ``table_format`` is as for ``intarsia.dataset``. Raises ``QueryTimeoutError`` after ``timeout``
-    seconds.
+    seconds, ``OutOfMemoryError`` for a page that does not fit into ``memory_limit``.
     """
     found, files = data_files(path, filesystem, table_format)
     places = places_of(found, sidecar)

@@ -15,7 +15,7 @@ from intarsia.format.order import ValueOrder
 from intarsia.format.page_header import PageAt, checksum_problem
 from intarsia.format.summary import PageSummaries, Summarizer, has_bounds
 from intarsia.ranges import Int64Array
-from intarsia.read.chunk import RUN_BYTES, Chunk
+from intarsia.read.chunk import Chunk, run_bytes
 from intarsia.verify.findings import Finding, error, of_exception, warning
 
 
@@ -63,14 +63,10 @@ class ChunkValues:
             size += part.nbytes
             if parts is not None:
                 parts.append(part)
-            if size > _MOST_KEPT:
+            if size > run_bytes():  # kept for all checks
                 parts = None
             yield part
         self._kept = parts
-
-
-_MOST_KEPT = RUN_BYTES
-"""Bytes of values that are kept for all checks."""
 
 
 class PageChecks:

@@ -120,6 +120,7 @@ def add_indexes(
     progress: Progress | None = None,
     table_format: TableFormatOption = "auto",
     timeout: float | None = None,
+    memory_limit: int | str | None = None,
 ) -> list[IndexReport]:
     """Add ``indexes`` to every Parquet file under ``path``: a file, folder, glob or URI.
 
@@ -148,8 +149,9 @@ def add_indexes(
     Files of a table of another format are changed if their own paths are given, or with
     ``table_format="ignore"``, as for ``intarsia.dataset``: its log says how long they are.
 
-    After ``timeout`` seconds ``QueryTimeoutError`` is raised: files that are done keep their
-    indexes, the one that was being worked on is as it was.
+    After ``timeout`` seconds ``QueryTimeoutError`` is raised, and ``OutOfMemoryError`` if a page
+    does not fit into ``memory_limit``, which is as for ``intarsia.set_memory_limit``: files that
+    are done keep their indexes, the one that was being worked on is as it was.
 
     Raises ``IndexSpecError`` for an index that cannot be built or no file can have, ``FormatError``
     for a file that is not Parquet or must not be changed, ``PathError`` where there is none, or

@@ -14,6 +14,7 @@ from intarsia.index.formula import KeyArray
 from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entries_of, entry_table
+from intarsia.memory import share
 from intarsia.ranges import Int64Array
 from intarsia.write.spill import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.write.values import Values
@@ -119,7 +120,8 @@ class ExactKeys(_Entries):
         numbers[is_new] = len(self._values) + np.arange(len(new))
         if len(new):
             self._values = pa.concat_arrays([self._values, new])
-        if len(self._values) > _MOST_VALUES or self._values.nbytes > _MOST_VALUE_BYTES:
+        most_bytes = share(_MOST_VALUE_BYTES, 8)
+        if len(self._values) > _MOST_VALUES or self._values.nbytes > most_bytes:
             name = index_name(self._index.on, self._index.kind)
             raise IndexSpecError(f"no index {name}: there are too many distinct values; try lookup")
         found_numbers: UInt64Array = numbers[encoded.indices.to_numpy(zero_copy_only=False)]

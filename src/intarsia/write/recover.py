@@ -97,6 +97,7 @@ def recover(
     schema_from: PathLike | pa.Schema | None = None,
     filesystem: Any = None,
     timeout: float | None = None,
+    memory_limit: int | str | None = None,
 ) -> Recovery:
     """Write to ``out`` what is left of ``torn``, a Parquet file that was cut short or damaged.
 
@@ -119,7 +120,7 @@ def recover(
     ``torn`` is not changed; ``out`` appears at once, in place of what is there, or not at all, and
     may not be ``torn``. Raises ``FormatError`` where nothing can be recovered, ``UnsupportedError``
     for encrypted or signed files, ``PathError`` where a path is no use, ``QueryTimeoutError`` after
-    ``timeout`` seconds.
+    ``timeout`` seconds, ``OutOfMemoryError`` for a page that does not fit into ``memory_limit``.
     """
     found, path = resolve(torn, filesystem)
     target_on, target = resolve(out, filesystem)

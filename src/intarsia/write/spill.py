@@ -11,7 +11,7 @@ from types import TracebackType
 
 import numpy as np
 
-from intarsia import deadline
+from intarsia import deadline, memory
 from intarsia.errors import PathError
 from intarsia.index.section_write import UInt64Array
 
@@ -113,17 +113,18 @@ class Runs:
         deadline.check()
         if self._repeat:
             entries = self._lessened(entries)
-        if self._count + len(entries) > RUN_ENTRIES:
+        most = memory.share(8 * RUN_ENTRIES, 16) // 8
+        if self._count + len(entries) > most:
             self._count = len(self._lessened(self._held[: self._count]))
-            if self._count > RUN_ENTRIES // 2:
+            if self._count > most // 2:
                 self._written.append(self._on_disk([self._held[: self._count]]))
                 self._count = 0
-        if len(entries) > RUN_ENTRIES // 2:
+        if len(entries) > most // 2:
             self._written.append(self._on_disk([_distinct(entries)]))
             return
         stop = self._count + len(entries)
         if stop > len(self._held):  # memory that nothing is written to is not taken
-            held, self._held = self._held, np.empty(min(4 * stop, RUN_ENTRIES), np.uint64)
+            held, self._held = self._held, np.empty(min(4 * stop, most), np.uint64)
             self._held[: self._count] = held[: self._count]
         self._held[self._count : stop] = entries
         self._count = stop

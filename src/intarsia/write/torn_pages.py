@@ -24,6 +24,8 @@ from intarsia.format.metadata import (
 )
 from intarsia.format.page_header import read_page_header
 from intarsia.format.schema import Leaf, Schema
+from intarsia.memory import Room
+from intarsia.read.chunk import run_bytes
 from intarsia.source import Source
 from intarsia.write.tiles import Checksum, Pages
 
@@ -107,27 +109,46 @@ class TornPages:
         Raises ``FormatError`` where they cannot be decoded or hold other numbers of values than
         their levels say, ``UnsupportedError`` where pyarrow is not up to it.
         """
-        parts, rows, values, present = [], 0, 0, 0
+        dictionary: list[memoryview] = []
+        parts: list[memoryview] = []
+        size = rows = values = present = found = 0
         for number in numbers:
             header, body = self.read(number)
             check_size(header, metadata.codec)
+            Room().take(2 * (body.nbytes + header.uncompressed_page_size), f"page {number:,}")
             part = self.source.read([self._place(number)])[0]
-            if header.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
-                levels = page_levels(header, body, leaf, metadata.codec)
-                if not levels.num_values:  # pyarrow takes such a page for the end
-                    continue
-                rows += levels.num_rows()
-                values += levels.num_values
-                present += levels.num_present(leaf.max_definition_level)
+            if header.type not in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+                (parts or dictionary).append(part)
+                continue
+            levels = page_levels(header, body, leaf, metadata.codec)
+            if not levels.num_values:  # pyarrow takes such a page for the end
+                continue
+            if parts and size + part.nbytes > run_bytes() and levels.begins_a_row:
+                found += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
+                parts, size, rows, values = [], 0, 0, 0
+            rows += levels.num_rows()
+            values += levels.num_values
+            present += levels.num_present(leaf.max_definition_level)
+            size += part.nbytes
             parts.append(part)
-        chunk = ChunkBytes(metadata, None, parts, values)
-        template = self._templates.physical(self.schema, leaf)
-        found = 0
-        for values in leaf_batches(template, RowGroupBytes(rows, [chunk]), _BATCH_ROWS):
-            found += len(values) - values.null_count
+        found += self._num_decoded(leaf, metadata, [*dictionary, *parts], rows, values)
         if found != present:
             raise FormatError(f"{found:,} values where levels say {present:,}")
         return present
+
+    def _num_decoded(
+        self,
+        leaf: Leaf,
+        metadata: ColumnMetaData,
+        parts: Sequence[memoryview],
+        rows: int,
+        values: int,
+    ) -> int:
+        """Returns how many values pyarrow finds in pages. Raises as ``decode``."""
+        group = RowGroupBytes(rows, [ChunkBytes(metadata, None, parts, values)])
+        template = self._templates.physical(self.schema, leaf)
+        batches = leaf_batches(template, group, _BATCH_ROWS)
+        return sum(len(batch) - batch.null_count for batch in batches)
 
     def is_decodable(self, leaf: Leaf, metadata: ColumnMetaData, numbers: Sequence[int]) -> bool:
         """Can these pages be decoded, to their last byte? No, where pyarrow is not up to it."""

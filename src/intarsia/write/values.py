@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,21 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
-from intarsia.format.metadata import Type
 from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges
-from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile
 from intarsia.read.rows import read_rows
 from intarsia.read.subjects import HELD, evaluated
-from intarsia.read.units import decoded_bytes
-from intarsia.read.walked import learn_pages
+from intarsia.read.units import decoded_chunk_bytes, page_starts
 from intarsia.source import BufferSource, ByteRange, Source
 
 PIECE_BYTES = 64 * 1024 * 1024
@@ -117,19 +115,20 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
     A part ends where a page of the largest column does.
     """
     begun, held = 0, 0  # the first row of the row groups that are together, and what these hold
+    most, most_together = memory.share(PIECE_BYTES, 16), memory.share(_TOGETHER_BYTES, 16)
     for group in groups:
         first, stop = file.row_group_starts[group : group + 2].tolist()
-        sizes = {leaf: decoded_size(file, group, leaf) for leaf in leaves}
+        sizes = {leaf: decoded_chunk_bytes(file, group, leaf) for leaf in leaves}
         size = max(sum(sizes.values()), 1)
-        if held and held + size > _TOGETHER_BYTES:
+        if held and held + size > most_together:
             yield Piece(file, begun, first)
             held = 0
         begun = begun if held else first
-        if size <= _TOGETHER_BYTES:
+        if size <= most_together:
             held += size
             continue
-        parts = min(-(-size // PIECE_BYTES), stop - first)
-        edges = None if parts < 2 else _page_starts(file, group, sizes)
+        parts = min(-(-size // most), stop - first)
+        edges = None if parts < 2 else page_starts(file, group, sizes, learns=True)
         if edges is None:
             yield Piece(file, first, stop)
             continue
@@ -140,38 +139,6 @@ def pieces(file: OpenedFile, leaves: Sequence[int], groups: range) -> Iterator[P
             yield Piece(file, first + low, first + high)
     if held:
         yield Piece(file, begun, stop)
-
-
-def _page_starts(file: OpenedFile, group: int, sizes: Mapping[int, int]) -> Int64Array | None:
-    """First rows of the pages of the largest column, whose decoded ``sizes`` are given by leaf.
-
-    None unless the pages of all columns can be told apart: by an offset index, else by headers.
-    """
-    file.page_indexes.load([(group, leaf) for leaf in sizes], [])
-    for leaf in sizes:
-        if file.page_indexes.offsets(group, leaf) is None:
-            learn_pages(file, group, leaf)
-    indexes = {leaf: file.page_indexes.offsets(group, leaf) for leaf in sizes}
-    largest = indexes[max(sizes, key=lambda leaf: sizes[leaf])]
-    if largest is None or any(index is None or not len(index) for index in indexes.values()):
-        return None
-    return largest.first_row_index
-
-
-def decoded_size(file: OpenedFile, group: int, leaf: int) -> int:
-    """About the bytes of a chunk's values, decoded: those of a dictionary as often as they occur.
-
-    Size statistics tell, and where a chunk has none, the mean of its dictionary.
-    """
-    chunk, column = file.chunk(group, leaf), file.schema.leaves[leaf]
-    size = decoded_bytes(column, chunk)
-    if column.element.type == Type.BYTE_ARRAY and chunk.num_values:
-        first = next(Chunk(file, group, leaf).pages(), None)
-        entries = first and first.header.dictionary_page_header
-        if first is not None and entries:
-            mean = first.header.uncompressed_page_size / max(entries.num_values, 1)
-            size = max(size, int(mean * chunk.num_values))
-    return size
 
 
 def leaves_of(file: OpenedFile, of: Subject) -> list[Leaf]:

@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from intarsia.cli.options import sidecar_folder_option, table_format_option, timeout_option
+from intarsia.cli.options import (
+    memory_limit_option,
+    sidecar_folder_option,
+    table_format_option,
+    timeout_option,
+)
 
 
 @click.command()
@@ -15,6 +20,7 @@ from intarsia.cli.options import sidecar_folder_option, table_format_option, tim
 @click.option("--strict", is_flag=True, help="Exit with 3 where there are only notes, too.")
 @sidecar_folder_option
 @table_format_option
+@memory_limit_option
 @timeout_option
 def verify(**options: Any) -> None:
     """Check the files of PATH, a file, folder, glob or URI, from the first byte to the last.
@@ -40,6 +46,7 @@ def verify(**options: Any) -> None:
     help="A Parquet file of the same columns, for a file that has lost its footer.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
+@memory_limit_option
 @timeout_option
 def recover(**options: Any) -> None:
     """Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.

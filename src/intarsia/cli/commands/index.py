@@ -9,6 +9,7 @@ import click
 from intarsia import index_kinds
 from intarsia.cli.options import (
     all_option,
+    memory_limit_option,
     sidecar_folder_option,
     table_format_option,
     timeout_option,
@@ -44,6 +45,7 @@ def index() -> None:
 )
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
+@memory_limit_option
 @timeout_option
 @_json
 def index_add(**options: Any) -> None:
@@ -131,6 +133,7 @@ def index_export(**options: Any) -> None:
 @click.argument("path")
 @click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
 @table_format_option
+@memory_limit_option
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
 def index_advise(**options: Any) -> None:

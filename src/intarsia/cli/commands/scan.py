@@ -10,6 +10,7 @@ from intarsia.cli.options import (
     columns_option,
     html_option,
     limit_option,
+    memory_limit_option,
     on_corrupt_option,
     page_size_limit_option,
     partitioning_option,
@@ -42,6 +43,7 @@ from intarsia.cli.options import (
 @partitioning_option
 @sidecar_folder_option
 @table_format_option
+@memory_limit_option
 @timeout_option
 def scan(**options: Any) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
@@ -66,6 +68,7 @@ def scan(**options: Any) -> None:
 @partitioning_option
 @sidecar_folder_option
 @table_format_option
+@memory_limit_option
 @timeout_option
 def explain(**options: Any) -> None:
     """Show which rows, pages and bytes of PATH a query touches, and which index cut what.

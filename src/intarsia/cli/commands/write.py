@@ -11,6 +11,7 @@ from intarsia.cli.options import (
     FORMATS,
     columns_option,
     limit_option,
+    memory_limit_option,
     on_corrupt_option,
     page_size_limit_option,
     partitioning_option,
@@ -104,6 +105,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @page_size_limit_option
 @sidecar_folder_option
 @table_format_option
+@memory_limit_option
 @timeout_option
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 def write(**options: Any) -> None:
