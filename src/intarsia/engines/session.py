@@ -8,6 +8,7 @@ import contextlib
 import os
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,8 @@ def _opened() -> duckdb.DuckDBPyConnection:
     settings: dict[str, Any] = {"python_enable_replacements": False}
     limit = memory.memory_limit()
     if limit is not None:
-        folder = os.path.join(tempfile.gettempdir(), "intarsia-duckdb")
+        # DuckDB makes the folder when it needs it, and removes it in the end.
+        folder = os.path.join(tempfile.gettempdir(), f"intarsia-duckdb-{uuid.uuid4().hex}")
         settings |= {"memory_limit": f"{limit // 2}B", "temp_directory": folder}
     opened: duckdb.DuckDBPyConnection = require_duckdb().connect(config=settings)
     opened.execute("SET GLOBAL TimeZone = 'UTC'")
