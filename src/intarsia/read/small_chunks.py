@@ -91,7 +91,7 @@ def _decode(kinds: Iterable[Sequence[tuple[Chunk, list[PageAt]]]]) -> None:
         template = first.file.templates.physical(first.file.schema, first.leaf)
         try:
             rows = decode_root(template, groups)
-        except FormatError:  # of which chunk, decoding each by itself tells
+        except (FormatError, MemoryError):  # of which chunk, decoding each by itself tells
             continue
         at = 0
         for chunk, pages in members:
