@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 ROWS = 4000
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of Java: it compiles what runs for minutes only half as hard, which takes half the time."""
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Of plans: compiling what a query does takes far longer here than doing it."""
 ALL_TYPES = [
     "id",
     "IF(id % 7 = 0, NULL, CAST(id % 100 AS TINYINT)) AS i8",
@@ -56,7 +51,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": QUICK,
-        **INTERPRETED,
     }
     session = ias.session("local[2]", app_name="tests", **settings)
     session.sparkContext.setLogLevel("OFF")
@@ -75,16 +69,6 @@ def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 
     yield change
     for key, value in before.items():
-        spark.conf.set(key, value)
-
-
-@pytest.fixture(scope="module")
-def compiled(spark: SparkSession) -> Iterator[None]:
-    """Plans are compiled, as outside of tests: only then Spark's reader decodes in batches."""
-    for key in INTERPRETED:
-        spark.conf.unset(key)
-    yield
-    for key, value in INTERPRETED.items():
         spark.conf.set(key, value)
 
 

@@ -20,7 +20,6 @@ from intarsia.spark.native import HandOver, hand_over
 from intarsia.spark.read import opened, query_of
 from intarsia.spark.sources import Source
 
-pytestmark = pytest.mark.usefixtures("compiled")
 ROWS = 600
 FLOATS = [math.nan, -0.0, 0.0, 1.5, -1.5, math.inf, -math.inf, 5e-324, 2.0**53]
 TEXTS = ["", "a", "A", "ab", "abc", "b%", "a_c", "é", "\U0001f600", "a\\b", "a\nb", "zz"]

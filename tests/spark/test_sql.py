@@ -20,6 +20,14 @@ HERE = Path(__file__).parent
 QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "tpch").glob("*.sql"))}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def interpreted(spark):
+    """Compiling what a query does takes far longer here than doing it."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
 def made_tables():
     spec = importlib.util.spec_from_file_location("tpch_data", HERE / "tpch_data.py")
     module = importlib.util.module_from_spec(spec)

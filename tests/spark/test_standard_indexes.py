@@ -19,7 +19,7 @@ import pytest
 
 import intarsia as ia
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
+pytestmark = pytest.mark.spark
 
 field = pads.field
 
