@@ -18,7 +18,6 @@ import pyarrow.fs as pafs
 import pytest
 
 import intarsia as ia
-from intarsia.engines import looked
 
 ROWS = 60_000
 NO_GAP = pa.CacheOptions(hole_size_limit=0, range_size_limit=1)
@@ -348,31 +347,6 @@ def test_a_stated_schema_and_stated_folders_cost_no_request_a_file(lake, folder)
     found = lake.asking(lambda: days.to_table(["day", "seq"], pc.field("day") == 1))
     assert found.column("day").to_pylist() == [1] * FILE_ROWS * 12
     assert lake.heads == 12  # files of other folders are not even asked about
-
-
-def test_sql_reads_other_columns_where_a_row_was_found(lake, monkeypatch):
-    monkeypatch.setattr(looked, "_LEAST_ROWS", ROWS // 2)
-    table = table_of(ROWS, 40)
-    path = lake.put("looked.parquet", table, (), row_group_size=15_000)
-    query, asked = "SELECT * FROM t WHERE seq % 30000 = 7", looked._asked
-
-    def sql():
-        return ia.sql(query, t=ia.dataset(path, filesystem=lake.filesystem))
-
-    found = lake.asking(sql)
-    assert found.to_pylist() == table.take([7, 30_007]).to_pylist()
-    size = lake.filesystem.get_file_info(path).size
-    received = sum(request.received for request in lake.server.requests)
-    assert received < size / 2  # gaps of a megabyte are read rather than asked for
-
-    def replaced(*args):
-        rows = asked(*args)
-        lake.put("looked.parquet", later, (), row_group_size=15_000)
-        return rows
-
-    later = table.set_column(1, "seq", pc.add(table["seq"], 1))
-    monkeypatch.setattr(looked, "_asked", replaced)
-    assert sql().to_pylist() == later.take([6, 30_006]).to_pylist()
 
 
 def test_tables_of_other_formats_are_found_by_four_listings_a_folder_above(lake):

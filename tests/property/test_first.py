@@ -108,4 +108,6 @@ def test_least_and_greatest_values(table, where):
     ):
         path = Path(folder, "a.parquet")
         ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)
-        assert str(ia.sql(query, t=path).to_pylist()) == duckdbs(query, table)
+        found = str(ia.sql(query, t=path).to_pylist())
+        # DuckDB gives either of two zeros.
+        assert found.replace("-0.0", "0.0") == duckdbs(query, table).replace("-0.0", "0.0")

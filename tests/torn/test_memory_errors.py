@@ -219,11 +219,13 @@ def test_a_large_value_is_verified_or_refused(large_value, gigabytes):
     assert gigabytes < 6 or ran.stdout == "done\n"
 
 
-def test_a_large_value_is_scanned_or_refused(large_value):
+@pytest.mark.parametrize(("gigabytes", "outcome"), [(0.9, "told v"), (2.2, "done")])
+def test_a_large_value_is_scanned_or_refused(large_value, gigabytes, outcome):
+    """Just below what is needed, a small allocation within pyarrow may end the process."""
     call = "ia.dataset(sys.argv[1]).to_table(filter=pc.field('v') != b'x')"
-    ran = run(OUTCOME.format(call=call), large_value, gigabytes=1.2)
+    ran = run(OUTCOME.format(call=call), large_value, gigabytes=gigabytes)
     assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:])
-    assert ran.stdout.split() in (["done"], ["told", "v"])
+    assert ran.stdout.strip() == outcome
 
 
 @pytest.mark.parametrize("call", ["to_table", "to_batches"])

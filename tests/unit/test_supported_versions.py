@@ -40,6 +40,8 @@ DO_NOT_READ = {  # they name, describe or ask, and do nothing with a file
     "list_contains_all",
     "list_contains_any",
     "map_contains",
+    "memory_limit",
+    "set_memory_limit",
 }
 
 

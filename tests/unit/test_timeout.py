@@ -197,10 +197,11 @@ def test_a_query_of_duckdb_alone_ends_at_its_limit():
 
 
 def test_batches_count_the_time_of_their_consumer(slow):
-    batches = opened(slow).to_batches(["k"], "s <> 'x'", timeout=LIMIT)
+    limit = 5 * LIMIT  # the first batch comes in time on a busy machine, too
+    batches = opened(slow).to_batches(["k"], "s <> 'x'", timeout=limit)
     assert next(batches).num_rows
     assert deadline.current() is None
-    time.sleep(LIMIT)
+    time.sleep(limit)
     with pytest.raises(ia.QueryTimeoutError):
         next(batches)
 
@@ -375,7 +376,7 @@ def test_a_command_ends_at_its_limit(large, tmp_path, name):
     began = time.monotonic()
     process = started([*COMMANDS[name], "--timeout", "1"], large, tmp_path)
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - began < 1 + SLACK + 2  # the interpreter's start
+    assert time.monotonic() - began < 1 + SLACK + 4  # the interpreter's start
     assert process.returncode == 124
     assert "stopped at the time limit of 1 s while running" in err
     assert "Traceback" not in err
