@@ -31,6 +31,7 @@ import re
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -133,6 +134,11 @@ _GIVEN = ("__filename", "__row_number")
 def unknown_column(name: str, known: Iterable[str]) -> PredicateError:
     """The error for a column that is not there."""
     return PredicateError(f"column {name!r} is not there{instead(name, known)}")
+
+
+def name_of_several(names: Iterable[str]) -> str | None:
+    """Returns the first of ``names`` that occurs more than once; None if all differ."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def instead(name: str, known: Iterable[str]) -> str:

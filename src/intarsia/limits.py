@@ -26,15 +26,15 @@ MAX_COMMIT_LOG_BYTES = 256 * MIB
 """Of one commit's log, which names its files: about 2,000,000 of them fit."""
 
 MAX_DECODED_CHUNK_BYTES = 8 * 1024 * MIB
-"""Of the values of one column chunk where each is looked at. A dictionary repeats its entries, so
-that a megabyte of pages can hold a terabyte of values."""
+"""Decoded bytes of one column chunk of which every value is read. Values repeat the entries of a
+dictionary, so a megabyte of pages can hold a terabyte of values."""
 
 MAX_EXPRESSION_DEPTH = 6_000
 """Calls within one another in a filter; at 20,000, pyarrow overflows a stack of 8 MiB."""
 
 
 MIN_MEMORY_LIMIT = 64 * MIB
-"""What a call is given at least: less would not hold a page of each column and its copies."""
+"""The least memory limit of a call: less would not hold a page of each column and its copies."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
 

@@ -28,7 +28,7 @@ class ForkLock:
         self._lock.acquire()
 
     def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        self.release()
 
     def acquire_now(self) -> bool:
         """Acquires the lock if it is free, and says whether it did. ``release`` opens it."""

@@ -238,8 +238,8 @@ def _nothing() -> None:
 
 
 _MOST_OPEN, _SHARE = 128, 8
-"""So many local files are open at a time, as far as that is one in so many of the handles that the
-process may have. Scans under way hold some more."""
+"""The most local files that stay open, and the share of the process's handles that they may take:
+one in so many. Scans under way hold some more."""
 
 
 class _OpenSources(SharedState):
@@ -251,7 +251,7 @@ class _OpenSources(SharedState):
         super().__init__()
 
     def add(self, source: FileSource) -> None:
-        """Count ``source`` among them. Those that were opened first are let go of, if too many."""
+        """Count ``source`` among them. If they are too many, close those that were opened first."""
         too_many, most = [], most_open()
         with self._lock:
             self._opened[id(source)] = weakref.ref(source)

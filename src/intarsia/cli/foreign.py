@@ -10,7 +10,6 @@ import contextlib
 import io
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -26,7 +25,7 @@ import pyarrow.json as pajson
 
 from intarsia.data.folders import folder_of, hive_types
 from intarsia.data.table_files import TableFormatOption, data_files
-from intarsia.errors import FormatError, unknown_column
+from intarsia.errors import FormatError, name_of_several, unknown_column
 from intarsia.storage import resolve
 from intarsia.write.annotations import Annotations
 
@@ -270,7 +269,7 @@ def _check_names(schema: pa.Schema) -> None:
     names = schema.names
     if not names:
         raise pa.ArrowInvalid("there is no column")
-    twice = next((name for name, n in Counter(names).items() if n > 1), None)
+    twice = name_of_several(names)
     if twice is not None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")
 

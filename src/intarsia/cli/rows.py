@@ -19,7 +19,7 @@ from intarsia.cli.foreign import Incoming
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
-from intarsia.errors import PathError, PredicateError, unknown_column
+from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.parallel import waited_for
 from intarsia.predicate.evaluation import evaluate
@@ -66,7 +66,7 @@ def rows_of(
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
-    twice = next((name for name, n in Counter(names).items() if n > 1), None)
+    twice = name_of_several(names)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: one of them can be written")
     if asked.limit is not None:

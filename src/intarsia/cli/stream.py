@@ -14,6 +14,7 @@ import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
 from intarsia.controls import shown_in_json
+from intarsia.errors import name_of_several
 from intarsia.predicate.casts import is_uuid
 from intarsia.predicate.constants import DECIMALS
 from intarsia.predicate.nested import without_dictionary
@@ -57,8 +58,8 @@ def json_lines(schema: pa.Schema, asked: Sequence[str]) -> Print:
     Raises ``UsageError`` where these are not told apart either.
     """
     names = schema.names if len(set(schema.names)) == len(schema) else list(asked)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = name_of_several(names)
+    if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: --format csv can print them")
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 

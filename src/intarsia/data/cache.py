@@ -44,9 +44,8 @@ class _Kept:
 class FileCache(SharedState):
     """The most recently used files of one file system, as many as fit in ``kept_bytes``.
 
-    Those that were opened last keep their handles and tails, as many as ``most_open`` says; the
-    others are opened again where more than their footers is needed. ``gap`` is that of
-    ``FileSource``.
+    The files that were opened last, ``most_open()`` of them, keep their handles and tails. The
+    others are opened again if more than their footers is needed. ``gap`` is that of ``FileSource``.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.data.cache import FileCache
 from intarsia.data.survey import each_of
-from intarsia.errors import UnsupportedError, Where
+from intarsia.errors import UnsupportedError, Where, name_of_several
 from intarsia.predicate.casts import keeps_values
 from intarsia.predicate.filterable import filterable_type
 from intarsia.predicate.nested import leaf_pairs, nullable, with_children
@@ -116,8 +116,7 @@ def _raise_of_first(files: Sequence[str], schemas: Sequence[pa.Schema]) -> None:
     try:
         _united([*([_united(schemas[:at])] if at else []), schemas[at]])
     except UNLIKE as error:
-        names = schemas[at].names
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = name_of_several(schemas[at].names)
         problem = f"its columns do not go with those of the files before it: {error}"
         if twice is not None:
             raise UnsupportedError(f"two columns are called {twice!r}", Where(files[at])) from error

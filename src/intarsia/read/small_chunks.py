@@ -28,7 +28,8 @@ def chunks_of(
 ) -> Iterator[Chunk | FormatError]:
     """Yields each chunk of ``ids``, by row group and leaf, or the error of one that has none.
 
-    True beside an id: the caller will ask for all values. Those of small chunks are decoded ahead.
+    Each id comes with True if the caller will ask for all values of the chunk. The values of small
+    chunks are then decoded ahead.
     """
     batch: list[Chunk | FormatError] = []
     kinds: dict[Hashable, list[tuple[Chunk, list[PageAt]]]] = defaultdict(list)
