@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from types import SimpleNamespace
 
 import fsspec
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia import retry
+from intarsia import deadline, retry
 from intarsia.errors import PathError
 from intarsia.listing import wrapped
 from intarsia.retry import TRIES, is_transient, retried
@@ -64,9 +66,14 @@ FOR_GOOD = [
 
 @pytest.fixture
 def slept(monkeypatch):
-    found = []
-    monkeypatch.setattr(retry.time, "sleep", found.append)
-    return found
+    """Records the pauses between tries, in seconds, instead of sleeping.
+
+    Only the clock of ``deadline`` is replaced. Threads of other packages keep ``time.sleep``.
+    """
+    seconds = []
+    clock = SimpleNamespace(sleep=seconds.append, monotonic=time.monotonic)
+    monkeypatch.setattr(deadline, "time", clock)
+    return seconds
 
 
 @pytest.mark.parametrize("error", FOR_A_MOMENT, ids=repr)
@@ -176,8 +183,8 @@ def test_pauses_grow_and_are_random(slept):
 
 
 def test_time_is_bounded(monkeypatch, slept):
-    clock = iter(range(0, 10_000, 20))
-    monkeypatch.setattr(retry.time, "monotonic", lambda: next(clock))
+    seconds = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
 
     def fails():
         raise TimeoutError("timed out")
