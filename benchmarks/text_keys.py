@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from intarsia.index import grams
 from intarsia.index.formula import granules_of
 from intarsia.index.required import of_literal
-from intarsia.text import words
+from intarsia.strings import tokenizer
 
 SEED = 5
 PAGE_ROWS = 8192
@@ -206,7 +206,7 @@ def main() -> None:
         left[name] = lambda text, keys=keys, pairs=pairs: fixed_left(keys, pairs, text, granules)
     pairs = measure("NGram", grams.keys_of_texts, values, positions, column)
     left["NGram"] = lambda text, pairs=pairs: grams_left(pairs, text, granules)
-    measure("Words", words.keys_of_texts, values, positions, column)
+    measure("Words", tokenizer.keys_of_texts, values, positions, column)
     folded = pc.ascii_lower(values)
     print(
         f"\ngranules left of {granules}, mean{'':11}",

@@ -206,7 +206,7 @@ def test_many_positions_and_many_slices(monkeypatch):
         i for i, text in enumerate(texts) if text and "value 1f" in text
     }
     expected = _pairs(values, np.arange(len(texts)))
-    monkeypatch.setattr("intarsia.text.texts.SLICE_BYTES", 1000)
+    monkeypatch.setattr("intarsia.strings.code_points.SLICE_BYTES", 1000)
     assert _pairs(values, np.arange(len(texts))) == expected
 
 
@@ -215,8 +215,8 @@ def test_a_long_text_has_the_keys_of_its_pieces(text, size, kind):
     values = pa.array(["ab", text, "abc"], pa.string()).cast(kind)
     expected = _pairs(values, np.arange(3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("intarsia.text.texts.SLICE_BYTES", size)
-        patch.setattr("intarsia.text.texts._MANY_PAIRS", 8)
+        patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
+        patch.setattr("intarsia.strings.code_points._MANY_PAIRS", 8)
         keys, at = keys_of_texts(values, np.arange(3))
     assert set(zip(keys.tolist(), at.tolist(), strict=True)) == expected
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from intarsia.predicate.expression import read_expression
 from intarsia.read import substring
 from intarsia.read.substring import Contained, contained_of, rows_containing
-from intarsia.text import search
+from intarsia.strings import byte_search
 
 LETTERS = st.text("ab", max_size=6)
 KINDS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
@@ -59,13 +59,13 @@ def test_a_text_is_found_where_python_finds_it(platform, data, other, drawn):
     start = drawn.draw(st.integers(0, len(data)))
     inside = data[start : start + drawn.draw(st.integers(1, 8))]
     values = np.frombuffer(data, np.uint8)
-    with mock.patch.object(search.sys, "platform", platform):
+    with mock.patch.object(byte_search.sys, "platform", platform):
         for text in filter(None, (inside, other, other + b"\0", data + other)):
-            assert search.contains(values, text) == (text in data)
+            assert byte_search.contains(values, text) == (text in data)
             places = [at for at in range(len(data)) if data.startswith(text, at)]
-            assert search.places_of(values, text, len(data)).tolist() == places
-            assert search.places_of(values, text, len(places)).tolist() == places
-            assert not places or search.places_of(values, text, len(places) - 1) is None
+            assert byte_search.places_of(values, text, len(data)).tolist() == places
+            assert byte_search.places_of(values, text, len(places)).tolist() == places
+            assert not places or byte_search.places_of(values, text, len(places) - 1) is None
 
 
 @pytest.mark.parametrize(("most", "asked"), [(2_000, 1_024), (30_000, 30_001), (60_000, 50_000)])
@@ -74,12 +74,12 @@ def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
     taken = []
 
     def found(*args):
-        for place in search._places(data, b"a"):
+        for place in byte_search._places(data, b"a"):
             taken.append(place)
             yield place
 
-    with mock.patch.object(search, "_found", found):
-        places = search.places_of(data, b"a", most)
+    with mock.patch.object(byte_search, "_found", found):
+        places = byte_search.places_of(data, b"a", most)
     assert len(taken) == asked
     assert (places is None) == (most < 50_000)
 
@@ -88,8 +88,8 @@ def test_what_will_be_found_too_often_is_not_looked_for_to_the_end(most, asked):
 def test_letters_of_either_case_are_found_across_blocks(text, piece, block):
     values = np.frombuffer(text.encode(), np.uint8)
     places = [at for at in range(len(text)) if text.lower().startswith(piece, at)]
-    with mock.patch.object(search, "_BLOCK", block):
-        assert search.places_of(values, piece.encode(), 99, any_case=True).tolist() == places
+    with mock.patch.object(byte_search, "_BLOCK", block):
+        assert byte_search.places_of(values, piece.encode(), 99, any_case=True).tolist() == places
 
 
 def test_bytes_below_a_null_are_no_hit():

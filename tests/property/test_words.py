@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from intarsia.text.fold import folded
-from intarsia.text.word_chars import ALONE, JOINS, word_classes
-from intarsia.text.words import contains_words, keys_of_texts, keys_of_words, words_of
+from intarsia.strings.case_folding import folded
+from intarsia.strings.tokenizer import contains_words, keys_of_texts, keys_of_words, words_of
+from intarsia.strings.word_characters import ALONE, JOINS, word_classes
 
 LETTERS = st.text("abKk\u212asſiİ_1 .-é\u0301中国ひЖж\0", max_size=10) | st.text(max_size=5)
 COLUMNS = st.lists(LETTERS | st.none(), max_size=8)
@@ -49,9 +49,9 @@ def test_texts_that_contain_words(texts, words, skipped, kind):
 def test_a_long_text_has_the_keys_of_its_pieces(text, size, longest):
     values = pa.array(["ab c", text, "c"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("intarsia.text.words.LONGEST", longest)
+        patch.setattr("intarsia.strings.tokenizer.LONGEST", longest)
         expected = keys_of_texts(values, np.arange(3))
-        patch.setattr("intarsia.text.texts.SLICE_BYTES", size)
+        patch.setattr("intarsia.strings.code_points.SLICE_BYTES", size)
         found = keys_of_texts(values, np.arange(3))
     assert _set(*found) == _set(*expected)
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from intarsia.text.fold import CODE_POINTS, fold_table, folded
-from intarsia.text.word_chars import ALONE, JOINS, OUTSIDE, word_classes
+from intarsia.strings.case_folding import CODE_POINTS, fold_table, folded
+from intarsia.strings.word_characters import ALONE, JOINS, OUTSIDE, word_classes
 
 CODES = np.array([code for code in range(CODE_POINTS) if not 0xD800 <= code <= 0xDFFF])
 CHARACTERS = pa.array([chr(code) for code in CODES])

@@ -21,8 +21,8 @@ from intarsia.predicate.sql import parse_where
 from intarsia.predicate.term import field_term
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
+from intarsia.strings import tokenizer
 from intarsia.testing import CountingSource
-from intarsia.text import words
 
 ROWS = 20_000
 RARE = "Disk full on /dev/sda1, trace 9f3a77bc"
@@ -266,7 +266,7 @@ def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
 # --- what building takes --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keys_of", [keys_of_texts, words.keys_of_texts])
+@pytest.mark.parametrize("keys_of", [keys_of_texts, tokenizer.keys_of_texts])
 def test_long_texts_take_little_memory(keys_of):
     letters = np.random.default_rng(0).integers(97, 123, 12_000_000).astype(np.uint8)
     letters[::6] = ord(" ")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from intarsia import deadline, memory
 from intarsia.errors import IntarsiaError, check_version, optional
 from intarsia.process_state import ForkLock, SharedState, abandon, importing
-from intarsia.text.words import contains_words
+from intarsia.strings.tokenizer import contains_words
 
 if TYPE_CHECKING:
     import duckdb

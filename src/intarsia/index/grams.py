@@ -26,8 +26,16 @@ from numpy.typing import NDArray
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys, Some
 from intarsia.index.required import AllOf, AnyOf, Has, Required
 from intarsia.ranges import Int64Array
-from intarsia.text.fold import FOLD_VERSION, fold_table
-from intarsia.text.texts import END, Pairs, characters_of, flat_texts, is_bytes, parts, present
+from intarsia.strings.case_folding import FOLD_VERSION, fold_table
+from intarsia.strings.code_points import (
+    END,
+    Pairs,
+    characters_of,
+    flat_texts,
+    is_bytes,
+    parts,
+    present,
+)
 
 GRAMS_VERSION = 1000 * FOLD_VERSION + 1
 KEY_BITS = 20

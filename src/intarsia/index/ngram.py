@@ -13,7 +13,7 @@ from intarsia.index.regex import of_regex
 from intarsia.index.required import Required, any_of, of_like, of_literal
 from intarsia.index.text_kind import TextIndex
 from intarsia.predicate.leaves import How, Op, Predicate, Test
-from intarsia.text.texts import is_bytes, is_text
+from intarsia.strings.code_points import is_bytes, is_text
 
 PATTERNS = {
     How.LIKE: of_like,

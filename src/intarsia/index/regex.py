@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from intarsia.index.required import AllOf, AnyOf, Has, Required, all_of, any_of, text_of
-from intarsia.text.fold import folded
+from intarsia.strings.case_folding import folded
 
 _FEW = 24
 """More texts than this are not told apart."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from intarsia.text.fold import folded
+from intarsia.strings.case_folding import folded
 
 _MOST_PARTS = 16
 """Of a longer conjunction the longest texts are kept: others may be left out, and each costs."""

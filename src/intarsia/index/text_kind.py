@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from intarsia.index.formula import FingerprintArray
 from intarsia.index.kind import Inverted, Positions, Subject
-from intarsia.text.texts import first_of_runs, is_text
+from intarsia.strings.code_points import first_of_runs, is_text
 
 
 class TextIndex(Inverted):

@@ -20,8 +20,8 @@ from intarsia.predicate.casts import without_extension
 from intarsia.predicate.filterable import VIEWED
 from intarsia.predicate.nested import without_dictionary
 from intarsia.ranges import Int64Array
-from intarsia.text import words as text_words
-from intarsia.text.texts import is_text
+from intarsia.strings import tokenizer as text_words
+from intarsia.strings.code_points import is_text
 
 CONTAINS_WORDS = "ia.contains_words"
 LIST_CONTAINS = "ia.list_contains"

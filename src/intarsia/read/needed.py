@@ -15,8 +15,8 @@ from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import pruning_of
 from intarsia.predicate.tree import And
 from intarsia.read.substring import Contained, encoded, is_text
-from intarsia.text.texts import as_column, is_bytes
-from intarsia.text.words import words_of
+from intarsia.strings.code_points import as_column, is_bytes
+from intarsia.strings.tokenizer import words_of
 
 _SEARCHES = frozenset(
     {

@@ -28,7 +28,7 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
 from intarsia.read.substring import Contained, is_text
 from intarsia.source import AheadSource
-from intarsia.text.search import contains
+from intarsia.strings.byte_search import contains
 
 _TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)
 """Encodings that leave the bytes of a value next to each other."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from intarsia.predicate.expression import Call, FieldRef, Node
 from intarsia.ranges import Int64Array
-from intarsia.text.search import places_of
+from intarsia.strings.byte_search import places_of
 
 _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {
     pa.string(): np.dtype(np.int32),

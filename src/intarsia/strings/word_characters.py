@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.text.fold import CODE_POINTS
+from intarsia.strings.case_folding import CODE_POINTS
 
 OUTSIDE, JOINS, ALONE = 0, 1, 2
 

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.ranges import Int64Array
-from intarsia.text.fold import FOLD_VERSION, fold_table, folded
-from intarsia.text.search import contains, places_of
-from intarsia.text.texts import (
+from intarsia.strings.byte_search import contains, places_of
+from intarsia.strings.case_folding import FOLD_VERSION, fold_table, folded
+from intarsia.strings.code_points import (
     Characters,
     Pairs,
     as_column,
@@ -33,7 +33,7 @@ from intarsia.text.texts import (
     present,
     slices,
 )
-from intarsia.text.word_chars import ALONE, JOINS, word_classes
+from intarsia.strings.word_characters import ALONE, JOINS, word_classes
 
 WORDS_VERSION = 1000 * FOLD_VERSION + 1
 """Names the meaning of keys and of the search: the tables of characters, and the hash."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.ranges import Int64Array
-from intarsia.text.fold import CODE_POINTS
+from intarsia.strings.case_folding import CODE_POINTS
 
 BytesArray = NDArray[np.uint8]
 T = TypeVar("T", bound=np.generic)
