@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia as ia
-from intarsia.format.footer import read_footer
+from intarsia.parquet.footer import read_footer
 from intarsia.source import BufferSource
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 2400, 800, 100

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.footer import framed, read_footer, with_key_values
 from intarsia.index.directory import FOOTER_KEY
+from intarsia.parquet.footer import framed, read_footer, with_key_values
 from intarsia.source import BufferSource
 
 KEY = "k00123"

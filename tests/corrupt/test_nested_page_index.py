@@ -12,9 +12,9 @@ import pytest
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
 from intarsia.decode.template import SchemaTemplates
-from intarsia.format.compact import list_span, replace_fields, spans
-from intarsia.format.footer import read_footer
-from intarsia.format.metadata import (
+from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     DataPageHeader,
     Encoding,
@@ -24,9 +24,9 @@ from intarsia.format.metadata import (
     PageLocation,
     SchemaElement,
 )
-from intarsia.format.page_index import OffsetIndex
-from intarsia.format.schema import read_schema
-from intarsia.format.thrift import decode, encode
+from intarsia.parquet.page_index import OffsetIndex
+from intarsia.parquet.schema import read_schema
+from intarsia.parquet.thrift import decode, encode
 from intarsia.ranges import RowRanges
 from intarsia.source import BufferSource
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.compact import list_span, replace_fields, spans
-from intarsia.format.footer import read_footer
-from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
-from intarsia.format.thrift import decode, encode
+from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
+from intarsia.parquet.thrift import decode, encode
 from intarsia.read import planner, scan, small_groups
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows

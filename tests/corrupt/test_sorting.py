@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.format.footer import framed, read_footer
-from intarsia.format.thrift import amended, encode
+from intarsia.parquet.footer import framed, read_footer
+from intarsia.parquet.thrift import amended, encode
 from intarsia.source import BufferSource
 
 

@@ -20,10 +20,19 @@ import xxhash
 
 import intarsia as ia
 from intarsia.errors import Where
-from intarsia.format.bloom import BloomFilter
-from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans
-from intarsia.format.footer import framed, read_footer, with_chunks, with_key_values
-from intarsia.format.metadata import (
+from intarsia.index import section_write
+from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
+from intarsia.index.section_write import (
+    CELL_SCHEMA,
+    BuiltSection,
+    build_section,
+    entry_table,
+    write_section,
+)
+from intarsia.parquet.bloom_filter import BloomFilter
+from intarsia.parquet.compact_protocol import Span, list_elements, list_span, replace_fields, spans
+from intarsia.parquet.footer import framed, read_footer, with_chunks, with_key_values
+from intarsia.parquet.metadata import (
     BloomFilterHeader,
     ColumnIndexStruct,
     ColumnOrder,
@@ -34,16 +43,7 @@ from intarsia.format.metadata import (
     PageType,
     Statistics,
 )
-from intarsia.format.thrift import amended, decode, encode
-from intarsia.index import section_write
-from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
-from intarsia.index.section_write import (
-    CELL_SCHEMA,
-    BuiltSection,
-    build_section,
-    entry_table,
-    write_section,
-)
+from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.verify import file as verify_file

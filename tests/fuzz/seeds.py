@@ -15,9 +15,9 @@ from targets import FILE_ID, FOOTER_HASH, OWNER, ROWS
 
 import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
-from intarsia.format.footer import read_footer
 from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import MAGIC, encode_end
+from intarsia.parquet.footer import read_footer
 from intarsia.read.file import open_file
 from intarsia.source import BufferSource
 

@@ -18,19 +18,19 @@ import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.decode.page_body import page_levels
-from intarsia.format.bounds import page_bounds
-from intarsia.format.declared_order import order_of
-from intarsia.format.footer import MAGIC, framed
-from intarsia.format.metadata import SchemaElement, Type
-from intarsia.format.page_header import read_page_header
-from intarsia.format.page_index import read_column_index, read_offset_index
-from intarsia.format.schema import Leaf
 from intarsia.index.directory import directory_at
 from intarsia.index.formula import Keys, KeysWhere
 from intarsia.index.kind import Subject
 from intarsia.index.probe import InvertedSection, SummarySection
 from intarsia.index.registry import make
 from intarsia.index.sidecar import Owner, Sidecar
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.footer import MAGIC, framed
+from intarsia.parquet.metadata import SchemaElement, Type
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.page_index import read_column_index, read_offset_index
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.statistics import page_bounds
 from intarsia.predicate.leaves import Op, Test
 from intarsia.predicate.term import field_term
 from intarsia.read.file import open_file

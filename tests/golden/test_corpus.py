@@ -6,9 +6,9 @@ import pytest
 
 from intarsia import IntarsiaWarning, ParquetFile
 from intarsia.errors import FormatError
-from intarsia.format.compact import list_elements, replace_fields, spans
-from intarsia.format.footer import framed, read_footer, with_key_values
-from intarsia.format.page_index import _any_offset_index, _regular_offset_index
+from intarsia.parquet.compact_protocol import list_elements, replace_fields, spans
+from intarsia.parquet.footer import framed, read_footer, with_key_values
+from intarsia.parquet.page_index import _any_offset_index, _regular_offset_index
 from intarsia.source import BufferSource
 
 SECONDS = 5

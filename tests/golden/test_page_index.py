@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import intarsia as ia
-from intarsia.format.metadata import BoundaryOrder
-from intarsia.format.order import Domain
+from intarsia.parquet.metadata import BoundaryOrder
+from intarsia.parquet.value_order import Domain
 
 ORACLES = [
     "adam_genotypes",

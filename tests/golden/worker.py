@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 from intarsia.decode import splice
-from intarsia.format.footer import read_footer
-from intarsia.format.metadata import PageType
-from intarsia.format.thrift import amended, encode
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import PageType
+from intarsia.parquet.thrift import amended, encode
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.source import BufferSource

@@ -14,9 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.format.compact import LIST, STRUCT, Span, list_header, replace_fields, spans, varint
-from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
-from intarsia.format.metadata import (
+from intarsia.index.directory import FOOTER_KEY, binding_of
+from intarsia.index.section_write import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
+from intarsia.parquet.compact_protocol import (
+    LIST,
+    STRUCT,
+    Span,
+    list_header,
+    replace_fields,
+    spans,
+    varint,
+)
+from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
+from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
     CompressionCodec,
@@ -29,10 +39,8 @@ from intarsia.format.metadata import (
     RowGroup,
     SchemaElement,
 )
-from intarsia.format.page_index import encode_offset_index, read_offset_index
-from intarsia.format.thrift import amended, encode
-from intarsia.index.directory import FOOTER_KEY, binding_of
-from intarsia.index.section_write import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
+from intarsia.parquet.page_index import encode_offset_index, read_offset_index
+from intarsia.parquet.thrift import amended, encode
 from intarsia.source import BufferSource
 
 FILE_ID = "f" * 32

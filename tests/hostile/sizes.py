@@ -12,15 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from crafted import INT64, data_page, footer_of, of_pages, sound
 
-from intarsia.format.footer import MAGIC, framed, with_key_values
-from intarsia.format.metadata import (
-    ColumnChunk,
-    ColumnMetaData,
-    Encoding,
-    RowGroup,
-    SchemaElement,
-)
-from intarsia.format.thrift import amended, encode
+from intarsia.parquet.footer import MAGIC, framed, with_key_values
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, Encoding, RowGroup, SchemaElement
+from intarsia.parquet.thrift import amended, encode
 
 SIZES = {}
 

@@ -15,8 +15,8 @@ import pytest
 from crafted import data_page, data_page_v2, dictionary_page, of_pages
 
 import intarsia as ia
-from intarsia.format.metadata import Encoding, PageHeader, PageType
-from intarsia.format.thrift import encode
+from intarsia.parquet.metadata import Encoding, PageHeader, PageType
+from intarsia.parquet.thrift import encode
 
 MAPS = pa.array([[("a", 1), ("b", 2)], [("c", 3)], None, [("d", 4)]], pa.map_("string", "int64"))
 LISTS = {

@@ -32,10 +32,10 @@ from crafted import (
 )
 
 import intarsia as ia
-from intarsia.format.footer import with_key_values
 from intarsia.index.probe import InvertedSection
 from intarsia.index.regex import of_regex
 from intarsia.index.required import Has, of_like
+from intarsia.parquet.footer import with_key_values
 from intarsia.predicate.sql import parse_where
 from intarsia.read.sidecars import Sidecars
 from intarsia.source import BufferSource

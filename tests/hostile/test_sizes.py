@@ -23,8 +23,6 @@ from intarsia.catalog.pointer import POINTER
 from intarsia.data.catalog import read_pointer
 from intarsia.data.journal import JOURNAL
 from intarsia.decode.template import RootTemplate
-from intarsia.format.compact import Decoder
-from intarsia.format.footer import framed, with_key_values
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
 from intarsia.limits import (
@@ -35,6 +33,8 @@ from intarsia.limits import (
     MAX_POINTER_BYTES,
     MAX_SECTION_METADATA_BYTES,
 )
+from intarsia.parquet.compact_protocol import Decoder
+from intarsia.parquet.footer import framed, with_key_values
 from intarsia.read.file import open_file
 from intarsia.write.torn_pages import TornPages
 

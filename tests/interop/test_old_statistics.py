@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.metadata import FileMetaData
-from intarsia.format.thrift import amended, decode, encode
+from intarsia.parquet.metadata import FileMetaData
+from intarsia.parquet.thrift import amended, decode, encode
 
 TABLE = pa.table(
     {

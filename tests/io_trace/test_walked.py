@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.footer import framed
-from intarsia.format.metadata import PageHeader
-from intarsia.format.thrift import amended, encode
+from intarsia.parquet.footer import framed
+from intarsia.parquet.metadata import PageHeader
+from intarsia.parquet.thrift import amended, encode
 from intarsia.read import walked
 from intarsia.source import BufferSource
 from intarsia.testing import CountingSource

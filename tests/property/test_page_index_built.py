@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.format.order import Domain
+from intarsia.parquet.value_order import Domain
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 

@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intarsia.format.bounds import chunk_bounds
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import (
+from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     Empty,
     LogicalType,
@@ -17,7 +17,7 @@ from intarsia.format.metadata import (
     Statistics,
     Type,
 )
-from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.statistics import chunk_bounds
 from intarsia.plan.prune import rows_left
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.leaves import Test as FieldTest

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes
-from intarsia.format.metadata import ColumnMetaData
+from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.read import rows
 
 groups_of_pages = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=8), max_size=6)

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from intarsia.format.summary import shortened_high, shortened_low
+from intarsia.parquet.page_statistics import shortened_high, shortened_low
 
 LENGTHS = st.integers(1, 12)
 # Characters at the ends of what one, two, three and four bytes hold, and around the surrogates.

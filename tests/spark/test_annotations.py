@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.format.metadata import ConvertedType, Empty, LogicalType
+from intarsia.parquet.metadata import ConvertedType, Empty, LogicalType
 from intarsia.write.writer import open_writer
 
 pytestmark = pytest.mark.spark

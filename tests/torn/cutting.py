@@ -6,7 +6,7 @@ import io
 import pyarrow.parquet as pq
 
 import intarsia as ia
-from intarsia.format.footer import read_footer
+from intarsia.parquet.footer import read_footer
 from intarsia.source import BufferSource
 from intarsia.write.salvage import Template, salvage
 

@@ -18,7 +18,7 @@ import pytest
 from cutting import group_ends, recovered, rows_after, rows_within, template
 
 import intarsia as ia
-from intarsia.format.footer import read_footer
+from intarsia.parquet.footer import read_footer
 from intarsia.source import BufferSource
 from intarsia.write.tiles import walk_tiles
 

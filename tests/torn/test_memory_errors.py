@@ -18,8 +18,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import Where, out_of_memory, placed
-from intarsia.format import compact
-from intarsia.format.summary import Summarizer, extremes
+from intarsia.parquet import compact_protocol
+from intarsia.parquet.page_statistics import Summarizer, extremes
 from intarsia.storage import FileSource
 
 CLASSES = (ia.Dataset, ia.ParquetFile, ia.ParquetWriter)
@@ -98,7 +98,7 @@ def test_memory_that_is_short_while_metadata_is_decoded_is_no_damage(path, monke
         raise MemoryError
 
     ds = ia.dataset(path, on_corrupt="skip")
-    monkeypatch.setattr(compact.Decoder, "read", fail)
+    monkeypatch.setattr(compact_protocol.Decoder, "read", fail)
     with pytest.raises(ia.OutOfMemoryError):
         CALLS[call](path)
     with pytest.raises(ia.OutOfMemoryError):

@@ -12,9 +12,9 @@ from pyarrow.fs import LocalFileSystem
 
 import intarsia as ia
 from intarsia.cli.main import cli
-from intarsia.format.footer import read_footer
-from intarsia.format.metadata import ColumnMetaData
-from intarsia.format.thrift import amended, decode, encode
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import ColumnMetaData
+from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.storage import FileSource
 
 TABLE = pa.table({"n": range(40), "s": [f"x{n % 7}" for n in range(40)]})

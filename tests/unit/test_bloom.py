@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
-from intarsia.format.bloom import (
+from intarsia.parquet.bloom_filter import (
     MAX_BYTES,
     BloomFilter,
     count_missing,
     filter_bytes,
     read_bloom_filter,
 )
-from intarsia.format.hashing import xxh64
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     BloomFilterAlgorithm,
     BloomFilterCompression,
     BloomFilterHash,
     BloomFilterHeader,
     Empty,
 )
-from intarsia.format.thrift import decode, encode
+from intarsia.parquet.thrift import decode, encode
+from intarsia.parquet.xxhash64 import xxh64
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 from intarsia.source import BufferSource

@@ -7,17 +7,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia import ParquetFile
-from intarsia.format.bounds import (
-    UNKNOWN,
-    chunk_bounds,
-    order_is_declared,
-    page_bounds,
-    without_false_nulls,
+from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.compact_protocol import (
+    Span,
+    list_elements,
+    list_span,
+    replace_fields,
+    spans,
+    varint,
 )
-from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans, varint
-from intarsia.format.declared_order import order_of
-from intarsia.format.footer import framed, read_footer
-from intarsia.format.metadata import (
+from intarsia.parquet.footer import framed, read_footer
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     ColumnOrder,
     DecimalType,
@@ -28,9 +29,15 @@ from intarsia.format.metadata import (
     Statistics,
     Type,
 )
-from intarsia.format.page_index import ColumnIndex
-from intarsia.format.thrift import encode
-from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.page_index import ColumnIndex
+from intarsia.parquet.statistics import (
+    UNKNOWN,
+    chunk_bounds,
+    order_is_declared,
+    page_bounds,
+    without_false_nulls,
+)
+from intarsia.parquet.thrift import encode
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.source import BufferSource

@@ -22,9 +22,9 @@ from intarsia.cli import inspect
 from intarsia.cli.document import jsonable
 from intarsia.cli.main import cli
 from intarsia.errors import PredicateError
-from intarsia.format.compact import list_elements, list_span, replace_fields, spans
-from intarsia.format.footer import framed, read_footer
-from intarsia.format.names import type_name
+from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans
+from intarsia.parquet.enum_names import type_name
+from intarsia.parquet.footer import framed, read_footer
 from intarsia.source import BufferSource
 
 ROWS = 1000

@@ -22,7 +22,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli import foreign
-from intarsia.format.metadata import ConvertedType, Empty, GeometryType, LogicalType
+from intarsia.parquet.metadata import ConvertedType, Empty, GeometryType, LogicalType
 from intarsia.write.annotations import Annotation
 from intarsia.write.writer import open_writer
 

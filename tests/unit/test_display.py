@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from intarsia.format.display import readable
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ConvertedType,
     DecimalType,
     Empty,
@@ -16,6 +15,7 @@ from intarsia.format.metadata import (
     TimeUnit,
     Type,
 )
+from intarsia.parquet.value_display import readable
 
 
 def element(type_, logical=None, **fields):

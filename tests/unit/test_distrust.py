@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.bounds import UNKNOWN
-from intarsia.format.metadata import SizeStatistics
+from intarsia.parquet.metadata import SizeStatistics
+from intarsia.parquet.statistics import UNKNOWN
 from intarsia.read.distrust import miscounts_nulls
 from intarsia.read.file import open_file
 

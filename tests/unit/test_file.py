@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.footer import framed, read_footer
-from intarsia.format.metadata import FileMetaData, RowGroup
-from intarsia.format.thrift import encode
+from intarsia.parquet.footer import framed, read_footer
+from intarsia.parquet.metadata import FileMetaData, RowGroup
+from intarsia.parquet.thrift import encode
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 

@@ -6,12 +6,12 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.compact import Span, list_elements, list_span, replace_fields, spans
-from intarsia.format.footer import check_editable, framed, read_footer, with_key_values
-from intarsia.format.metadata import ColumnMetaData, FileMetaData, KeyValue
-from intarsia.format.page_header import read_page_header
-from intarsia.format.shape import decode_footer
-from intarsia.format.thrift import amended, decode, encode
+from intarsia.parquet.compact_protocol import Span, list_elements, list_span, replace_fields, spans
+from intarsia.parquet.footer import check_editable, framed, read_footer, with_key_values
+from intarsia.parquet.footer_cache import decode_footer
+from intarsia.parquet.metadata import ColumnMetaData, FileMetaData, KeyValue
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.source import BufferSource
 from intarsia.testing import CountingSource
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from intarsia.format import hashing
-from intarsia.format.hashing import hash_values, xxh64
+from intarsia.parquet import xxhash64
+from intarsia.parquet.xxhash64 import hash_values, xxh64
 
 
 def expected(values):
@@ -130,8 +130,8 @@ def test_many_texts_of_one_length_and_of_few_in_a_slice(kind, lengths):
 def test_long_values_are_hashed_one_by_one(kind, monkeypatch):
     """Steps of 8 bytes for all values at once took a hundred times as long."""
     steps = []
-    real = hashing._hash_block
-    monkeypatch.setattr(hashing, "_hash_block", lambda *a: steps.append(a) or real(*a))
+    real = xxhash64._hash_block
+    monkeypatch.setattr(xxhash64, "_hash_block", lambda *a: steps.append(a) or real(*a))
     values = random_bytes(40, 100_000)
     assert hash_values(pa.array(values, kind)).tolist() == expected(values)
     if kind != pa.binary(100_000):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import varint
-from intarsia.format.levels import (
+from intarsia.parquet.compact_protocol import varint
+from intarsia.parquet.levels import (
     MAX_VALUES,
     PageLevels,
     bit_width,
@@ -18,7 +18,7 @@ from intarsia.format.levels import (
     histogram,
     hybrid_bytes,
 )
-from intarsia.format.metadata import Encoding
+from intarsia.parquet.metadata import Encoding
 
 PACKED, REPEATED = "packed", "repeated"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import (
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import (
     ColumnOrder,
     ConvertedType,
     DecimalType,
@@ -22,8 +22,8 @@ from intarsia.format.metadata import (
     TimeUnit,
     Type,
 )
-from intarsia.format.order import INT96_ORDER, Domain
-from intarsia.format.summary import has_bounds
+from intarsia.parquet.page_statistics import has_bounds
+from intarsia.parquet.value_order import INT96_ORDER, Domain
 
 UNITS = {
     "ms": TimeUnit(MILLIS=Empty()),

@@ -10,7 +10,7 @@ import pytest
 
 from intarsia.decode.page_body import check_size, decompress, num_rows, page_levels
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     CompressionCodec,
     DataPageHeader,
     DataPageHeaderV2,
@@ -18,7 +18,7 @@ from intarsia.format.metadata import (
     PageType,
     SchemaElement,
 )
-from intarsia.format.schema import read_schema
+from intarsia.parquet.schema import read_schema
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
 

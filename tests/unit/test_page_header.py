@@ -4,8 +4,8 @@ import zlib
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import Span, replace_fields, spans, varint
-from intarsia.format.metadata import (
+from intarsia.parquet.compact_protocol import Span, replace_fields, spans, varint
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     DataPageHeader,
     DataPageHeaderV2,
@@ -15,8 +15,8 @@ from intarsia.format.metadata import (
     PageType,
     Statistics,
 )
-from intarsia.format.page_header import checksum_problem, read_page_header, walk_pages
-from intarsia.format.thrift import encode
+from intarsia.parquet.page_header import checksum_problem, read_page_header, walk_pages
+from intarsia.parquet.thrift import encode
 from intarsia.source import BufferSource
 from intarsia.testing import CountingSource
 

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import Span, list_span, replace_fields, spans, varint
-from intarsia.format.footer import read_footer
-from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
-from intarsia.format.page_index import (
+from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, spans, varint
+from intarsia.parquet.footer import read_footer
+from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
+from intarsia.parquet.page_index import (
     OffsetIndex,
     _any_offset_index,
     _regular_offset_index,
@@ -17,7 +17,7 @@ from intarsia.format.page_index import (
     read_column_index,
     read_offset_index,
 )
-from intarsia.format.thrift import encode
+from intarsia.parquet.thrift import encode
 from intarsia.source import BufferSource
 
 SIZES = [0, 1, 14, 15, 16, 127, 128, 2442]

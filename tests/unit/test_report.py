@@ -21,7 +21,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import FormatError
-from intarsia.format.page_index import OffsetIndex
+from intarsia.parquet.page_index import OffsetIndex
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import Band, ChunkMap, FileMap, Part

@@ -14,10 +14,10 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import intarsia as ia
-from intarsia.format.footer import framed, read_footer
-from intarsia.format.metadata import AesGcm, EncryptionAlgorithm
-from intarsia.format.thrift import amended, encode
 from intarsia.index.sidecar import MAGIC
+from intarsia.parquet.footer import framed, read_footer
+from intarsia.parquet.metadata import AesGcm, EncryptionAlgorithm
+from intarsia.parquet.thrift import amended, encode
 from intarsia.read import choice
 from intarsia.source import BufferSource
 from intarsia.write import beside, in_place

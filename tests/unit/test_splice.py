@@ -9,9 +9,9 @@ import intarsia as ia
 from intarsia.decode import splice as room
 from intarsia.decode.splice import splice
 from intarsia.decode.template import RootTemplate, SchemaTemplates
-from intarsia.format.metadata import FileMetaData, SchemaElement
-from intarsia.format.schema import read_schema
-from intarsia.format.thrift import encode
+from intarsia.parquet.metadata import FileMetaData, SchemaElement
+from intarsia.parquet.schema import read_schema
+from intarsia.parquet.thrift import encode
 
 
 def test_spliced_bytes_are_in_arrows_memory():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import (
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import (
     BoundaryOrder,
     ConvertedType,
     DecimalType,
@@ -21,7 +21,7 @@ from intarsia.format.metadata import (
     SchemaElement,
     Type,
 )
-from intarsia.format.summary import (
+from intarsia.parquet.page_statistics import (
     boundary_order,
     is_text,
     may_shorten,

@@ -5,9 +5,9 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import Empty, LogicalType, SchemaElement, Type
 from intarsia.index.encodings import exact_values
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import Empty, LogicalType, SchemaElement, Type
 from intarsia.predicate import term as term_module
 from intarsia.predicate.expression import read_expression
 from intarsia.predicate.leaves import Op

@@ -7,8 +7,8 @@ import pytest
 from thrift.Thrift import TType
 
 from intarsia.errors import FormatError
-from intarsia.format import compact, metadata, thrift
-from intarsia.format.compact import (
+from intarsia.parquet import compact_protocol, metadata, thrift
+from intarsia.parquet.compact_protocol import (
     Span,
     list_elements,
     list_header,
@@ -18,7 +18,7 @@ from intarsia.format.compact import (
     varint,
     zigzag,
 )
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
     ColumnIndexStruct,
@@ -33,7 +33,7 @@ from intarsia.format.metadata import (
     SchemaElement,
     Statistics,
 )
-from intarsia.format.thrift import I32, Structs, amended, decode, encode, field, list_of, struct
+from intarsia.parquet.thrift import I32, Structs, amended, decode, encode, field, list_of, struct
 
 STRUCT, LIST, MAP, BINARY, I64 = 12, 9, 11, 8, 6
 
@@ -352,7 +352,7 @@ def without_bytes(value):
 def no_extension(monkeypatch):
     """The library without its C extension."""
     monkeypatch.setattr(thrift, "fast_encode", None)
-    monkeypatch.setattr(compact, "_IN_C", SimpleNamespace(_fast_decode=None))
+    monkeypatch.setattr(compact_protocol, "_IN_C", SimpleNamespace(_fast_decode=None))
 
 
 def test_there_are_structures_to_try():

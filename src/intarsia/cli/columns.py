@@ -9,7 +9,7 @@ import click
 import pyarrow as pa
 
 from intarsia.errors import unknown_column
-from intarsia.format.schema import Leaf, Schema
+from intarsia.parquet.schema import Leaf, Schema
 
 
 def selected(schema: Schema, names: Sequence[str]) -> list[Leaf]:

@@ -11,9 +11,8 @@ from typing import Any
 
 from intarsia.controls import shown_in_json
 from intarsia.errors import FormatError
-from intarsia.format.display import readable
-from intarsia.format.footer import TRAILER_BYTES
-from intarsia.format.metadata import (
+from intarsia.parquet.footer import TRAILER_BYTES
+from intarsia.parquet.metadata import (
     CompressionCodec,
     ConvertedType,
     EdgeInterpolationAlgorithm,
@@ -25,7 +24,8 @@ from intarsia.format.metadata import (
     Statistics,
     Type,
 )
-from intarsia.format.schema import Leaf
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import readable
 from intarsia.read.opened import OpenedFile
 from intarsia.redaction import redacted
 

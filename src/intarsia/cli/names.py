@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from intarsia.cli.terminal import NONE, Column, escaped
-from intarsia.format.declared_order import order_of
-from intarsia.format.order import Domain
-from intarsia.format.schema import Leaf
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_order import Domain
 
 _LONGEST = 1000
 """Characters of a value that are shown, however wide the terminal."""

@@ -8,7 +8,7 @@ import click
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.format.footer import MAGIC
+from intarsia.parquet.footer import MAGIC
 from intarsia.report.render import check_jinja2
 from intarsia.storage import FileSource, resolve
 from intarsia.write.replace import check_place, replacing

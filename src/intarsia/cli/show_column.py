@@ -20,10 +20,10 @@ from intarsia.cli.terminal import (
     tables,
 )
 from intarsia.errors import FormatError, Where
-from intarsia.format.display import readable
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, SizeStatistics, Statistics
-from intarsia.format.names import codec_name, type_name, value_encodings
-from intarsia.format.schema import Leaf
+from intarsia.parquet.enum_names import codec_name, type_name, value_encodings
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, SizeStatistics, Statistics
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import readable
 from intarsia.read.opened import OpenedFile
 from intarsia.read.summary import bloom_bytes, chunks_of, null_count
 

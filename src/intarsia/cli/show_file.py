@@ -23,10 +23,10 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, IntarsiaError
-from intarsia.format.metadata import RowGroup
-from intarsia.format.names import type_name
 from intarsia.index.kind import index_name
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.parquet.enum_names import type_name
+from intarsia.parquet.metadata import RowGroup
 from intarsia.read.opened import OpenedFile
 from intarsia.read.summary import ColumnSummary, largest, problems_of, summary_of
 from intarsia.write.embed import StandardReport, strays

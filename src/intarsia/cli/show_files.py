@@ -23,7 +23,7 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import IntarsiaError
-from intarsia.format.names import type_name
+from intarsia.parquet.enum_names import type_name
 from intarsia.plan.report import common_folder
 from intarsia.read.opened import OpenedFile
 from intarsia.read.summary import problems_of, summary_of

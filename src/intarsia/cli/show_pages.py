@@ -26,8 +26,8 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, IntarsiaError, Where
-from intarsia.format.names import encoding_name, page_name
-from intarsia.format.schema import Leaf
+from intarsia.parquet.enum_names import encoding_name, page_name
+from intarsia.parquet.schema import Leaf
 from intarsia.predicate.readable import readable_values
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from intarsia.format.display import clean as clean
-from intarsia.format.display import escaped as escaped
-from intarsia.format.display import plural as plural
+from intarsia.parquet.value_display import clean as clean
+from intarsia.parquet.value_display import escaped as escaped
+from intarsia.parquet.value_display import plural as plural
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True)

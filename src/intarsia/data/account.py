@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.data.cache import FileCache
-from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import known_version
+from intarsia.parquet.schema import Leaf
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.plan.verdict import Constants

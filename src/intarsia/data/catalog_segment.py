@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from intarsia.catalog.pointer import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
 from intarsia.errors import FormatError
-from intarsia.format.bounds import Bounds
 from intarsia.index.formula import (
     FingerprintArray,
     Formula,
@@ -32,6 +31,7 @@ from intarsia.index.kind import Inverted, Subject
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import distinct
 from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.statistics import Bounds
 from intarsia.plan.prune import rows_left
 from intarsia.plan.verdict import Constants, constants_might_match
 from intarsia.predicate.leaves import Predicate, Test

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.survey import each_of
-from intarsia.format.bounds import Bounds
-from intarsia.format.order import Key, ValueOrder
+from intarsia.parquet.statistics import Bounds
+from intarsia.parquet.value_order import Key, ValueOrder
 from intarsia.predicate.need import First
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile, lease_of

@@ -32,7 +32,7 @@ from intarsia.data.asked import request_of
 from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.data.survey import files_left
 from intarsia.errors import FormatError
-from intarsia.format.schema import Leaf, Root
+from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.nested import holds
 from intarsia.predicate.tree import tests_of

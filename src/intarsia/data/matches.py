@@ -21,7 +21,7 @@ from intarsia.data.together import (
     of_portions,
 )
 from intarsia.errors import IntarsiaError
-from intarsia.format.schema import Root
+from intarsia.parquet.schema import Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.filterable import taken
 from intarsia.predicate.nested import has_dictionary

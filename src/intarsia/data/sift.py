@@ -18,7 +18,7 @@ from intarsia.data.together import (
     may_be_together,
     of_portions,
 )
-from intarsia.format.schema import Root
+from intarsia.parquet.schema import Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.ranges import RowRanges

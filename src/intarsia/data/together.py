@@ -19,10 +19,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
-from intarsia.format.metadata import ColumnMetaData
-from intarsia.format.schema import Root
 from intarsia.memory import has_limit
 from intarsia.parallel import in_order, may_divide
+from intarsia.parquet.metadata import ColumnMetaData
+from intarsia.parquet.schema import Root
 from intarsia.plan.verdict import Constants
 from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intarsia.errors import FormatError
-from intarsia.format.page_header import num_values, read_page_header
+from intarsia.parquet.page_header import num_values, read_page_header
 
 
 def without_empty(pages: Sequence[memoryview], count: int) -> list[memoryview]:

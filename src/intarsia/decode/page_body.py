@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from intarsia import deadline
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
-from intarsia.format.display import numbered
-from intarsia.format.levels import (
+from intarsia.parquet.levels import (
     Levels,
     PageLevels,
     bit_packed_bytes,
     decode_hybrid,
     decode_levels,
 )
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     CompressionCodec,
     DataPageHeader,
     DataPageHeaderV2,
@@ -29,7 +28,8 @@ from intarsia.format.metadata import (
     PageHeader,
     PageType,
 )
-from intarsia.format.schema import Leaf
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import numbered
 
 _BLOCKS: dict[int, str] = {CompressionCodec.SNAPPY: "snappy", CompressionCodec.LZ4_RAW: "lz4_raw"}
 _STREAMS: dict[int, str] = {

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.page_limit import over_limit
 from intarsia.errors import FormatError
-from intarsia.format.display import numbered
-from intarsia.format.levels import hybrid_bytes
-from intarsia.format.metadata import (
+from intarsia.parquet.levels import hybrid_bytes
+from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
     ColumnMetaData,
     CompressionCodec,
@@ -22,8 +21,9 @@ from intarsia.format.metadata import (
     PageHeader,
     PageType,
 )
-from intarsia.format.page_header import checksum_problem, num_values, read_page_header
-from intarsia.format.schema import Leaf
+from intarsia.parquet.page_header import checksum_problem, num_values, read_page_header
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import numbered
 
 _OF_DICTIONARIES = {Encoding.PLAIN, Encoding.PLAIN_DICTIONARY}
 _KNOWN_ENCODINGS = set(Encoding) - {Encoding.ALP}

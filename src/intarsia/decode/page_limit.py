@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from intarsia.decode.page_body import most_bytes
 from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, PageHeader, SchemaElement, Type
-from intarsia.format.page_header import num_values, read_page_header
-from intarsia.format.schema import Leaf
+from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, PageHeader, SchemaElement, Type
+from intarsia.parquet.page_header import num_values, read_page_header
+from intarsia.parquet.schema import Leaf
 
 _WIDTHS: dict[int, int] = {
     Type.INT32: 4,

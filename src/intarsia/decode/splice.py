@@ -27,10 +27,10 @@ import pyarrow as pa
 from intarsia.decode.empty_pages import without_empty
 from intarsia.decode.template import FAILURES, RootTemplate, narrowed
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
-from intarsia.format.compact import Span, list_span, replace_fields, zigzag
-from intarsia.format.footer import MAGIC, framed
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData
-from intarsia.format.thrift import encode
+from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, zigzag
+from intarsia.parquet.footer import MAGIC, framed
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
+from intarsia.parquet.thrift import encode
 
 _I64 = 6
 _WIDE_ROWS = 4096

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.decode.merge import as_storage
-from intarsia.format.compact import (
+from intarsia.parquet.compact_protocol import (
     Span,
     field_value,
     list_elements,
@@ -25,8 +25,8 @@ from intarsia.format.compact import (
     string_span,
     zigzag,
 )
-from intarsia.format.footer import MAGIC, framed
-from intarsia.format.metadata import (
+from intarsia.parquet.footer import MAGIC, framed
+from intarsia.parquet.metadata import (
     ConvertedType,
     Empty,
     FieldRepetitionType,
@@ -36,8 +36,8 @@ from intarsia.format.metadata import (
     SchemaElement,
     Type,
 )
-from intarsia.format.schema import Leaf, Root, Schema
-from intarsia.format.thrift import encode
+from intarsia.parquet.schema import Leaf, Root, Schema
+from intarsia.parquet.thrift import encode
 
 ARROW_SCHEMA = "ARROW:schema"
 _I32, _I64 = 5, 6

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.decode.template import SchemaTemplates
-from intarsia.format.footer import MAGIC, framed
-from intarsia.format.schema import Root
+from intarsia.parquet.footer import MAGIC, framed
+from intarsia.parquet.schema import Root
 from intarsia.source import ByteRange
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from intarsia.data.dataset import Dataset
 from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
 from intarsia.errors import IntarsiaError
-from intarsia.format.bounds import Bounds
+from intarsia.parquet.statistics import Bounds
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 

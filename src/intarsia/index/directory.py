@@ -25,12 +25,12 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, Where
-from intarsia.format.footer import with_key_values
-from intarsia.format.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
-from intarsia.format.shape import OWN_KEY
-from intarsia.format.thrift import all_as
 from intarsia.index.kind import index_name
 from intarsia.limits import MAX_DIRECTORY_BYTES, check_claim
+from intarsia.parquet.footer import with_key_values
+from intarsia.parquet.footer_cache import OWN_KEY
+from intarsia.parquet.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
+from intarsia.parquet.thrift import all_as
 from intarsia.source import ByteRange, Source
 
 FOOTER_KEY = OWN_KEY

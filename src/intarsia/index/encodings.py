@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from intarsia.format.order import INT96_ORDER, Domain, Keys, ValueOrder
+from intarsia.parquet.value_order import INT96_ORDER, Domain, Keys, ValueOrder
 from intarsia.predicate.leaves import Op, Test
 
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError
-from intarsia.format.metadata import FileMetaData, Statistics
 from intarsia.index.distinct import Distinct
 from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.points import passing
+from intarsia.parquet.metadata import FileMetaData, Statistics
 from intarsia.predicate.leaves import Op, Predicate, Test
 from intarsia.ranges import RowRanges
 from intarsia.source import ByteRange, Source

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.format.summary import extremes, shortened_high, shortened_low
 from intarsia.index.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.kind import BoolArray, Positions, Subject, Summary
 from intarsia.index.points import boolean, spans_might_match
+from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
 from intarsia.predicate.leaves import Op, Predicate, Test
 
 _TEXT_BYTES = 64

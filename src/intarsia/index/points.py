@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.format.bounds import Bounds
-from intarsia.format.order import ValueOrder
 from intarsia.index.kind import BoolArray, Subject
 from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.statistics import Bounds
+from intarsia.parquet.value_order import ValueOrder
 from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
 
 TEXT_SEARCHES: dict[How, Callable[..., Any]] = {

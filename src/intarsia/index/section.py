@@ -30,15 +30,15 @@ from intarsia.decode.page_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.template import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
-from intarsia.format.bounds import Bounds, page_bounds
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import ColumnMetaData, FileMetaData
-from intarsia.format.page_header import read_page_header
-from intarsia.format.page_index import read_column_index, read_offset_index
-from intarsia.format.schema import Leaf, Root, read_schema
-from intarsia.format.shape import Shape, decode_footer
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.footer_cache import Shape, decode_footer
+from intarsia.parquet.metadata import ColumnMetaData, FileMetaData
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.page_index import read_column_index, read_offset_index
+from intarsia.parquet.schema import Leaf, Root, read_schema
+from intarsia.parquet.statistics import Bounds, page_bounds
 from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array
 from intarsia.source import Source

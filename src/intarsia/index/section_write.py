@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from intarsia.format.footer import MAGIC
-from intarsia.format.metadata import FileMetaData
-from intarsia.format.shape import OWN_KEY
-from intarsia.format.thrift import decode
 from intarsia.index.formula import FingerprintArray
+from intarsia.parquet.footer import MAGIC
+from intarsia.parquet.footer_cache import OWN_KEY
+from intarsia.parquet.metadata import FileMetaData
+from intarsia.parquet.thrift import decode
 from intarsia.ranges import Int64Array
 
 UInt64Array = NDArray[np.uint64]

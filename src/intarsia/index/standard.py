@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.errors import IndexSpecError
-from intarsia.format.hashing import UInt64Array, hash_values, xxh64
-from intarsia.format.order import ValueOrder
 from intarsia.index.encodings import exact_values, unfit_for_hashing
+from intarsia.parquet.value_order import ValueOrder
+from intarsia.parquet.xxhash64 import UInt64Array, hash_values, xxh64
 from intarsia.predicate.leaves import Test
 
 

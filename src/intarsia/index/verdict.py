@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.format.bounds import Bounds
-from intarsia.format.order import Key, Keys, ValueOrder
+from intarsia.parquet.statistics import Bounds
+from intarsia.parquet.value_order import Key, Keys, ValueOrder
 from intarsia.predicate.leaves import Op, Test
 
 BoolArray = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from intarsia.format.page_index import OffsetIndex
+from intarsia.parquet.page_index import OffsetIndex
 from intarsia.ranges import Int64Array
 
 

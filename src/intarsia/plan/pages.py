@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intarsia.format.metadata import ColumnMetaData
-from intarsia.format.page_index import OffsetIndex
+from intarsia.parquet.metadata import ColumnMetaData
+from intarsia.parquet.page_index import OffsetIndex
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import ByteRange
 

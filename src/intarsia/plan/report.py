@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
-from intarsia.format.display import clean, plural
+from intarsia.parquet.value_display import clean, plural
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
 from intarsia.redaction import redacted

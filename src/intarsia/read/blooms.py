@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bloom import filters_might_contain
-from intarsia.format.hashing import UInt64Array
+from intarsia.parquet.bloom_filter import filters_might_contain
+from intarsia.parquet.xxhash64 import UInt64Array
 from intarsia.read.opened import OpenedFile
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from intarsia.format.metadata import ColumnMetaData, PageType
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted
+from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.predicate.leaves import Match, Op, Predicate, Test, seeks_values
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile

@@ -14,8 +14,9 @@ from intarsia.decode.page_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
 from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, Where, placed
-from intarsia.format.levels import PageLevels
-from intarsia.format.metadata import (
+from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
+from intarsia.parquet.levels import PageLevels
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     DataPageHeader,
     Encoding,
@@ -23,10 +24,9 @@ from intarsia.format.metadata import (
     PageType,
     Type,
 )
-from intarsia.format.page_header import PageAt, walk_pages
-from intarsia.format.schema import Leaf
-from intarsia.format.thrift import encode
-from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
+from intarsia.parquet.page_header import PageAt, walk_pages
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.thrift import encode
 from intarsia.read.opened import OpenedFile
 from intarsia.source import HeldSource, Source
 

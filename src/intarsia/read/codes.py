@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from intarsia.decode.page_check import has_codes_only, told_encodings
 from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
-from intarsia.format.page_header import read_page_header
-from intarsia.format.schema import Leaf, Schema
+from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.schema import Leaf, Schema
 from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
     CountedChunk,
@@ -19,7 +19,7 @@ from intarsia.format.metadata import (
     OutlinedChunk,
     RowGroup,
 )
-from intarsia.format.thrift import Structs
+from intarsia.parquet.thrift import Structs
 from intarsia.process_state import cached_property
 from intarsia.read.page_indexes import ChunkId
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from intarsia.decode.template import FAILURES, SchemaTemplates
 from intarsia.errors import FormatError
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import ColumnOrder, Type
-from intarsia.format.order import Domain, ValueOrder
-from intarsia.format.schema import Root, Schema
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import ColumnOrder, Type
+from intarsia.parquet.schema import Root, Schema
+from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.process_state import cached_property
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.schema import Leaf, Root
+from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.verdict import Constants
 from intarsia.predicate.casts import is_json
 from intarsia.predicate.nested import has_dictionary, type_at, whole_maps

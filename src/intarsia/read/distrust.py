@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.format.metadata import FieldRepetitionType, Type
+from intarsia.parquet.metadata import FieldRepetitionType, Type
 from intarsia.predicate.nested import has_dictionary
 
 if TYPE_CHECKING:

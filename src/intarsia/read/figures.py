@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intarsia.format.schema import Root
+from intarsia.parquet.schema import Root
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead
 from intarsia.plan.verdict import Constants

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from intarsia.errors import FormatError
-from intarsia.format.footer import MAGIC
-from intarsia.format.metadata import ColumnChunk
 from intarsia.index.directory import FOOTER_KEY, integer_of, json_object
+from intarsia.parquet.footer import MAGIC
+from intarsia.parquet.metadata import ColumnChunk
 from intarsia.plan.file_map import Band, ChunkMap, FileMap, Part
 from intarsia.read.opened import OpenedFile
 

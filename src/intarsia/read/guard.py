@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from intarsia.decode.page_check import check_page
 from intarsia.errors import FormatError, quiet
-from intarsia.format.metadata import PageType
+from intarsia.parquet.metadata import PageType
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.damage import CorruptData
 from intarsia.read.locate import IndexIsWrong, all_lost, locate

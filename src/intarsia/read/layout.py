@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.format.footer import MAGIC
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData
+from intarsia.parquet.footer import MAGIC
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
 from intarsia.ranges import Int64Array
 from intarsia.read.page_indexes import ChunkId
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from intarsia.decode.page_limit import held_bytes, is_within, mean_entry_bytes, over_limit, pages_in
 from intarsia.errors import FormatError, OutOfMemoryError, Where
-from intarsia.format.metadata import ColumnMetaData
-from intarsia.format.schema import Leaf
 from intarsia.memory import Room, memory_limit
+from intarsia.parquet.metadata import ColumnMetaData
+from intarsia.parquet.schema import Leaf
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.chunk import Chunk
 from intarsia.read.guard import PageIndexMistrust

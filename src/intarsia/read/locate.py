@@ -20,9 +20,9 @@ from intarsia.decode.page_body import num_rows
 from intarsia.decode.page_check import CheckedPage, check_page
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import PageType
-from intarsia.format.page_header import read_page_header
-from intarsia.format.page_index import OffsetIndex
+from intarsia.parquet.metadata import PageType
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.page_index import OffsetIndex
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import CorruptData
 from intarsia.read.opened import OpenedFile

@@ -23,15 +23,15 @@ from intarsia.decode.page_body import num_rows
 from intarsia.decode.page_check import check_page, data_encodings, undoes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root
 from intarsia.errors import FormatError
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     CompressionCodec,
     Encoding,
     PageHeader,
     PageType,
 )
-from intarsia.format.page_header import checksum_problem, num_values, read_page_header
-from intarsia.format.schema import Leaf
+from intarsia.parquet.page_header import checksum_problem, num_values, read_page_header
+from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile
 
 _OF_LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}

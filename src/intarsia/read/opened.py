@@ -25,24 +25,6 @@ from intarsia.errors import (
     tell,
     warn,
 )
-from intarsia.format.bounds import (
-    Bounds,
-    chunk_bounds,
-    order_is_declared,
-    page_bounds,
-    recounted,
-)
-from intarsia.format.footer import TAIL_BYTES, Footer, read_footer
-from intarsia.format.metadata import (
-    ColumnChunk,
-    ColumnMetaData,
-    FileMetaData,
-    Outline,
-)
-from intarsia.format.order import ValueOrder
-from intarsia.format.page_index import ColumnIndex
-from intarsia.format.schema import Root, Schema, read_schema
-from intarsia.format.shape import Shape
 from intarsia.index.directory import (
     Checksums,
     Directory,
@@ -52,6 +34,19 @@ from intarsia.index.directory import (
     page_index_places,
 )
 from intarsia.index.sidecar import Sidecar
+from intarsia.parquet.footer import TAIL_BYTES, Footer, read_footer
+from intarsia.parquet.footer_cache import Shape
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, FileMetaData, Outline
+from intarsia.parquet.page_index import ColumnIndex
+from intarsia.parquet.schema import Root, Schema, read_schema
+from intarsia.parquet.statistics import (
+    Bounds,
+    chunk_bounds,
+    order_is_declared,
+    page_bounds,
+    recounted,
+)
+from intarsia.parquet.value_order import ValueOrder
 from intarsia.process_state import cached_property
 from intarsia.ranges import Int64Array
 from intarsia.read.column_chunks import ColumnChunks

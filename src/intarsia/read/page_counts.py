@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from intarsia.decode.page_body import num_rows
 from intarsia.errors import FormatError
-from intarsia.format.metadata import ColumnMetaData, PageType
-from intarsia.format.page_header import num_values, read_page_header
-from intarsia.format.page_index import OffsetIndex
-from intarsia.format.schema import Leaf
+from intarsia.parquet.metadata import ColumnMetaData, PageType
+from intarsia.parquet.page_header import num_values, read_page_header
+from intarsia.parquet.page_index import OffsetIndex
+from intarsia.parquet.schema import Leaf
 from intarsia.plan.pages import ChunkSelection
 from intarsia.read.guard import PageIndexMistrust, doubt
 from intarsia.read.opened import OpenedFile

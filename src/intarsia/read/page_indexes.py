@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bounds import Bounds, Int64Array, without_false_nulls
-from intarsia.format.page_index import (
+from intarsia.parquet.page_index import (
     ColumnIndex,
     OffsetIndex,
     read_column_index,
     read_offset_index,
 )
+from intarsia.parquet.statistics import Bounds, Int64Array, without_false_nulls
 from intarsia.source import ByteRange
 
 if TYPE_CHECKING:  # it is what makes these

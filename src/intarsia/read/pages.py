@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.format.display import name_of, readable
-from intarsia.format.metadata import Encoding, PageType
-from intarsia.format.page_header import PageAt
-from intarsia.format.page_index import ColumnIndex
+from intarsia.parquet.metadata import Encoding, PageType
+from intarsia.parquet.page_header import PageAt
+from intarsia.parquet.page_index import ColumnIndex
+from intarsia.parquet.value_display import name_of, readable
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bounds import BoolArray, Bounds
-from intarsia.format.order import Key
-from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
 from intarsia.index.verdict import rows_might_match
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.statistics import BoolArray, Bounds
+from intarsia.parquet.value_order import Key
 from intarsia.plan.agree import agree_at
 from intarsia.plan.plan import Step
 from intarsia.plan.prune import might_pass, rows_left

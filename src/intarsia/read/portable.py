@@ -10,13 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from intarsia.format.metadata import (
-    ConvertedType,
-    FieldRepetitionType,
-    SchemaElement,
-    Type,
-)
-from intarsia.format.schema import Schema
+from intarsia.parquet.metadata import ConvertedType, FieldRepetitionType, SchemaElement, Type
+from intarsia.parquet.schema import Schema
 from intarsia.predicate.nested import without_dictionary
 from intarsia.read.opened import OpenedFile
 

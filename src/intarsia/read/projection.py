@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from intarsia.decode.splice import decode_root
 from intarsia.errors import FormatError, PredicateError, Where, unknown_column
-from intarsia.format.schema import Root, Schema
+from intarsia.parquet.schema import Root, Schema
 from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 

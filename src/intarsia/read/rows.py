@@ -15,10 +15,10 @@ from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
 from intarsia.decode.template import RootTemplate
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
-from intarsia.format.page_header import checksum_problem
-from intarsia.format.schema import Root
 from intarsia.memory import Room
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
+from intarsia.parquet.page_header import checksum_problem
+from intarsia.parquet.schema import Root
 from intarsia.predicate.filterable import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia.format.schema import Root
+from intarsia.parquet.schema import Root
 from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from intarsia.decode.page_body import check_size
 from intarsia.errors import FormatError
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
     CompressionCodec,
     Encoding,
     PageHeader,
     PageType,
 )
-from intarsia.format.page_header import num_values, read_page_header
+from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.plan.pages import WHOLE_CHUNK_SHARE
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from intarsia.decode.page_limit import value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_array
 from intarsia.errors import FormatError
-from intarsia.format.metadata import Type
-from intarsia.format.page_header import PageAt
+from intarsia.parquet.metadata import Type
+from intarsia.parquet.page_header import PageAt
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId

@@ -13,9 +13,9 @@ import pyarrow as pa
 from intarsia.decode.template import FAILURES
 from intarsia.decode.whole import PartsOfFile, decode_groups
 from intarsia.errors import FormatError
-from intarsia.format.schema import Root
 from intarsia.memory import has_limit
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
+from intarsia.parquet.schema import Root
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.pages import whole_chunk
 from intarsia.ranges import RowRanges

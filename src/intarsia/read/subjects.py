@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyarrow import acero
 
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
-from intarsia.format.order import Domain, ValueOrder
-from intarsia.format.schema import Leaf, Schema
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import Reads, Subject, index_name
 from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.index.subject import order_of_type
+from intarsia.parquet.schema import Leaf, Schema
+from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.predicate.by_type import kept
 from intarsia.predicate.casts import has_zone, is_in_utc, without_extension
 from intarsia.predicate.functions import element_type, is_list, plain_type

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.bloom import filter_bytes
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData
-from intarsia.format.names import codec_name, value_encodings
-from intarsia.format.schema import Leaf
+from intarsia.parquet.bloom_filter import filter_bytes
+from intarsia.parquet.enum_names import codec_name, value_encodings
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
+from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile
 
 

@@ -13,8 +13,8 @@ from intarsia import memory
 from intarsia.decode.page_check import has_codes_only
 from intarsia.decode.page_limit import mean_entry_bytes, value_bytes
 from intarsia.errors import FormatError
-from intarsia.format.metadata import ColumnMetaData, Outline, Type
-from intarsia.format.schema import Leaf, Root
+from intarsia.parquet.metadata import ColumnMetaData, Outline, Type
+from intarsia.parquet.schema import Leaf, Root
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from intarsia.errors import FormatError
-from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import PageAt
-from intarsia.format.page_index import OffsetIndex
+from intarsia.parquet.levels import PageLevels
+from intarsia.parquet.page_header import PageAt
+from intarsia.parquet.page_index import OffsetIndex
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError
-from intarsia.format.display import plural, readable
-from intarsia.format.names import type_name, value_encodings
-from intarsia.format.schema import Leaf
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.parquet.enum_names import type_name, value_encodings
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import plural, readable
 from intarsia.plan.file_map import ChunkMap
 from intarsia.read.file_map import map_of
 from intarsia.read.opened import OpenedFile

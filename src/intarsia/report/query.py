@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from intarsia.format.display import plural
+from intarsia.parquet.value_display import plural
 from intarsia.plan.account import Activity, FileAccount, FileRead
 from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import ChunkMap, FileMap

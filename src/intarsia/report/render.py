@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import optional
-from intarsia.format.display import clean, plural
-from intarsia.format.schema import Leaf
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import clean, plural
 from intarsia.plan.explain import Explanation
 from intarsia.plan.report import of
 from intarsia.read.opened import OpenedFile

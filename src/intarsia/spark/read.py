@@ -27,8 +27,8 @@ from intarsia.data.table_files import TableFormatOption
 from intarsia.data.united import united_schema
 from intarsia.decode.page_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
-from intarsia.format.metadata import Type
 from intarsia.index.directory import binding_of
+from intarsia.parquet.metadata import Type
 from intarsia.plan.plan import Plan
 from intarsia.predicate.expression import field_paths, read_expression
 from intarsia.predicate.nested import nullable

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from intarsia.errors import Where
-from intarsia.format.levels import histogram
+from intarsia.parquet.levels import histogram
 from intarsia.ranges import Int64Array
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intarsia.errors import FormatError
-from intarsia.format.bloom import count_missing
-from intarsia.format.metadata import Type
+from intarsia.parquet.bloom_filter import count_missing
+from intarsia.parquet.metadata import Type
 from intarsia.verify.findings import Finding, error, of_exception, warning
 from intarsia.verify.page_index import check_column_index, check_offset_index
 from intarsia.verify.pages import ChunkFacts

@@ -12,9 +12,9 @@ from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.decode.template import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
-from intarsia.format.compact import spans
-from intarsia.format.footer import MAGIC
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
+from intarsia.parquet.compact_protocol import spans
+from intarsia.parquet.footer import MAGIC
 from intarsia.read.chunk import Chunk
 from intarsia.read.column_types import ColumnTypes
 from intarsia.read.file import open_file

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.format.metadata import BoundaryOrder, ColumnChunk
-from intarsia.format.page_index import (
+from intarsia.parquet.metadata import BoundaryOrder, ColumnChunk
+from intarsia.parquet.page_index import (
     ColumnIndex,
     OffsetIndex,
     read_column_index,
     read_offset_index,
 )
-from intarsia.format.summary import boundary_order, is_in_order
+from intarsia.parquet.page_statistics import boundary_order, is_in_order
 from intarsia.ranges import Int64Array
 from intarsia.verify.bounds import check_bound, histograms, is_declared
 from intarsia.verify.findings import Finding, error, warning

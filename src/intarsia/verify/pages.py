@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.levels import PageLevels
-from intarsia.format.metadata import DICTIONARY_ENCODINGS, CompressionCodec
-from intarsia.format.order import ValueOrder
-from intarsia.format.page_header import PageAt, checksum_problem
-from intarsia.format.summary import PageSummaries, Summarizer, has_bounds
+from intarsia.parquet.levels import PageLevels
+from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, CompressionCodec
+from intarsia.parquet.page_header import PageAt, checksum_problem
+from intarsia.parquet.page_statistics import PageSummaries, Summarizer, has_bounds
+from intarsia.parquet.value_order import ValueOrder
 from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk, run_bytes
 from intarsia.verify.findings import Finding, error, of_exception, warning

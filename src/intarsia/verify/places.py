@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import ColumnChunk
+from intarsia.parquet.metadata import ColumnChunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.verify.findings import Finding, error

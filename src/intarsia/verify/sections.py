@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
-from intarsia.format.schema import Leaf
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import UInt64Array, distinct, entries_of, packed
+from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.strays import stray_list

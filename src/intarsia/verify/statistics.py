@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import Where
-from intarsia.format.metadata import Statistics, Type
+from intarsia.parquet.metadata import Statistics, Type
 from intarsia.verify.bounds import check_bound, compare, histograms, is_declared, is_signed
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from intarsia.format.metadata import ConvertedType
-from intarsia.format.schema import Leaf
+from intarsia.parquet.metadata import ConvertedType
+from intarsia.parquet.schema import Leaf
 from intarsia.verify.findings import Finding, error
 from intarsia.verify.pages import ChunkFacts
 

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import ConvertedType, LogicalType, SchemaElement
-from intarsia.format.schema import Root, Schema
-from intarsia.format.thrift import amended
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import ConvertedType, LogicalType, SchemaElement
+from intarsia.parquet.schema import Root, Schema
+from intarsia.parquet.thrift import amended
 from intarsia.predicate.nested import nullable
 from intarsia.write.writer import empty_file
 

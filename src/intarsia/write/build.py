@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from intarsia import deadline
 from intarsia.errors import FormatError, IndexSpecError, Where, placed
-from intarsia.format.schema import Leaf
 from intarsia.index.blocks import Blocks
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1, encoded
@@ -29,6 +28,7 @@ from intarsia.index.section_write import (
     write_section,
 )
 from intarsia.index.standard import Standard
+from intarsia.parquet.schema import Leaf
 from intarsia.predicate.term import Term
 from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile

@@ -13,20 +13,20 @@ import numpy as np
 from intarsia.catalog.pointer import KeyTable
 from intarsia.data.catalog_segment import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
-from intarsia.format.bounds import UNKNOWN, Bounds
-from intarsia.format.compact import field_value
-from intarsia.format.order import ValueOrder
-from intarsia.format.schema import Leaf
-from intarsia.format.summary import (
+from intarsia.index.directory import FOOTER_KEY, IndexEntry
+from intarsia.index.probe import InvertedSection
+from intarsia.index.section_write import UInt64Array
+from intarsia.parquet.compact_protocol import field_value
+from intarsia.parquet.page_statistics import (
     has_bounds,
     is_text,
     may_shorten,
     shortened_high,
     shortened_low,
 )
-from intarsia.index.directory import FOOTER_KEY, IndexEntry
-from intarsia.index.probe import InvertedSection
-from intarsia.index.section_write import UInt64Array
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.statistics import UNKNOWN, Bounds
+from intarsia.parquet.value_order import ValueOrder
 from intarsia.read.opened import OpenedFile
 
 _LONGEST_BOUND = 64

@@ -23,10 +23,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from intarsia.format.compact import Span, list_span, replace_fields, spans, zigzag
-from intarsia.format.footer import MAGIC, framed, read_footer, with_key_values
-from intarsia.format.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
-from intarsia.format.thrift import amended, decode, encode
+from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, spans, zigzag
+from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
+from intarsia.parquet.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
+from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
 from intarsia.source import BufferSource

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
-from intarsia.format.schema import Leaf
-from intarsia.format.thrift import encode
+from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, RowGroup
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.thrift import encode
 from intarsia.write.torn_pages import TornPages
 
 _UNDERSTATED = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intarsia.decode.page_check import undoes
-from intarsia.format.metadata import CompressionCodec
+from intarsia.parquet.metadata import CompressionCodec
 from intarsia.write.torn_pages import TornPages
 
 _SAMPLE = 16

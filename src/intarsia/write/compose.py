@@ -19,16 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
-from intarsia.format.footer import (
-    Footer,
-    framed,
-    read_footer,
-    with_chunks,
-    with_column_orders,
-    with_key_values,
-)
-from intarsia.format.metadata import ColumnChunk
-from intarsia.format.shape import decode_footer
 from intarsia.index.directory import (
     FOOTER_KEY,
     Checksums,
@@ -42,6 +32,16 @@ from intarsia.index.idx1 import KEY, DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.parquet.footer import (
+    Footer,
+    framed,
+    read_footer,
+    with_chunks,
+    with_column_orders,
+    with_key_values,
+)
+from intarsia.parquet.footer_cache import decode_footer
+from intarsia.parquet.metadata import ColumnChunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.source import ByteRange, Source, WindowSource

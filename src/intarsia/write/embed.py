@@ -19,14 +19,14 @@ from typing import Any
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
-from intarsia.format.metadata import ColumnChunk, IndexPlaces
-from intarsia.format.thrift import all_as
 from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of, make
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
+from intarsia.parquet.thrift import all_as
 from intarsia.read.file import open_file
 from intarsia.read.health import missing_in
 from intarsia.read.opened import OpenedFile

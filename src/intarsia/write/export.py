@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, public
-from intarsia.format.footer import MAGIC
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import IndexSpec
+from intarsia.parquet.footer import MAGIC
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import places_of

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, Where, warn
-from intarsia.format.footer import check_editable
 from intarsia.handle import Version
 from intarsia.local import local_path
+from intarsia.parquet.footer import check_editable
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars

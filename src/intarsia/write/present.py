@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, PathError
-from intarsia.format.schema import Schema
 from intarsia.index.probe import open_section
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Bloom, PageIndex
+from intarsia.parquet.schema import Schema
 from intarsia.predicate.term import columns_named
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder

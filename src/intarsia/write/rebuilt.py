@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
     Encoding,
@@ -25,8 +25,8 @@ from intarsia.format.metadata import (
     RowGroup,
     Type,
 )
-from intarsia.format.schema import Leaf
-from intarsia.format.thrift import encode
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.thrift import encode
 from intarsia.read.chunk import RUN_BYTES
 from intarsia.write.claimed import SavedGroup
 from intarsia.write.torn_pages import TornPages, needs_dictionary

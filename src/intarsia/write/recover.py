@@ -14,8 +14,8 @@ import pyarrow.fs as pafs
 
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, PathError, Where, placed, public
-from intarsia.format.footer import read_footer
 from intarsia.local import local_path
+from intarsia.parquet.footer import read_footer
 from intarsia.redaction import shown_redacted
 from intarsia.source import WindowSource
 from intarsia.storage import FileSource, PathLike, resolve

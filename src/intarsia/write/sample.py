@@ -14,12 +14,12 @@ import bisect
 import itertools
 from collections.abc import Collection, Sequence
 
-from intarsia.format.footer import framed, with_key_values
-from intarsia.format.metadata import FileMetaData
-from intarsia.format.page_header import num_values
-from intarsia.format.thrift import amended, decode, encode
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
+from intarsia.parquet.footer import framed, with_key_values
+from intarsia.parquet.metadata import FileMetaData
+from intarsia.parquet.page_header import num_values
+from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.source import ByteRange, Source, check_range

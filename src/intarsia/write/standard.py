@@ -10,18 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
-from intarsia.format.bloom import BloomFilter
-from intarsia.format.hashing import hash_values
-from intarsia.format.levels import PageLevels, histogram
-from intarsia.format.order import ValueOrder
-from intarsia.format.page_header import PageAt
-from intarsia.format.page_index import (
-    ColumnIndex,
-    encode_column_index,
-    encode_offset_index,
-)
-from intarsia.format.schema import Leaf
-from intarsia.format.summary import (
+from intarsia.index.encodings import unfit_for_hashing
+from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.parquet.bloom_filter import BloomFilter
+from intarsia.parquet.levels import PageLevels, histogram
+from intarsia.parquet.page_header import PageAt
+from intarsia.parquet.page_index import ColumnIndex, encode_column_index, encode_offset_index
+from intarsia.parquet.page_statistics import (
     PageSummaries,
     Summarizer,
     boundary_order,
@@ -31,8 +26,9 @@ from intarsia.format.summary import (
     shortened_high,
     shortened_low,
 )
-from intarsia.index.encodings import unfit_for_hashing
-from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_order import ValueOrder
+from intarsia.parquet.xxhash64 import hash_values
 from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from intarsia import deadline
 from intarsia.errors import FormatError, Where
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, framed
-from intarsia.format.metadata import (
+from intarsia.parquet.footer import MAGIC, TRAILER_BYTES, framed
+from intarsia.parquet.metadata import (
     BloomFilterHeader,
     ColumnChunk,
     ColumnIndexStruct,
@@ -35,9 +35,9 @@ from intarsia.format.metadata import (
     PageHeader,
     PageType,
 )
-from intarsia.format.page_header import read_page_header
-from intarsia.format.partial import PartialFooter, read_partial_footer
-from intarsia.format.thrift import decode
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.thrift import decode
+from intarsia.parquet.truncated_footer import PartialFooter, read_partial_footer
 from intarsia.ranges import Int64Array
 from intarsia.source import Source
 

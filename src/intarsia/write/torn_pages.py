@@ -12,8 +12,9 @@ from intarsia.decode.page_body import check_size, decompress, page_levels
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, leaf_batches
 from intarsia.decode.template import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
-from intarsia.format.levels import bit_packed_bytes
-from intarsia.format.metadata import (
+from intarsia.memory import Room
+from intarsia.parquet.levels import bit_packed_bytes
+from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
     ColumnMetaData,
     CompressionCodec,
@@ -22,9 +23,8 @@ from intarsia.format.metadata import (
     PageType,
     Type,
 )
-from intarsia.format.page_header import read_page_header
-from intarsia.format.schema import Leaf, Schema
-from intarsia.memory import Room
+from intarsia.parquet.page_header import read_page_header
+from intarsia.parquet.schema import Leaf, Schema
 from intarsia.read.chunk import run_bytes
 from intarsia.source import Source
 from intarsia.write.tiles import Checksum, Pages

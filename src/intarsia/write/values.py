@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
-from intarsia.format.schema import Leaf, Root
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
+from intarsia.parquet.schema import Leaf, Root
 from intarsia.predicate.casts import without_extension
 from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges

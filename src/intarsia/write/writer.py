@@ -18,11 +18,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
-from intarsia.format.footer import framed, read_footer, with_elements
 from intarsia.handle import check_may_write
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.local import local_path
+from intarsia.parquet.footer import framed, read_footer, with_elements
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import Encoding
+from intarsia.parquet.metadata import Encoding
 
 Levels = NDArray[np.unsignedinteger[Any]]
 MAX_VALUES = 1 << 26

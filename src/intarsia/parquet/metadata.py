@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from intarsia.format.thrift import (
+from intarsia.parquet.thrift import (
     BINARY,
     BOOL,
     DOUBLE,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError, Where
-from intarsia.format.metadata import ColumnMetaData, PageHeader, PageType
-from intarsia.format.thrift import decode
+from intarsia.parquet.metadata import ColumnMetaData, PageHeader, PageType
+from intarsia.parquet.thrift import decode
 from intarsia.source import Source
 
 _USUAL_BYTES = 256

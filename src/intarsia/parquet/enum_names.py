@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from intarsia.format.display import name_of
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     ColumnMetaData,
     CompressionCodec,
     ConvertedType,
@@ -17,7 +16,8 @@ from intarsia.format.metadata import (
     TimeType,
     Type,
 )
-from intarsia.format.schema import Leaf
+from intarsia.parquet.schema import Leaf
+from intarsia.parquet.value_display import name_of
 
 _ENCODINGS = {
     "PLAIN_DICTIONARY": "DICT",

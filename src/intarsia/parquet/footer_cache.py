@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import (
+from intarsia.parquet.compact_protocol import (
     LIST,
     Decoder,
     field_header,
@@ -25,8 +25,8 @@ from intarsia.format.compact import (
     read_varint,
     varint,
 )
-from intarsia.format.metadata import FileMetaData, KeyValue, RowGroup
-from intarsia.format.thrift import decode, read_structs, remember_encoded
+from intarsia.parquet.metadata import FileMetaData, KeyValue, RowGroup
+from intarsia.parquet.thrift import decode, read_structs, remember_encoded
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import (
+from intarsia.parquet.compact_protocol import (
     LIST,
     STRUCT,
     Decoder,

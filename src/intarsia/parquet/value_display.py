@@ -8,10 +8,10 @@ import uuid
 from enum import IntEnum
 from typing import Any
 
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import SchemaElement
-from intarsia.format.order import Domain, ValueOrder
-from intarsia.format.summary import is_text
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.metadata import SchemaElement
+from intarsia.parquet.page_statistics import is_text
+from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.redaction import redacted
 
 _UUID_BYTES = 16

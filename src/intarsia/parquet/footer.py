@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.bounds import believed
-from intarsia.format.compact import list_elements, list_span, replace_fields, spans
-from intarsia.format.declared_order import order_of
-from intarsia.format.metadata import (
+from intarsia.limits import MAX_FOOTER_BYTES, check_claim
+from intarsia.parquet.column_order import order_of
+from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans
+from intarsia.parquet.footer_cache import Shape, decode_footer
+from intarsia.parquet.metadata import (
     BoundChunk,
     ColumnChunk,
     ColumnOrder,
@@ -24,16 +25,8 @@ from intarsia.format.metadata import (
     KeyValue,
     RowGroup,
 )
-from intarsia.format.shape import Shape, decode_footer
-from intarsia.format.thrift import (
-    all_as,
-    amended,
-    amended_bytes,
-    decode,
-    encode,
-    encoded_elements,
-)
-from intarsia.limits import MAX_FOOTER_BYTES, check_claim
+from intarsia.parquet.statistics import believed
+from intarsia.parquet.thrift import all_as, amended, amended_bytes, decode, encode, encoded_elements
 from intarsia.source import HeldSource, Source
 
 MAGIC = b"PAR1"

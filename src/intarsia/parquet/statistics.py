@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.format.metadata import ColumnMetaData, ColumnOrder, Statistics
-from intarsia.format.order import Domain, Keys, ValueOrder
-from intarsia.format.page_index import ColumnIndex
+from intarsia.parquet.metadata import ColumnMetaData, ColumnOrder, Statistics
+from intarsia.parquet.page_index import ColumnIndex
+from intarsia.parquet.value_order import Domain, Keys, ValueOrder
 
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

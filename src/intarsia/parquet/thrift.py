@@ -23,7 +23,7 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from intarsia.errors import FormatError
-from intarsia.format.compact import (
+from intarsia.parquet.compact_protocol import (
     LIST,
     STRUCT,
     Decoder,

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError, UnsupportedError, Where
-from intarsia.format.metadata import (
+from intarsia.parquet.metadata import (
     BloomFilterAlgorithm,
     BloomFilterCompression,
     BloomFilterHash,
     BloomFilterHeader,
     Empty,
 )
-from intarsia.format.thrift import decode, encode
+from intarsia.parquet.thrift import decode, encode
 from intarsia.source import ByteRange, Source, check_range
 
 UInt64Array = NDArray[np.uint64]

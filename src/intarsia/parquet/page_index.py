@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
-from intarsia.format.thrift import decode, encode
+from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
+from intarsia.parquet.thrift import decode, encode
 
 Int64Array = NDArray[np.int64]
 

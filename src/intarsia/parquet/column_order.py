@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.format.metadata import ColumnOrder, ConvertedType, LogicalType, SchemaElement, Type
-from intarsia.format.order import INT96_ORDER, Domain, ValueOrder
+from intarsia.parquet.metadata import ColumnOrder, ConvertedType, LogicalType, SchemaElement, Type
+from intarsia.parquet.value_order import INT96_ORDER, Domain, ValueOrder
 
 _UNDEFINED = ValueOrder(Domain.UNDEFINED)
 _INTEGERS: dict[int, np.dtype[Any]] = {Type.INT32: np.dtype("<i4"), Type.INT64: np.dtype("<i8")}

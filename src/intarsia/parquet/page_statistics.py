@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.format.metadata import BoundaryOrder, ConvertedType, SchemaElement, Type
-from intarsia.format.order import INT96_ORDER, Domain, ValueOrder
+from intarsia.parquet.metadata import BoundaryOrder, ConvertedType, SchemaElement, Type
+from intarsia.parquet.value_order import INT96_ORDER, Domain, ValueOrder
 
 Int64Array = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from intarsia.errors import FormatError
-from intarsia.format.metadata import FieldRepetitionType, SchemaElement
+from intarsia.parquet.metadata import FieldRepetitionType, SchemaElement
 
 _MAX_DEPTH = 256
 
