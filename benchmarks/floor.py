@@ -24,7 +24,7 @@ from peers import Question
 
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.storage import FileSource
 
 _KEY_SLACK = 64 * 1024

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.read import conjuncts, matching
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package once

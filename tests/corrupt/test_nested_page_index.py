@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import (

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
 from intarsia.data.catalog_segment import SegmentReader
-from intarsia.decode.page_body import page_levels
+from intarsia.decode.page_data import page_levels
 from intarsia.index.directory import directory_at
 from intarsia.index.formula import Keys, KeysWhere
 from intarsia.index.kind import Subject

@@ -22,7 +22,7 @@ import intarsia.write.values
 from intarsia.catalog.pointer import POINTER
 from intarsia.data.catalog import read_pointer
 from intarsia.data.journal import JOURNAL
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC
 from intarsia.limits import (

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.decode.shares import shares
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes
+from intarsia.decode.thread_split import shares
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.read import rows
 

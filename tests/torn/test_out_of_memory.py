@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.decode import page_body, splice
+from intarsia.decode import page_data, splice
 
 ROWS = 4_000
 
@@ -90,7 +90,7 @@ def test_pages_that_cannot_be_decompressed(path, monkeypatch):
             raise pa.ArrowMemoryError("malloc of size 5 failed")
 
     ds = ia.dataset(path, on_corrupt="skip")
-    monkeypatch.setattr(page_body.pa, "Codec", Codec)
+    monkeypatch.setattr(page_data.pa, "Codec", Codec)
     with pytest.raises(ia.OutOfMemoryError, match="cannot decompress: malloc"):
         ds.to_table(["l"], filter=pc.field("n") == 7)
     assert ds.corrupt == []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.decode.page_body import check_size, decompress, num_rows, page_levels
+from intarsia.decode.page_data import check_size, decompress, num_rows, page_levels
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.parquet.metadata import (
     CompressionCodec,

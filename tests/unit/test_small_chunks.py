@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.read import small_chunks
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file

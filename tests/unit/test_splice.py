@@ -8,7 +8,7 @@ import pytest
 import intarsia as ia
 from intarsia.decode import splice as room
 from intarsia.decode.splice import splice
-from intarsia.decode.template import RootTemplate, SchemaTemplates
+from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.parquet.metadata import FileMetaData, SchemaElement
 from intarsia.parquet.schema import read_schema
 from intarsia.parquet.thrift import encode

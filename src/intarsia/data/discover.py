@@ -31,7 +31,7 @@ from intarsia.data.table_files import (
     plain_files,
 )
 from intarsia.data.united import united_schema
-from intarsia.decode.page_limit import check_page_size_limit
+from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
 from intarsia.parallel import begin, result_of
 from intarsia.read.damage import OnCorrupt, check_on_corrupt

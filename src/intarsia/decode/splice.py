@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.empty_pages import without_empty
-from intarsia.decode.template import FAILURES, RootTemplate, narrowed
+from intarsia.decode.synthetic_footer import FAILURES, RootTemplate, narrowed
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError
 from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, zigzag
 from intarsia.parquet.footer import MAGIC, framed

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.decode.splice import RowGroupBytes, decode_roots
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.errors import FormatError
 from intarsia.index.formula import FingerprintArray
 from intarsia.index.probe import InvertedSection, pages_with_keys

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.page_limit import check_limit
+from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
-from intarsia.decode.template import RootTemplate, SchemaTemplates
+from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia import deadline, memory
-from intarsia.decode.page_body import check_size, page_levels
-from intarsia.decode.page_limit import check_limit, value_bytes
+from intarsia.decode.page_data import check_size, page_levels
+from intarsia.decode.page_size_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.errors import FormatError, Where, placed
 from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
 from intarsia.parquet.levels import PageLevels

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.decode.page_check import has_codes_only, told_encodings
+from intarsia.decode.page_validation import has_codes_only, told_encodings
 from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
 from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, ColumnMetaData

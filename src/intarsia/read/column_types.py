@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from intarsia.decode.template import FAILURES, SchemaTemplates
+from intarsia.decode.synthetic_footer import FAILURES, SchemaTemplates
 from intarsia.errors import FormatError
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import ColumnOrder, Type

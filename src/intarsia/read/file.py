@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.decode.page_limit import check_page_size_limit
+from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead, public
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import term_for

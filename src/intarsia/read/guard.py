@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from intarsia.decode.page_check import check_page
+from intarsia.decode.page_validation import check_page
 from intarsia.errors import FormatError, quiet
 from intarsia.parquet.metadata import PageType
 from intarsia.plan.pages import ChunkSelection

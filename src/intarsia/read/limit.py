@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from intarsia.decode.page_limit import held_bytes, is_within, mean_entry_bytes, over_limit, pages_in
+from intarsia.decode.page_size_limit import (
+    held_bytes,
+    is_within,
+    mean_entry_bytes,
+    over_limit,
+    pages_in,
+)
 from intarsia.errors import FormatError, OutOfMemoryError, Where
 from intarsia.memory import Room, memory_limit
 from intarsia.parquet.metadata import ColumnMetaData

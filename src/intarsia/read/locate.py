@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from intarsia.decode.page_body import num_rows
-from intarsia.decode.page_check import CheckedPage, check_page
+from intarsia.decode.page_data import num_rows
+from intarsia.decode.page_validation import CheckedPage, check_page
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root
 from intarsia.errors import FormatError, Where
 from intarsia.parquet.metadata import PageType

@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from intarsia.decode.page_body import num_rows
-from intarsia.decode.page_check import check_page, data_encodings, undoes
+from intarsia.decode.page_data import num_rows
+from intarsia.decode.page_validation import check_page, data_encodings, undoes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import (

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import SchemaTemplates
-from intarsia.decode.whole import read_by_pyarrow
+from intarsia.decode.row_groups import read_by_pyarrow
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import (
     CorruptDataWarning,
     FormatError,

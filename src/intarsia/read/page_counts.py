@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intarsia.decode.page_body import num_rows
+from intarsia.decode.page_data import num_rows
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.parquet.page_header import num_values, read_page_header

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.merge import Part, merge
-from intarsia.decode.page_body import is_known
-from intarsia.decode.shares import shares
+from intarsia.decode.nested_merge import Part, merge
+from intarsia.decode.page_data import is_known
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decode_roots
-from intarsia.decode.template import RootTemplate
+from intarsia.decode.synthetic_footer import RootTemplate
+from intarsia.decode.thread_split import shares
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
 from intarsia.memory import Room
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.page_body import check_size
+from intarsia.decode.page_data import check_size
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from intarsia.decode.page_limit import value_bytes
+from intarsia.decode.page_size_limit import value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_array
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import Type

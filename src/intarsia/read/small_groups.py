@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode.template import FAILURES
-from intarsia.decode.whole import PartsOfFile, decode_groups
+from intarsia.decode.row_groups import PartsOfFile, decode_groups
+from intarsia.decode.synthetic_footer import FAILURES
 from intarsia.errors import FormatError
 from intarsia.memory import has_limit
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide

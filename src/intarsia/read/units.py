@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia import memory
-from intarsia.decode.page_check import has_codes_only
-from intarsia.decode.page_limit import mean_entry_bytes, value_bytes
+from intarsia.decode.page_size_limit import mean_entry_bytes, value_bytes
+from intarsia.decode.page_validation import has_codes_only
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ColumnMetaData, Outline, Type
 from intarsia.parquet.schema import Leaf, Root

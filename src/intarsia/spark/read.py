@@ -25,7 +25,7 @@ from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
 from intarsia.data.table_files import TableFormatOption
 from intarsia.data.united import united_schema
-from intarsia.decode.page_limit import check_page_size_limit
+from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
 from intarsia.index.directory import binding_of
 from intarsia.parquet.metadata import Type

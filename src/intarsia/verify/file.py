@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from intarsia.data.catalog import catalog_root
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
-from intarsia.decode.template import ARROW_SCHEMA
+from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
 from intarsia.parquet.compact_protocol import spans

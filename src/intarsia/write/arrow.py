@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import ARROW_SCHEMA
+from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import instead
 from intarsia.predicate.nested import with_children
 from intarsia.write.defaults import USUAL_ROW_GROUP

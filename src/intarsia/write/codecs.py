@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intarsia.decode.page_check import undoes
+from intarsia.decode.page_validation import undoes
 from intarsia.parquet.metadata import CompressionCodec
 from intarsia.write.torn_pages import TornPages
 

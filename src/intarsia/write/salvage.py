@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError, Where
 from intarsia.index.directory import FOOTER_KEY, binding_of, checked_footer, read_directory
 from intarsia.parquet.footer import check_editable, framed, read_footer, with_key_values

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia.decode.page_body import check_size, decompress, page_levels
+from intarsia.decode.page_data import check_size, decompress, page_levels
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, leaf_batches
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
 from intarsia.memory import Room
 from intarsia.parquet.levels import bit_packed_bytes

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.merge import as_storage
+from intarsia.decode.nested_merge import as_storage
 from intarsia.parquet.compact_protocol import (
     Span,
     field_value,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from intarsia.decode.page_body import most_bytes
+from intarsia.decode.page_data import most_bytes
 from intarsia.errors import FormatError, Where
 from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, PageHeader, SchemaElement, Type
 from intarsia.parquet.page_header import num_values, read_page_header

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia.decode.page_body import check_size, decompress, page_levels
-from intarsia.decode.page_limit import over_limit
+from intarsia.decode.page_data import check_size, decompress, page_levels
+from intarsia.decode.page_size_limit import over_limit
 from intarsia.errors import FormatError
 from intarsia.parquet.levels import hybrid_bytes
 from intarsia.parquet.metadata import (

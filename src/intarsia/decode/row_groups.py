@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.decode.template import SchemaTemplates
+from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.parquet.footer import MAGIC, framed
 from intarsia.parquet.schema import Root
 from intarsia.source import ByteRange
