@@ -33,6 +33,13 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         QueryTimeoutError,
         UnsupportedError,
     )
+    from intarsia.expr.functions import (
+        contains_words,
+        list_contains,
+        list_contains_all,
+        list_contains_any,
+        map_contains,
+    )
     from intarsia.index.distinct import Distinct
     from intarsia.index.elements import Elements
     from intarsia.index.entries import Entries
@@ -45,13 +52,6 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.index.words import Words
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.plan.advice import Advice
-    from intarsia.predicate.functions import (
-        contains_words,
-        list_contains,
-        list_contains_all,
-        list_contains_any,
-        map_contains,
-    )
     from intarsia.ranges import RowRanges
     from intarsia.read.damage import CorruptData
     from intarsia.read.file import ParquetFile
@@ -160,7 +160,7 @@ _NAMES = {
         "set_memory_limit",
     ),
     "intarsia.plan.advice": ("Advice",),
-    "intarsia.predicate.functions": (
+    "intarsia.expr.functions": (
         "contains_words",
         "list_contains",
         "list_contains_all",

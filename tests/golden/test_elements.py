@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia as ia
-from intarsia.predicate.functions import is_list
+from intarsia.expr.functions import is_list
 
 LEVELS = {"list/element", "list/item", "array", "(itself)", "key_value/key", "map/key"}
 """Those of the specification, of Arrow, of lists of two levels and of none, and of maps."""

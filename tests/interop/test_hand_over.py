@@ -36,9 +36,9 @@ import intarsia as ia
 from intarsia.data.hand_over import HandOver, hand_over
 from intarsia.engines.types import as_in_duckdb
 from intarsia.errors import FormatError, PathError
+from intarsia.expr.nested_types import holds
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.predicate.nested import holds
 
 TYPES = "SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM t)"
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.predicate.evaluation import compute_columns, evaluate
+from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.predicate.term import parse_term
 from intarsia.predicate.term_text import PROPAGATES_NULL
 

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia import engines
 from intarsia.engines import session
-from intarsia.predicate import pushdown
+from intarsia.expr import pushdown
 from intarsia.predicate.equalities import equal_columns
 from intarsia.predicate.query import Query, scans_of
 

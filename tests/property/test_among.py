@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.expression import read_expression
+from intarsia.expr.tree import read_expression
 from intarsia.read import among
 from intarsia.read.among import is_among
 from intarsia.read.comparisons import comparison_of, holds

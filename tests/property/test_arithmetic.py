@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.evaluation import evaluate
+from intarsia.expr.evaluate import evaluate
 from intarsia.predicate.sql import parse_where
 
 TABLE = pa.table(

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.map_values import first_values
+from intarsia.expr.map_lookup import first_values
 
 SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 KEYS = ["", "a", "b", "aa", "日本"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import PredicateError
-from intarsia.predicate.expression import read_expression
-from intarsia.predicate.periods import has_periods, without_periods
+from intarsia.expr.date_ranges import has_periods, without_periods
+from intarsia.expr.tree import read_expression
 from intarsia.predicate.sql import parse_where
 
 DAYS = ["day", "week", "month", "quarter", "year"]

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from intarsia.expr.tree import read_expression
 from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import (
@@ -19,7 +20,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.statistics import chunk_bounds
 from intarsia.plan.prune import rows_left
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.leaves import Test as FieldTest
 from intarsia.predicate.pruning import pruning_of
 from intarsia.ranges import RowRanges

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.expression import read_expression
-from intarsia.predicate.functions import contains_words
+from intarsia.expr.functions import contains_words
+from intarsia.expr.tree import read_expression
 from intarsia.read import matching, sieve
 from intarsia.read.needed import needed_text
 from intarsia.read.substring import Contained

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from intarsia.predicate.expression import read_expression
+from intarsia.expr.tree import read_expression
 from intarsia.read import substring
 from intarsia.read.substring import Contained, contained_of, rows_containing
 from intarsia.strings import byte_search

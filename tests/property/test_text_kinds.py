@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.evaluation import evaluate
+from intarsia.expr.evaluate import evaluate
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 from intarsia.testing import check_index_kind

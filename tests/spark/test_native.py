@@ -14,7 +14,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.predicate.expression import read_expression
+from intarsia.expr.tree import read_expression
 from intarsia.spark.condition import spark_condition
 from intarsia.spark.native import HandOver, hand_over
 from intarsia.spark.read import opened, query_of

@@ -21,7 +21,7 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.data.journal import Journal, visible
-from intarsia.predicate.casts import is_text
+from intarsia.expr.casts import is_text
 from intarsia.spark.commit import journals, publish
 from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.rewrites import small_runs

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia import ParquetFile
+from intarsia.expr.tree import read_expression
 from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.compact_protocol import (
@@ -38,7 +39,6 @@ from intarsia.parquet.statistics import (
     without_false_nulls,
 )
 from intarsia.parquet.thrift import encode
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.source import BufferSource
 

@@ -7,9 +7,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.data.lookups import hold_keys
+from intarsia.expr.tree import read_expression
 from intarsia.index.entries import Entries
 from intarsia.plan.agree import types_agree
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from intarsia.predicate.expression import (
+from intarsia.expr.tree import (
     Call,
     FieldRef,
     Literal,

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.evaluation import compute_columns, evaluate
-from intarsia.predicate.expression import Call, FieldRef, calls_replaced, read_expression
-from intarsia.predicate.functions import FUNCTIONS, LIST_CONTAINS
+from intarsia.expr.evaluate import compute_columns, evaluate
+from intarsia.expr.functions import FUNCTIONS, LIST_CONTAINS
+from intarsia.expr.tree import Call, FieldRef, calls_replaced, read_expression
 from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.term import field_term

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.expr.tree import read_expression
 from intarsia.index import probe
 from intarsia.index.held_pages import HeldPages
 from intarsia.index.probe import InvertedSection
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.ranges import RowRanges
 from intarsia.source import BufferSource

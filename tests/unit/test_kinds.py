@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.expr import term
+from intarsia.expr.evaluate import evaluate
 from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section_write import STEP_SCHEMA, entries_of
 from intarsia.parquet.footer import framed, read_footer, with_key_values
-from intarsia.predicate import term
-from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.term import field_term
 from intarsia.ranges import RowRanges
 from intarsia.read import choice

@@ -20,8 +20,8 @@ import intarsia as ia
 from intarsia import storage
 from intarsia.data import lookups, survey
 from intarsia.data.lookups import decisive
+from intarsia.expr.tree import read_expression
 from intarsia.index.section import Section
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.pruning import pruning_of
 from intarsia.predicate.sql import parse_where
 from intarsia.read import planner

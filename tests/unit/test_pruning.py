@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
 from intarsia.plan.prune import rows_left
-from intarsia.predicate.expression import Call, FieldRef, Literal, read_expression
 from intarsia.predicate.leaves import How, Match, Op
 from intarsia.predicate.leaves import Test as FieldTest
 from intarsia.predicate.pruning import escapes_of, pruning_of

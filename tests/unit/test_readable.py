@@ -8,7 +8,7 @@ import textwrap
 import pyarrow as pa
 import pytest
 
-from intarsia.predicate.readable import readable, readable_values
+from intarsia.expr.scalar_format import readable, readable_values
 
 NO_PANDAS = """
 import sys
@@ -67,7 +67,7 @@ def found():
     """What is read of each of the values."""
     code = """
         import pyarrow as pa
-        from intarsia.predicate.readable import readable
+        from intarsia.expr.scalar_format import readable
         with pa.ipc.open_stream(bytes.fromhex(sys.argv[1])) as stream:
             for column in stream.read_all().columns:
                 print(repr(readable(column[0])))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.evaluation import evaluate
-from intarsia.predicate.filterable import filterable_schema
+from intarsia.expr.evaluate import evaluate
+from intarsia.expr.filterable_types import filterable_schema
 from intarsia.predicate.sql import parse_where
 
 DAYS = [datetime.datetime(2020, 1, day, 12) for day in range(1, 6)]

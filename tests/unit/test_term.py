@@ -5,11 +5,11 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
+from intarsia.expr import term as term_module
+from intarsia.expr.tree import read_expression
 from intarsia.index.encodings import exact_values
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import Empty, LogicalType, SchemaElement, Type
-from intarsia.predicate import term as term_module
-from intarsia.predicate.expression import read_expression
 from intarsia.predicate.leaves import Op
 from intarsia.predicate.leaves import Test as FieldTest
 from intarsia.predicate.term import columns_named, field_term, parse_term, term_of

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.expr.evaluate import evaluate
 from intarsia.index.formula import Keys
 from intarsia.index.grams import keys_of_texts
 from intarsia.index.kind import Subject
 from intarsia.index.probe import InvertedSection
 from intarsia.index.section_write import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.index.subject import order_of_type
-from intarsia.predicate.evaluation import evaluate
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.term import field_term
 from intarsia.read.opened import OpenedFile

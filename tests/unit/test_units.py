@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.predicate.expression import read_expression
+from intarsia.expr.tree import read_expression
 from intarsia.ranges import RowRanges
 from intarsia.read import units
 from intarsia.read.columns import roots_of

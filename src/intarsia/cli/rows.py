@@ -20,11 +20,11 @@ from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, path
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
+from intarsia.expr.evaluate import evaluate
+from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
+from intarsia.expr.nested_types import without_dictionary
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.parallel import waited_for
-from intarsia.predicate.evaluation import evaluate
-from intarsia.predicate.filterable import filterable_schema, filterable_type, restorer_of, taken
-from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.file import open_file

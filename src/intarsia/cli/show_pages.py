@@ -26,9 +26,9 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, IntarsiaError, Where
+from intarsia.expr.scalar_format import readable_values
 from intarsia.parquet.enum_names import encoding_name, page_name
 from intarsia.parquet.schema import Leaf
-from intarsia.predicate.readable import readable_values
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId

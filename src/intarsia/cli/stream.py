@@ -15,10 +15,10 @@ import pyarrow.csv as pacsv
 from intarsia.cli.document import jsonable
 from intarsia.controls import shown_in_json
 from intarsia.errors import name_of_several
-from intarsia.predicate.casts import is_uuid
-from intarsia.predicate.constants import DECIMALS
-from intarsia.predicate.nested import without_dictionary
-from intarsia.predicate.readable import readable_values
+from intarsia.expr.casts import is_uuid
+from intarsia.expr.constants import DECIMALS
+from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.scalar_format import readable_values
 
 Print = Callable[[Iterable[pa.RecordBatch]], None]
 

@@ -17,8 +17,8 @@ from intarsia.cli.document import json_text
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
+from intarsia.expr.casts import cast_type
 from intarsia.memory import share
-from intarsia.predicate.casts import cast_type
 from intarsia.read.damage import OnCorrupt
 from intarsia.write.annotations import placed
 from intarsia.write.defaults import USUAL_ROW_GROUP

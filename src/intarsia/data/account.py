@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.data.cache import FileCache
+from intarsia.expr.tree import shown
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import known_version
@@ -13,7 +14,6 @@ from intarsia.parquet.schema import Leaf
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.expression import shown
 from intarsia.predicate.leaves import Predicate
 from intarsia.predicate.tree import tests_of
 from intarsia.read.choice import may_pay

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError, check_several, unknown_column
-from intarsia.predicate.comparable import with_comparable_constants
-from intarsia.predicate.evaluation import compute_columns, needs_evaluation
-from intarsia.predicate.expression import FieldRef, field_paths, read_expression, shown
-from intarsia.predicate.filterable import filterable_schema, filterable_type, restorer_of
-from intarsia.predicate.nested import type_at
+from intarsia.expr.comparison_constants import with_comparable_constants
+from intarsia.expr.evaluate import compute_columns, needs_evaluation
+from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of
+from intarsia.expr.nested_types import type_at
+from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown
 from intarsia.read.projection import check_paths, pruned_to_fields
 from intarsia.read.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 import numpy as np
 import pyarrow as pa
 
-from intarsia.predicate.filterable import taken
+from intarsia.expr.filterable_types import taken
 
 
 def batches_of(

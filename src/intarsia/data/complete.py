@@ -15,8 +15,8 @@ import pyarrow.dataset as pads
 
 from intarsia.data.asked import Columns, expressions_of, paths_of
 from intarsia.errors import FormatError, Where
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import Path, type_at
+from intarsia.expr.nested_types import Path, type_at
+from intarsia.expr.tree import field_paths, read_expression
 
 MAX_HELD_FILE_BYTES = 16 * 1024 * 1024
 """Above this size of a file, its rows are not held in memory until pyarrow has given them all."""

@@ -75,12 +75,12 @@ from intarsia.deadline import (
     time_limited,
 )
 from intarsia.errors import public
+from intarsia.expr.evaluate import needs_evaluation, unused
+from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.index.directory import without_pointer
 from intarsia.parallel import each_in_one_thread
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
-from intarsia.predicate.evaluation import needs_evaluation, unused
-from intarsia.predicate.filterable import filterable_schema, restorer_of, taken
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData

@@ -9,11 +9,11 @@ from functools import partial
 from intarsia.data.account import account_of, read_of
 from intarsia.data.cache import FileCache
 from intarsia.data.survey import File, Kept, each_of, files_left, in_folders
+from intarsia.expr.tree import shown
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.expression import shown
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads

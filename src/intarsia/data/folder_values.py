@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.predicate.casts import is_uuid
-from intarsia.predicate.expression import ANDS, Call, FieldRef, Literal, Node, read_expression
+from intarsia.expr.casts import is_uuid
+from intarsia.expr.tree import ANDS, Call, FieldRef, Literal, Node, read_expression
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL in the name of a folder."""

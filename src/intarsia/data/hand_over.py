@@ -32,9 +32,9 @@ from intarsia.data.asked import request_of
 from intarsia.data.folder_values import NULL_FOLDER
 from intarsia.data.survey import files_left
 from intarsia.errors import FormatError
+from intarsia.expr.nested_types import holds
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.nested import holds
 from intarsia.predicate.tree import tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read

@@ -21,10 +21,10 @@ from intarsia.data.together import (
     of_portions,
 )
 from intarsia.errors import IntarsiaError
+from intarsia.expr.filterable_types import taken
+from intarsia.expr.nested_types import has_dictionary
 from intarsia.parquet.schema import Root
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.filterable import taken
-from intarsia.predicate.nested import has_dictionary
 from intarsia.process_state import ForkLock
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of

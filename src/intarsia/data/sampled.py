@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
-from intarsia.predicate.filterable import filterable_schema
+from intarsia.expr.filterable_types import filterable_schema
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.request import without_rows
 from intarsia.read.scan import Part, scan

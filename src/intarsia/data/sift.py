@@ -18,9 +18,9 @@ from intarsia.data.together import (
     may_be_together,
     of_portions,
 )
+from intarsia.expr.evaluate import evaluate, unused
 from intarsia.parquet.schema import Root
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.evaluation import evaluate, unused
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.request import PSEUDO_COLUMNS, Filter

@@ -16,11 +16,11 @@ import pyarrow.dataset as pads
 from intarsia import deadline
 from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
 from intarsia.data.complete import completed
-from intarsia.predicate.comparable import with_comparable_constants
-from intarsia.predicate.evaluation import compute_columns, evaluate
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.filterable import filterable_schema
-from intarsia.predicate.nested import with_whole_maps
+from intarsia.expr.comparison_constants import with_comparable_constants
+from intarsia.expr.evaluate import compute_columns, evaluate
+from intarsia.expr.filterable_types import filterable_schema
+from intarsia.expr.nested_types import with_whole_maps
+from intarsia.expr.tree import field_paths, read_expression
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from intarsia.data.cache import FileCache
 from intarsia.data.survey import each_of
 from intarsia.errors import UnsupportedError, Where, name_of_several
-from intarsia.predicate.casts import keeps_values
-from intarsia.predicate.filterable import filterable_type
-from intarsia.predicate.nested import leaf_pairs, nullable, with_children
+from intarsia.expr.casts import keeps_values
+from intarsia.expr.filterable_types import filterable_type
+from intarsia.expr.nested_types import leaf_pairs, nullable, with_children
 from intarsia.read.opened import OpenedFile
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)

@@ -18,8 +18,8 @@ import pyarrow.dataset as pads
 from intarsia.data.dataset import Dataset
 from intarsia.data.sampled import spread_rows
 from intarsia.errors import PredicateError
-from intarsia.predicate.evaluation import evaluate
-from intarsia.predicate.filterable import filterable_schema, filterable_type
+from intarsia.expr.evaluate import evaluate
+from intarsia.expr.filterable_types import filterable_schema, filterable_type
 from intarsia.predicate.query import Keys, Scan
 from intarsia.read.opened import READ_ERRORS
 

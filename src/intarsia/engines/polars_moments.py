@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.calculation import DAYS
-from intarsia.predicate.casts import has_zone, is_moment
+from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.constant_evaluation import DAYS
 
 _UNITS = {
     "1us": "microsecond",

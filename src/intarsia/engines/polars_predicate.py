@@ -34,9 +34,9 @@ from intarsia.engines.polars_values import (
     inputs_of,
     text_of,
 )
+from intarsia.expr.functions import is_list, list_contains
+from intarsia.expr.in_list import is_member
 from intarsia.predicate.exact import checked_condition
-from intarsia.predicate.functions import is_list, list_contains
-from intarsia.predicate.members import is_member
 
 _LOG = logging.getLogger(__name__)
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from intarsia.engines.polars_moments import asked_of
 from intarsia.engines.polars_ranges import Change, keeps_order
-from intarsia.predicate.casts import is_text, keeps_values
-from intarsia.predicate.nested import without_dictionary
+from intarsia.expr.casts import is_text, keeps_values
+from intarsia.expr.nested_types import without_dictionary
 
 _CASTS: dict[Any, pa.DataType] = {
     pl.Int8: pa.int8(),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
-from intarsia.predicate.casts import without_extension
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import with_children
+from intarsia.expr.casts import without_extension
+from intarsia.expr.nested_types import with_children
+from intarsia.expr.tree import field_paths, read_expression
 
 _MOST_DIGITS = 38
 """Of engines' decimals."""

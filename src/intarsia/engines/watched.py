@@ -13,8 +13,8 @@ from intarsia.data.asked import Columns
 from intarsia.data.dataset import Dataset
 from intarsia.deadline import Stop, Stopped, active, current, each_active
 from intarsia.errors import IntarsiaError, guarded_items
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import Path
+from intarsia.expr.nested_types import Path
+from intarsia.expr.tree import field_paths, read_expression
 from intarsia.read.projection import pruned_to_fields
 from intarsia.read.request import pruned_schema
 from intarsia.read.scan import Part

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.type_cache import kept
 from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Inverted, Positions, Subject
 from intarsia.index.points import TEXT_SEARCHES, can_judge
-from intarsia.predicate.by_type import kept
 from intarsia.predicate.leaves import Op, Predicate
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from intarsia.expr.functions import compares, held_constants
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
 from intarsia.index.kind import Inverted, Positions, Reads, Subject, fingerprints
-from intarsia.predicate.functions import compares, held_constants
 from intarsia.predicate.leaves import How, Match, Predicate
 
 _MOST_NEEDED = 64

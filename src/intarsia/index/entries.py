@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.casts import is_text
+from intarsia.expr.functions import compares, held_constants
 from intarsia.index.encodings import exact_values, unfit_for_hashing
 from intarsia.index.formula import FingerprintArray, Formula, Keys
 from intarsia.index.kind import Inverted, Positions, Reads, Subject, as_bytes, fingerprints
 from intarsia.index.subject import order_of_type
 from intarsia.parquet.xxhash64 import UInt64Array, hash_values
-from intarsia.predicate.casts import is_text
-from intarsia.predicate.functions import compares, held_constants
 from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
 
 

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import IndexSpecError
+from intarsia.expr.tree import read_expression, shown
 from intarsia.index.formula import FingerprintArray, Formula, KeyArray
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.predicate.expression import read_expression, shown
 from intarsia.predicate.leaves import How, Op, Predicate
 from intarsia.predicate.term import Term, term_of
 from intarsia.predicate.term_text import FUNCTIONS

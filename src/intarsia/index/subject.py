@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.expr.type_cache import kept
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.predicate.by_type import kept
 from intarsia.source import BufferSource
 
 

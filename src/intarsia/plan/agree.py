@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from intarsia.predicate.casts import without_extension
-from intarsia.predicate.functions import is_list
-from intarsia.predicate.nested import without_dictionary
+from intarsia.expr.casts import without_extension
+from intarsia.expr.functions import is_list
+from intarsia.expr.nested_types import without_dictionary
 
 _FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.evaluation import compute_columns
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
+from intarsia.expr.evaluate import compute_columns
+from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.predicate.leaves import Match, Op, Predicate, Test
 from intarsia.predicate.term import Term
 from intarsia.predicate.term_text import PROPAGATES_NULL

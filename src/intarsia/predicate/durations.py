@@ -6,9 +6,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.calculation import Interval, UnknownValueError, span
+from intarsia.expr.constant_evaluation import Interval, UnknownValueError, span
+from intarsia.expr.sql_text import text_of
 from intarsia.predicate.folding import interval_of
-from intarsia.predicate.sql_text import text_of
 
 _MONTH_DAYS = 30  # as DuckDB compares spans
 _DAY_MICROSECONDS = 86_400_000_000

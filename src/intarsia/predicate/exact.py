@@ -17,20 +17,20 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_json, is_moment, is_text, is_uuid, keeps_values
-from intarsia.predicate.constants import DECIMALS, EXACT, is_uuid_text, whole_above
+from intarsia.expr.casts import is_json, is_moment, is_text, is_uuid, keeps_values
+from intarsia.expr.constants import DECIMALS, EXACT, is_uuid_text, whole_above
+from intarsia.expr.date_ranges import has_periods, looseness, without_periods
+from intarsia.expr.evaluate import evaluate
+from intarsia.expr.functions import is_list
+from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.sql_text import text_of
+from intarsia.expr.tree import read_expression
 from intarsia.predicate.durations import is_span
-from intarsia.predicate.evaluation import evaluate
-from intarsia.predicate.expression import read_expression
-from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import TYPED_TEXTS, is_constant
 from intarsia.predicate.membership import Membership, held_type
 from intarsia.predicate.moments import part_of
-from intarsia.predicate.nested import without_dictionary
-from intarsia.predicate.periods import has_periods, looseness, without_periods
 from intarsia.predicate.scope import has_only
 from intarsia.predicate.sql import Translator, is_plainly_wanted
-from intarsia.predicate.sql_text import text_of
 from intarsia.predicate.text_search import TextSearch, matches_like, regex_problem
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.calculation import (
+from intarsia.expr.constant_evaluation import (
     OPERATORS,
     Interval,
     UnknownValueError,

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.casts import is_text
+from intarsia.expr.casts import is_text
+from intarsia.expr.filterable_types import filterable_type
 from intarsia.predicate.equalities import (
     Place,
     column_at,
@@ -21,7 +22,6 @@ from intarsia.predicate.equalities import (
     is_inner,
     pairs_of_join,
 )
-from intarsia.predicate.filterable import filterable_type
 from intarsia.predicate.scope import Origin, Scopes, Sources, conjuncts, joins_of, wheres
 
 _AMONG = " among "

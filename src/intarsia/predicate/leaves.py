@@ -11,7 +11,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from intarsia.predicate.readable import readable, readable_values
+from intarsia.expr.scalar_format import readable, readable_values
 from intarsia.predicate.term import Term
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from intarsia.predicate.calculation import Interval
+from intarsia.expr.constant_evaluation import Interval
 
 TYPED_TEXTS = {
     exp.DataType.Type.DATE,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.functions import (
+from intarsia.expr.functions import (
     element_type,
     is_list,
     list_contains,
@@ -18,7 +18,7 @@ from intarsia.predicate.functions import (
     list_contains_any,
     map_contains,
 )
-from intarsia.predicate.readable import readable
+from intarsia.expr.scalar_format import readable
 
 _NAMED = {
     "array_has_any": False,

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.calculation import DAYS, TIMES, UnknownValueError, unit_name
-from intarsia.predicate.casts import has_zone, is_moment
-from intarsia.predicate.sql_text import text_of
+from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.constant_evaluation import DAYS, TIMES, UnknownValueError, unit_name
+from intarsia.expr.sql_text import text_of
 
 _NUMBERS: dict[str, Callable[[pc.Expression], pc.Expression]] = {
     "year": pc.year,

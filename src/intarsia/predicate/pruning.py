@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.predicate.functions import plain_values
+from intarsia.expr.functions import plain_values
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.leaves import How, Match, Op, Test, seeks_values
 from intarsia.predicate.term import Term, field_term, term_of
 from intarsia.predicate.tree import And, Maybe, Never, Or, Pruning, all_of, any_of

@@ -21,18 +21,18 @@ import sqlglot
 from sqlglot import TokenType, exp
 
 from intarsia.errors import PredicateError
+from intarsia.expr.nested_types import Path
+from intarsia.expr.sql_text import check_characters, text_of
 from intarsia.predicate.exact import exact_condition
 from intarsia.predicate.folding import Now, folded
 from intarsia.predicate.keys import keys_in
 from intarsia.predicate.mentions import occurrences, renamed, unused_prefix
 from intarsia.predicate.need import UNTOLD, Need, need_of
-from intarsia.predicate.nested import Path
 from intarsia.predicate.parameters import Parameters, numbered, put_in
 from intarsia.predicate.pushdown import conditions_of, unqualified
 from intarsia.predicate.scope import Scopes, wheres
 from intarsia.predicate.spans import forget_spans, odd_span
 from intarsia.predicate.sql import ODD
-from intarsia.predicate.sql_text import check_characters, text_of
 from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyond_ascii
 from intarsia.predicate.used import paths_used
 

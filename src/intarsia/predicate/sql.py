@@ -17,16 +17,16 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.arithmetic import as_floats
-from intarsia.predicate.constants import whole_above
-from intarsia.predicate.filterable import VIEWED
+from intarsia.expr.arithmetic import as_floats
+from intarsia.expr.constants import whole_above
+from intarsia.expr.filterable_types import VIEWED
+from intarsia.expr.functions import contains_words
+from intarsia.expr.in_list import is_member
+from intarsia.expr.sql_text import check_characters, text_of
 from intarsia.predicate.folding import Now, folded, utc_now
-from intarsia.predicate.functions import contains_words
 from intarsia.predicate.literals import is_constant
-from intarsia.predicate.members import is_member
 from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
 from intarsia.predicate.spans import odd_span
-from intarsia.predicate.sql_text import check_characters, text_of
 from intarsia.predicate.sql_values import Values
 from intarsia.predicate.taken import columns_taken
 from intarsia.predicate.text_search import (

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from intarsia.errors import PredicateError, instead
-from intarsia.predicate.arithmetic import Typed, computed, is_exact, nearest
-from intarsia.predicate.casts import cast_type, is_uuid, without_extension
-from intarsia.predicate.constants import (
+from intarsia.expr.arithmetic import Typed, computed, is_exact, nearest
+from intarsia.expr.casts import cast_type, is_uuid, without_extension
+from intarsia.expr.constants import (
     UUID_BYTES,
     cast_scalar,
     exactly,
@@ -22,13 +22,13 @@ from intarsia.predicate.constants import (
     number_scalar,
     text_scalar,
 )
+from intarsia.expr.functions import is_list
+from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.sql_text import text_of
 from intarsia.predicate.durations import duration_scalar, is_span
-from intarsia.predicate.functions import is_list
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import in_utc, part_of
-from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.scope import has_only
-from intarsia.predicate.sql_text import text_of
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,

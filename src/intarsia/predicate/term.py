@@ -18,16 +18,8 @@ import xxhash
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import is_in_utc
-from intarsia.predicate.expression import (
-    Call,
-    FieldRef,
-    Literal,
-    Node,
-    Opaque,
-    field_paths,
-    read_expression,
-)
+from intarsia.expr.casts import is_in_utc
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, Opaque, field_paths, read_expression
 from intarsia.predicate.sql import ODD, parse_where
 from intarsia.predicate.term_text import FUNCTIONS, quoted, rebuilt, written
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot.dialects.duckdb import DuckDB
 
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
-from intarsia.predicate.map_values import is_first
+from intarsia.expr.map_lookup import is_first
+from intarsia.expr.tree import Call, FieldRef, Literal, Node
 
 FUNCTIONS = (
     "these are lower, upper, length, abs, floor, ceil, +, -, *, CAST and coalesce, quarter, month, "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.nested import Path
+from intarsia.expr.nested_types import Path
 from intarsia.predicate.scope import UNUSUAL
 from intarsia.predicate.taken import as_duckdb_folds
 

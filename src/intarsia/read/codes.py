@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from intarsia.decode.page_validation import has_codes_only, told_encodings
 from intarsia.decode.splice import RowGroupBytes
 from intarsia.errors import FormatError, PredicateError
+from intarsia.expr.nested_types import Path
 from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.schema import Leaf, Schema
-from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 
 Holds = Callable[[pa.ChunkedArray], pa.ChunkedArray]

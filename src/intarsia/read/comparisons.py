@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.expression import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.predicate.map_values import first_key, first_values
-from intarsia.predicate.nested import column_at, type_at
+from intarsia.expr.map_lookup import first_key, first_values
+from intarsia.expr.nested_types import column_at, type_at
+from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.predicate.pruning import COMPARISONS
 from intarsia.read.among import is_among
 from intarsia.read.codes import Holds, by_code

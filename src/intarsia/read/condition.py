@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.evaluation import evaluate, unused
-from intarsia.predicate.expression import ANDS, Call, Node
-from intarsia.predicate.map_values import asks_for_values_only
+from intarsia.expr.evaluate import evaluate, unused
+from intarsia.expr.map_lookup import asks_for_values_only
+from intarsia.expr.tree import ANDS, Call, Node
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import by_code
 from intarsia.read.comparisons import comparison_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from intarsia.expr.nested_types import has_dictionary
 from intarsia.parquet.metadata import FieldRepetitionType, Type
-from intarsia.predicate.nested import has_dictionary
 
 if TYPE_CHECKING:
     from intarsia.read.opened import OpenedFile

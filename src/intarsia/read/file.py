@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead, public
+from intarsia.expr.filterable_types import restorer_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import term_for
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_index import ColumnIndex, OffsetIndex
 from intarsia.parquet.schema import Schema
-from intarsia.predicate.filterable import restorer_of
 from intarsia.predicate.term import parse_term
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.casts import keeps_values
 from intarsia.plan.account import Activity
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.casts import keeps_values
 from intarsia.process_state import cached_property
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows

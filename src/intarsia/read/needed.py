@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from intarsia.expr.functions import CONTAINS_WORDS
+from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.index.ngram import PATTERNS
 from intarsia.index.required import AllOf, AnyOf, Has, Required
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node
-from intarsia.predicate.functions import CONTAINS_WORDS
 from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.pruning import pruning_of
 from intarsia.predicate.tree import And

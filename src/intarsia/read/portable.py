@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from intarsia.expr.nested_types import without_dictionary
 from intarsia.parquet.metadata import ConvertedType, FieldRepetitionType, SchemaElement, Type
 from intarsia.parquet.schema import Schema
-from intarsia.predicate.nested import without_dictionary
 from intarsia.read.opened import OpenedFile
 
 _MAX_DECIMAL_DIGITS = 38

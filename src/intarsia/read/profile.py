@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pyarrow.compute as pc
 
+from intarsia.expr.tree import shown
 from intarsia.plan.account import Activity, Filtered
 from intarsia.plan.plan import Amount
-from intarsia.predicate.expression import shown
 from intarsia.source import ByteRange, Source
 
 _UNTIMED = nullcontext()

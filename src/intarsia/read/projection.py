@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from intarsia.decode.splice import decode_root
 from intarsia.errors import FormatError, PredicateError, Where, unknown_column
+from intarsia.expr.nested_types import Path
 from intarsia.parquet.schema import Root, Schema
-from intarsia.predicate.nested import Path
 from intarsia.read.opened import OpenedFile
 
 

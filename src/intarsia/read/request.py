@@ -11,19 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.comparable import with_comparable_constants
-from intarsia.predicate.evaluation import evaluate
-from intarsia.predicate.expression import (
-    ANDS,
-    Call,
-    Node,
-    conjuncts,
-    field_paths,
-    read_expression,
-)
-from intarsia.predicate.filterable import filterable_schema
+from intarsia.expr.comparison_constants import with_comparable_constants
+from intarsia.expr.date_ranges import without_periods
+from intarsia.expr.evaluate import evaluate
+from intarsia.expr.filterable_types import filterable_schema
+from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
 from intarsia.predicate.leaves import Op, Test
-from intarsia.predicate.periods import without_periods
 from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
 from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of

@@ -15,11 +15,11 @@ from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, decod
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.decode.thread_split import shares
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
+from intarsia.expr.filterable_types import taken
 from intarsia.memory import Room
 from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.parquet.page_header import checksum_problem
 from intarsia.parquet.schema import Root
-from intarsia.predicate.filterable import taken
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.codes import NotCodedError, check_codes, check_distinct

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.predicate.expression import Call, FieldRef, Node
+from intarsia.expr.tree import Call, FieldRef, Node
 from intarsia.ranges import Int64Array
 from intarsia.strings.byte_search import places_of
 

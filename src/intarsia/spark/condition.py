@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.expression import Call, FieldRef, Literal, Node, read_expression
-from intarsia.predicate.nested import without_dictionary
-from intarsia.predicate.periods import without_periods
+from intarsia.expr.date_ranges import without_periods
+from intarsia.expr.nested_types import without_dictionary
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, read_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -17,11 +17,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.calculation import months_later
-from intarsia.predicate.casts import has_zone, is_moment
+from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.constant_evaluation import months_later
+from intarsia.expr.nested_types import without_dictionary
 from intarsia.predicate.literals import is_constant
 from intarsia.predicate.moments import Part, part_of
-from intarsia.predicate.nested import without_dictionary
 from intarsia.predicate.query import Seen
 from intarsia.predicate.sql import Translator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from intarsia.predicate.evaluation import unused
+from intarsia.expr.evaluate import unused
 from intarsia.spark.curve import place_on_curve
 from intarsia.spark.job import Job, Layout, job_of, names_of
 from intarsia.spark.names import quoted

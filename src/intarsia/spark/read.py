@@ -27,11 +27,11 @@ from intarsia.data.table_files import TableFormatOption
 from intarsia.data.united import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
+from intarsia.expr.nested_types import nullable
+from intarsia.expr.tree import field_paths, read_expression
 from intarsia.index.directory import binding_of
 from intarsia.parquet.metadata import Type
 from intarsia.plan.plan import Plan
-from intarsia.predicate.expression import field_paths, read_expression
-from intarsia.predicate.nested import nullable
 from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt

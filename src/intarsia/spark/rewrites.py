@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from intarsia.data.folders import hive_types
 from intarsia.data.united import UNLIKE, first_unlike, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
+from intarsia.expr.evaluate import unused
+from intarsia.expr.nested_types import nullable
 from intarsia.handle import Version, version_of
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.idx1 import KEY
@@ -28,8 +30,6 @@ from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
 from intarsia.parquet.footer import check_editable
 from intarsia.parquet.metadata import CompressionCodec, Type
-from intarsia.predicate.evaluation import unused
-from intarsia.predicate.nested import nullable
 from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from intarsia.data.united import can_be_read, common_type
 from intarsia.errors import PredicateError, UnsupportedError, Where
-from intarsia.predicate.nested import nullable
+from intarsia.expr.nested_types import nullable
 from intarsia.spark.footers import collations_of
 from intarsia.spark.types import arrow_schema, spark_schema
 

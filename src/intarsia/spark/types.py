@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
-from intarsia.predicate.nested import with_children
+from intarsia.expr.nested_types import with_children
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

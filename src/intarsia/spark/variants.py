@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
-from intarsia.predicate.nested import nullable, with_children
+from intarsia.expr.nested_types import nullable, with_children
 from intarsia.read.opened import OpenedFile
 
 _SHREDDED = "typed_value"

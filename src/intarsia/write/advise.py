@@ -17,12 +17,12 @@ from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
+from intarsia.expr.tree import shown
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.plan.verdict import Constants
-from intarsia.predicate.expression import shown
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import FilterLike, Request, expression_of

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
+from intarsia.expr.nested_types import nullable
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import ConvertedType, LogicalType, SchemaElement
 from intarsia.parquet.schema import Root, Schema
 from intarsia.parquet.thrift import amended
-from intarsia.predicate.nested import nullable
 from intarsia.write.writer import empty_file
 
 _LOGICAL = {"ENUM", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY", "FILE"}

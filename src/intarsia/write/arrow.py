@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import instead
-from intarsia.predicate.nested import with_children
+from intarsia.expr.nested_types import with_children
 from intarsia.write.defaults import USUAL_ROW_GROUP
 
 _TEXTS = {

@@ -16,9 +16,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, public, unknown_column
+from intarsia.expr.filterable_types import taken
 from intarsia.index.registry import IndexSpec
 from intarsia.local import local_path
-from intarsia.predicate.filterable import taken
 from intarsia.retry import infos_of
 from intarsia.storage import PathLike, infos_under, resolve
 from intarsia.write.replace import make_folder, remove_file

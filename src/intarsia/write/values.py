@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
+from intarsia.expr.casts import without_extension
+from intarsia.expr.functions import elements_of, plain_values
 from intarsia.index.kind import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.predicate.casts import without_extension
-from intarsia.predicate.functions import elements_of, plain_values
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.opened import OpenedFile

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.constants import exactly
-from intarsia.predicate.filterable import VIEWED
-from intarsia.predicate.nested import without_dictionary
+from intarsia.expr.constants import exactly
+from intarsia.expr.filterable_types import VIEWED
+from intarsia.expr.nested_types import without_dictionary
 
 
 def is_member(

@@ -10,8 +10,10 @@ import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.parallel import all_of, may_divide
-from intarsia.predicate.expression import (
+from intarsia.expr.functions import FUNCTIONS
+from intarsia.expr.map_lookup import MAP_LOOKUP, first_key, first_values
+from intarsia.expr.nested_types import column_at, has_map, type_at, with_whole_maps
+from intarsia.expr.tree import (
     Call,
     FieldRef,
     Literal,
@@ -20,9 +22,7 @@ from intarsia.predicate.expression import (
     replaced,
     shown,
 )
-from intarsia.predicate.functions import FUNCTIONS
-from intarsia.predicate.map_values import MAP_LOOKUP, first_key, first_values
-from intarsia.predicate.nested import column_at, has_map, type_at, with_whole_maps
+from intarsia.parallel import all_of, may_divide
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.casts import is_text
-from intarsia.predicate.expression import Call, FieldRef, Node, Opaque
-from intarsia.predicate.nested import has_map, type_at, without_dictionary
+from intarsia.expr.casts import is_text
+from intarsia.expr.nested_types import has_map, type_at, without_dictionary
+from intarsia.expr.tree import Call, FieldRef, Node, Opaque
 
 MAP_LOOKUP = "map_lookup"
 _FIRST = 0

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.constants import text_scalar
+from intarsia.expr.constants import text_scalar
 
 _DIGITS = 15
 """As many as every binary and decimal type holds."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import has_zone, is_uuid
-from intarsia.predicate.nested import without_dictionary
+from intarsia.expr.casts import has_zone, is_uuid
+from intarsia.expr.nested_types import without_dictionary
 
 EXACT, _EXACT_SINGLE = 2.0**53, 2.0**24
 """Up to here, doubles and floats of 32 bits tell all integers apart."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.sql_text import text_of
+from intarsia.expr.sql_text import text_of
 
 _TYPES: dict[Any, pa.DataType] = {
     exp.DataType.Type.DATE: pa.date32(),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.casts import keeps_values
+from intarsia.expr.casts import keeps_values
 
 Typed = tuple[pc.Expression, pa.DataType | None]
 """A value, and its type where that is known."""

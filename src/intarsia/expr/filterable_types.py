@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from intarsia.predicate.casts import without_extension
-from intarsia.predicate.nested import whole_maps, with_children, with_whole_maps
+from intarsia.expr.casts import without_extension
+from intarsia.expr.nested_types import whole_maps, with_children, with_whole_maps
 
 VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """Views, and types of as many characters or bytes."""

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import PredicateError, public
-from intarsia.predicate.casts import without_extension
-from intarsia.predicate.filterable import VIEWED
-from intarsia.predicate.nested import without_dictionary
+from intarsia.expr.casts import without_extension
+from intarsia.expr.filterable_types import VIEWED
+from intarsia.expr.nested_types import without_dictionary
 from intarsia.ranges import Int64Array
 from intarsia.strings import tokenizer as text_words
 from intarsia.strings.code_points import is_text

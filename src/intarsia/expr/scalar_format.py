@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.constants import DECIMALS
+from intarsia.expr.constants import DECIMALS
 
 _BEYOND_PYTHON = (ValueError, OverflowError, KeyError)
 """What ``as_py`` raises for nanoseconds without pandas, days beyond the calendar, texts that are

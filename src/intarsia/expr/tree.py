@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.readable import readable
-from intarsia.predicate.serialized import POINTING, Serialized, batch_of, end_of, serialized_of
+from intarsia.expr.arrow_serialization import POINTING, Serialized, batch_of, end_of, serialized_of
+from intarsia.expr.scalar_format import readable
 
 
 @dataclass(frozen=True, slots=True)

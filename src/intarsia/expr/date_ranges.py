@@ -18,17 +18,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.predicate.calculation import DAYS, TIMES, Interval, later, truncated, unit
-from intarsia.predicate.casts import has_zone, is_moment
-from intarsia.predicate.expression import (
-    Call,
-    FieldRef,
-    Literal,
-    Node,
-    calls_in,
-    read_expression,
-    replaced,
-)
+from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.constant_evaluation import DAYS, TIMES, Interval, later, truncated, unit
+from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, read_expression, replaced
 from intarsia.predicate.leaves import Op
 from intarsia.predicate.pruning import COMPARISONS, MIRRORED
 
