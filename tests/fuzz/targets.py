@@ -31,8 +31,8 @@ from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import page_bounds
-from intarsia.predicate.leaves import Op, Test
-from intarsia.predicate.term import field_term
+from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.term import field_term
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import DEFAULTS

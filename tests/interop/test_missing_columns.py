@@ -17,8 +17,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.evaluate import compute_columns, evaluate
-from intarsia.predicate.term import parse_term
-from intarsia.predicate.term_text import PROPAGATES_NULL
+from intarsia.pruning.term import parse_term
+from intarsia.pruning.term_sql import PROPAGATES_NULL
 
 FULL = pa.table(
     {

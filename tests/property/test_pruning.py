@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intarsia.expr.tree import read_expression
-from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import (
     ColumnMetaData,
@@ -19,9 +18,10 @@ from intarsia.parquet.metadata import (
     Type,
 )
 from intarsia.parquet.statistics import chunk_bounds
-from intarsia.plan.prune import rows_left
-from intarsia.predicate.leaves import Test as FieldTest
-from intarsia.predicate.pruning import pruning_of
+from intarsia.pruning.builder import pruning_of
+from intarsia.pruning.evaluate import rows_left
+from intarsia.pruning.predicates import Test as FieldTest
+from intarsia.pruning.statistics import rows_might_match
 from intarsia.ranges import RowRanges
 
 KINDS = {"i": pa.int64(), "f": pa.float64(), "g": pa.float32(), "s": pa.string(), "b": pa.bool_()}

@@ -8,7 +8,6 @@ import pytest
 
 from intarsia import ParquetFile
 from intarsia.expr.tree import read_expression
-from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.compact_protocol import (
     Span,
@@ -39,7 +38,8 @@ from intarsia.parquet.statistics import (
     without_false_nulls,
 )
 from intarsia.parquet.thrift import encode
-from intarsia.predicate.pruning import pruning_of
+from intarsia.pruning.builder import pruning_of
+from intarsia.pruning.statistics import rows_might_match
 from intarsia.source import BufferSource
 
 X = pc.field("x")

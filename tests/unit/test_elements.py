@@ -11,9 +11,9 @@ import pytest
 import intarsia as ia
 from intarsia.index.kind import Subject
 from intarsia.index.subject import order_of_type
-from intarsia.predicate.leaves import How, Match
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.term import field_term
+from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.term import field_term
 from intarsia.read.opened import OpenedFile
 
 ROWS, PAGE = 4000, 100

@@ -9,8 +9,8 @@ import intarsia as ia
 from intarsia.data.lookups import hold_keys
 from intarsia.expr.tree import read_expression
 from intarsia.index.entries import Entries
-from intarsia.plan.agree import types_agree
-from intarsia.predicate.pruning import pruning_of
+from intarsia.pruning.builder import pruning_of
+from intarsia.pruning.type_compatibility import types_agree
 from intarsia.read.opened import OpenedFile
 from intarsia.source import BufferSource
 

@@ -20,9 +20,9 @@ import intarsia as ia
 from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.functions import FUNCTIONS, LIST_CONTAINS
 from intarsia.expr.tree import Call, FieldRef, calls_replaced, read_expression
-from intarsia.predicate.leaves import How, Match
-from intarsia.predicate.pruning import escapes_of, pruning_of
-from intarsia.predicate.term import field_term
+from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.term import field_term
 
 L = pc.field("l")
 NAN = float("nan")

@@ -12,7 +12,7 @@ from intarsia.expr.tree import read_expression
 from intarsia.index import probe
 from intarsia.index.held_pages import HeldPages
 from intarsia.index.probe import InvertedSection
-from intarsia.predicate.pruning import pruning_of
+from intarsia.pruning.builder import pruning_of
 from intarsia.ranges import RowRanges
 from intarsia.source import BufferSource
 

@@ -24,7 +24,7 @@ from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section_write import STEP_SCHEMA, entries_of
 from intarsia.parquet.footer import framed, read_footer, with_key_values
-from intarsia.predicate.term import field_term
+from intarsia.pruning.term import field_term
 from intarsia.ranges import RowRanges
 from intarsia.read import choice
 from intarsia.read.opened import OpenedFile

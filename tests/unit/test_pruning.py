@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import pytest
 
 from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
-from intarsia.plan.prune import rows_left
-from intarsia.predicate.leaves import How, Match, Op
-from intarsia.predicate.leaves import Test as FieldTest
-from intarsia.predicate.pruning import escapes_of, pruning_of
-from intarsia.predicate.term import field_term, term_of
-from intarsia.predicate.tree import And, Maybe, Never, Or
-from intarsia.predicate.tree import tests_of as distinct_tests
+from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.evaluate import rows_left
+from intarsia.pruning.predicates import How, Match, Op
+from intarsia.pruning.predicates import Test as FieldTest
+from intarsia.pruning.term import field_term, term_of
+from intarsia.pruning.tree import And, Maybe, Never, Or
+from intarsia.pruning.tree import tests_of as distinct_tests
 from intarsia.ranges import RowRanges
 
 X, Y = pc.field("x"), pc.field("y")

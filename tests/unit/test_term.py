@@ -10,9 +10,9 @@ from intarsia.expr.tree import read_expression
 from intarsia.index.encodings import exact_values
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import Empty, LogicalType, SchemaElement, Type
-from intarsia.predicate.leaves import Op
-from intarsia.predicate.leaves import Test as FieldTest
-from intarsia.predicate.term import columns_named, field_term, parse_term, term_of
+from intarsia.pruning.predicates import Op
+from intarsia.pruning.predicates import Test as FieldTest
+from intarsia.pruning.term import columns_named, field_term, parse_term, term_of
 
 X, S = pc.field("x"), pc.field("s")
 TABLE = pa.table(

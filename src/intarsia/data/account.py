@@ -13,9 +13,9 @@ from intarsia.index.registry import known_version
 from intarsia.parquet.schema import Leaf
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.leaves import Predicate
-from intarsia.predicate.tree import tests_of
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.predicates import Predicate
+from intarsia.pruning.tree import tests_of
 from intarsia.read.choice import may_pay
 from intarsia.read.conjuncts import stages
 from intarsia.read.matching import Trend

@@ -27,8 +27,8 @@ from intarsia.handle import Stamp, Version, stamps_below
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
-from intarsia.plan.verdict import Constants
 from intarsia.process_state import ForkLock, SharedState
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Request

@@ -30,12 +30,12 @@ from intarsia.index.formula import (
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import distinct
-from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.statistics import Bounds
-from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import Constants, constants_might_match
-from intarsia.predicate.leaves import Predicate, Test
 from intarsia.process_state import ForkLock, cached_property
+from intarsia.pruning.evaluate import rows_left
+from intarsia.pruning.partition_values import Constants, constants_might_match
+from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.statistics import rows_might_match
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions

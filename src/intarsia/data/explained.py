@@ -13,7 +13,7 @@ from intarsia.expr.tree import shown
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
 from intarsia.data.survey import File
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.planner import check_folder
 
 

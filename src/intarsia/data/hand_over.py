@@ -34,8 +34,8 @@ from intarsia.data.survey import files_left
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.tree import tests_of
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.tree import tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.opened import OpenedFile

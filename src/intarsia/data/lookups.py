@@ -25,10 +25,10 @@ from intarsia.index.formula import FingerprintArray, Keys
 from intarsia.index.holders import are_held
 from intarsia.index.kind import Inverted
 from intarsia.index.probe import InvertedSection
-from intarsia.plan.prune import rows_left
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.leaves import Predicate, seeks_values
-from intarsia.predicate.tree import Pruning, tests_of
+from intarsia.pruning.evaluate import rows_left
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.predicates import Predicate, seeks_values
+from intarsia.pruning.tree import Pruning, tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.planner import indexes_for

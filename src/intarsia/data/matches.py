@@ -24,8 +24,8 @@ from intarsia.errors import IntarsiaError
 from intarsia.expr.filterable_types import taken
 from intarsia.expr.nested_types import has_dictionary
 from intarsia.parquet.schema import Root
-from intarsia.plan.verdict import Constants
 from intarsia.process_state import ForkLock
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile

@@ -20,7 +20,7 @@ from intarsia.data.together import (
 )
 from intarsia.expr.evaluate import evaluate, unused
 from intarsia.parquet.schema import Root
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.request import PSEUDO_COLUMNS, Filter

@@ -23,7 +23,7 @@ from intarsia.memory import has_limit
 from intarsia.parallel import in_order, may_divide
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Root
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile
 from intarsia.read.units import decoded_bytes

@@ -28,8 +28,8 @@ from intarsia.data.hand_over import PAGE_COST
 from intarsia.data.survey import File, Survey, alike, files_left, in_folders
 from intarsia.errors import IntarsiaError
 from intarsia.memory import is_limited
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.tree import tests_of
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.tree import tests_of
 from intarsia.ranges import RowRanges
 from intarsia.read.matching import fits
 from intarsia.read.opened import OpenedFile

@@ -7,7 +7,7 @@ probed, is the same for all kinds. What a kind of one's own is made of can be im
 
 from intarsia.index.formula import Every, Keys, KeysWhere, Some
 from intarsia.index.kind import Inverted, Reads, Subject, Summary, fingerprints
-from intarsia.predicate.leaves import How, Match, Op, Test
+from intarsia.pruning.predicates import How, Match, Op, Test
 
 __all__ = [
     "Every",

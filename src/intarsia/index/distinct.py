@@ -14,7 +14,7 @@ from intarsia.expr.type_cache import kept
 from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Inverted, Positions, Subject
 from intarsia.index.points import TEXT_SEARCHES, can_judge
-from intarsia.predicate.leaves import Op, Predicate
+from intarsia.pruning.predicates import Op, Predicate
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from intarsia.expr.functions import compares, held_constants
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
 from intarsia.index.kind import Inverted, Positions, Reads, Subject, fingerprints
-from intarsia.predicate.leaves import How, Match, Predicate
+from intarsia.pruning.predicates import How, Match, Predicate
 
 _MOST_NEEDED = 64
 """Of more values that a list has to hold, the first say where it might."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.parquet.value_order import INT96_ORDER, Domain, Keys, ValueOrder
-from intarsia.predicate.leaves import Op, Test
+from intarsia.pruning.predicates import Op, Test
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:

@@ -15,7 +15,7 @@ from intarsia.index.formula import FingerprintArray, Formula, Keys
 from intarsia.index.kind import Inverted, Positions, Reads, Subject, as_bytes, fingerprints
 from intarsia.index.subject import order_of_type
 from intarsia.parquet.xxhash64 import UInt64Array, hash_values
-from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
 
 
 @dataclass(frozen=True)

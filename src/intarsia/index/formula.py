@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.predicate.leaves import Predicate
+from intarsia.pruning.predicates import Predicate
 
 FingerprintArray = NDArray[np.uint32]
 KeyArray = FingerprintArray | pa.Array

@@ -30,7 +30,7 @@ from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.points import passing
 from intarsia.parquet.metadata import FileMetaData, Statistics
-from intarsia.predicate.leaves import Op, Predicate, Test
+from intarsia.pruning.predicates import Op, Predicate, Test
 from intarsia.ranges import RowRanges
 from intarsia.source import ByteRange, Source
 

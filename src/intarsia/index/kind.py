@@ -24,9 +24,9 @@ from intarsia.expr.tree import read_expression, shown
 from intarsia.index.formula import FingerprintArray, Formula, KeyArray
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.predicate.leaves import How, Op, Predicate
-from intarsia.predicate.term import Term, term_of
-from intarsia.predicate.term_text import FUNCTIONS
+from intarsia.pruning.predicates import How, Op, Predicate
+from intarsia.pruning.term import Term, term_of
+from intarsia.pruning.term_sql import FUNCTIONS
 
 GRANULE_ROWS = 8192
 Positions = NDArray[np.int64]

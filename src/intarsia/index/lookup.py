@@ -10,7 +10,7 @@ import pyarrow as pa
 from intarsia.index.encodings import exact_values, unfit_for_hashing
 from intarsia.index.formula import FingerprintArray, Formula, Keys
 from intarsia.index.kind import Inverted, Positions, Reads, Subject, fingerprints
-from intarsia.predicate.leaves import Op, Predicate, Test
+from intarsia.pruning.predicates import Op, Predicate, Test
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from intarsia.index.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.kind import BoolArray, Positions, Subject, Summary
 from intarsia.index.points import boolean, spans_might_match
 from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
-from intarsia.predicate.leaves import Op, Predicate, Test
+from intarsia.pruning.predicates import Op, Predicate, Test
 
 _TEXT_BYTES = 64
 """Longer texts are shortened to bounds of about so many bytes."""

@@ -12,7 +12,7 @@ from intarsia.index.kind import Positions, Subject
 from intarsia.index.regex import of_regex
 from intarsia.index.required import Required, any_of, of_like, of_literal
 from intarsia.index.text_kind import TextIndex
-from intarsia.predicate.leaves import How, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Op, Predicate, Test
 from intarsia.strings.code_points import is_bytes, is_text
 
 PATTERNS = {

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.index.kind import BoolArray, Subject
-from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
-from intarsia.predicate.leaves import How, Match, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
+from intarsia.pruning.statistics import rows_might_match
 
 TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
     How.LIKE: pc.match_like,

@@ -38,9 +38,9 @@ from intarsia.index.section_write import (
     halves,
     packed,
 )
-from intarsia.index.verdict import rows_might_match
-from intarsia.predicate.leaves import Predicate, Test
 from intarsia.process_state import cached_property
+from intarsia.pruning.predicates import Predicate, Test
+from intarsia.pruning.statistics import rows_might_match
 from intarsia.ranges import Int64Array, RowRanges
 from intarsia.source import Source
 

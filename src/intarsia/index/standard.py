@@ -15,7 +15,7 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.encodings import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import UInt64Array, hash_values, xxh64
-from intarsia.predicate.leaves import Test
+from intarsia.pruning.predicates import Test
 
 
 @dataclass(frozen=True, slots=True)

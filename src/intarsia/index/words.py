@@ -9,7 +9,7 @@ import pyarrow as pa
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
 from intarsia.index.kind import Positions, Subject
 from intarsia.index.text_kind import TextIndex
-from intarsia.predicate.leaves import How, Match, Predicate
+from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.strings.code_points import as_column
 from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_texts, keys_of_words
 

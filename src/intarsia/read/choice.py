@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted
 from intarsia.parquet.metadata import ColumnMetaData, PageType
-from intarsia.predicate.leaves import Match, Op, Predicate, Test, seeks_values
+from intarsia.pruning.predicates import Match, Op, Predicate, Test, seeks_values
 from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded

@@ -10,7 +10,7 @@ from intarsia.errors import FormatError, Where
 from intarsia.expr.casts import is_json
 from intarsia.expr.nested_types import has_dictionary, type_at, whole_maps
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import (
     NotCodedError,

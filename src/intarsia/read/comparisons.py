@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.predicate.pruning import COMPARISONS
+from intarsia.pruning.builder import COMPARISONS
 from intarsia.read.among import is_among
 from intarsia.read.codes import Holds, by_code
 

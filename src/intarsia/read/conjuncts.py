@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from intarsia.expr.nested_types import type_at
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.codes import are_few, coded_form, coded_leaf, may_be_coded
 from intarsia.read.columns import roots_of

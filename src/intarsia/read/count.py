@@ -8,8 +8,8 @@ from functools import partial
 
 from intarsia.memory import has_limit
 from intarsia.parallel import in_order
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.tree import Maybe
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.tree import Maybe
 from intarsia.ranges import RowRanges
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of, of_one_version

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from intarsia.parquet.schema import Root
 from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import Candidates
 from intarsia.read.selection import groups_of, select

@@ -19,7 +19,7 @@ from intarsia.index.kind import term_for
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_index import ColumnIndex, OffsetIndex
 from intarsia.parquet.schema import Schema
-from intarsia.predicate.term import parse_term
+from intarsia.pruning.term import parse_term
 from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt

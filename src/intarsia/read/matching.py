@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from intarsia.expr.casts import keeps_values
 from intarsia.plan.account import Activity
-from intarsia.plan.verdict import Constants
 from intarsia.process_state import cached_property
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
 from intarsia.read.codes import coded_field, is_coded, with_texts

@@ -11,9 +11,9 @@ from intarsia.expr.functions import CONTAINS_WORDS
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.index.ngram import PATTERNS
 from intarsia.index.required import AllOf, AnyOf, Has, Required
-from intarsia.predicate.leaves import How, Match
-from intarsia.predicate.pruning import pruning_of
-from intarsia.predicate.tree import And
+from intarsia.pruning.builder import pruning_of
+from intarsia.pruning.predicates import How, Match
+from intarsia.pruning.tree import And
 from intarsia.read.substring import Contained, encoded, is_text
 from intarsia.strings.code_points import as_column, is_bytes
 from intarsia.strings.tokenizer import words_of

@@ -16,17 +16,17 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.index.directory import IndexEntry
 from intarsia.index.standard import bloom_hashes_for
-from intarsia.index.verdict import rows_might_match
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import BoolArray, Bounds
 from intarsia.parquet.value_order import Key
-from intarsia.plan.agree import agree_at
 from intarsia.plan.plan import Step
-from intarsia.plan.prune import might_pass, rows_left
-from intarsia.plan.verdict import Constants, constants_might_match
-from intarsia.predicate.leaves import Op, Predicate, Test
-from intarsia.predicate.term import Term, field_term
-from intarsia.predicate.tree import Pruning, tests_of
+from intarsia.pruning.evaluate import might_pass, rows_left
+from intarsia.pruning.partition_values import Constants, constants_might_match
+from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.statistics import rows_might_match
+from intarsia.pruning.term import Term, field_term
+from intarsia.pruning.tree import Pruning, tests_of
+from intarsia.pruning.type_compatibility import agree_at
 from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for

@@ -16,11 +16,11 @@ from intarsia.expr.date_ranges import without_periods
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
-from intarsia.predicate.leaves import Op, Test
-from intarsia.predicate.pruning import escapes_of, pruning_of
 from intarsia.predicate.sql import parse_where
-from intarsia.predicate.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.process_state import cached_property
+from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, check_paths, pruned_to_fields
 

@@ -17,7 +17,7 @@ from intarsia.errors import Where, placed
 from intarsia.memory import has_limit
 from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust

@@ -18,7 +18,7 @@ from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.index.subject import order_of_type
 from intarsia.parquet.schema import Leaf, Schema
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.predicate.term import Term, field_term, parse_term
+from intarsia.pruning.term import Term, field_term, parse_term
 from intarsia.read.column_types import ColumnTypes
 
 HELD = (Reads.ELEMENTS, Reads.ENTRIES)

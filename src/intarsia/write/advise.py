@@ -22,7 +22,7 @@ from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import FilterLike, Request, expression_of

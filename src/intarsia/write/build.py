@@ -29,7 +29,7 @@ from intarsia.index.section_write import (
 )
 from intarsia.index.standard import Standard
 from intarsia.parquet.schema import Leaf
-from intarsia.predicate.term import Term
+from intarsia.pruning.term import Term
 from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of

@@ -9,10 +9,10 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
 from intarsia.index.standard import Bloom, PageIndex
-from intarsia.plan.verdict import Constants
-from intarsia.predicate.leaves import Op, Predicate, Test
-from intarsia.predicate.term import Term
-from intarsia.predicate.tree import tests_of
+from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.term import Term
+from intarsia.pruning.tree import tests_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import values_agree
 from intarsia.read.request import Request

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from intarsia.plan.verdict import Constants
+from intarsia.pruning.partition_values import Constants
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
 from intarsia.read.opened import OpenedFile

@@ -12,7 +12,7 @@ from intarsia.index.probe import open_section
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Bloom, PageIndex
 from intarsia.parquet.schema import Schema
-from intarsia.predicate.term import columns_named
+from intarsia.pruning.term import columns_named
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.write.build import check_index, check_indexes, on_of

@@ -12,7 +12,7 @@ from enum import Enum
 import pyarrow as pa
 
 from intarsia.expr.scalar_format import readable, readable_values
-from intarsia.predicate.term import Term
+from intarsia.pruning.term import Term
 
 
 class Op(Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from intarsia.predicate.leaves import Match, Op, Predicate, Test
+from intarsia.pruning.predicates import Match, Op, Predicate, Test
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, Keys, ValueOrder
-from intarsia.predicate.leaves import Op, Test
+from intarsia.pruning.predicates import Op, Test
 
 BoolArray = NDArray[np.bool_]
 

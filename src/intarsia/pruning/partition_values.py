@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.predicate.leaves import Match, Op, Predicate, Test
-from intarsia.predicate.term import Term
-from intarsia.predicate.term_text import PROPAGATES_NULL
+from intarsia.pruning.predicates import Match, Op, Predicate, Test
+from intarsia.pruning.term import Term
+from intarsia.pruning.term_sql import PROPAGATES_NULL
 
 Constants = Mapping[str, pa.Scalar]
 """Columns that have the same value in all rows of a file, by name."""
