@@ -36,9 +36,9 @@ from intarsia.index.probe import InvertedSection
 from intarsia.index.regex import of_regex
 from intarsia.index.required import Has, of_like
 from intarsia.parquet.footer import with_key_values
-from intarsia.predicate.sql import parse_where
 from intarsia.read.sidecars import Sidecars
 from intarsia.source import BufferSource
+from intarsia.sql.condition import parse_where
 
 WORKER = Path(__file__).with_name("worker.py")
 MEMORY_BYTES = 512 * 1024 * 1024

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.engines import keys
-from intarsia.predicate.query import scans_of
+from intarsia.sql.query.scans import scans_of
 
 ROWS = 2_000
 MOMENT = datetime.datetime(2026, 1, 1)

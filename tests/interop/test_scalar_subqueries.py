@@ -14,7 +14,7 @@ import pytest
 import intarsia as ia
 from intarsia import engines
 from intarsia.engines.scalars import constant_of
-from intarsia.predicate.scalars import scalar_subqueries
+from intarsia.sql.query.scalar_subqueries import scalar_subqueries
 
 AB = pa.schema({"a": pa.int64(), "B": pa.struct({"c": pa.int64()})})
 TABLES = {"t": AB, "U": AB}

@@ -26,8 +26,8 @@ import intarsia as ia
 from intarsia import engines
 from intarsia.engines import session
 from intarsia.expr import pushdown
-from intarsia.predicate.equalities import equal_columns
-from intarsia.predicate.query import Query, scans_of
+from intarsia.sql.query.equivalence import equal_columns
+from intarsia.sql.query.scans import Query, scans_of
 
 CONDITIONS = """
 i = 2

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.predicate.query import scans_of
+from intarsia.sql.query.scans import scans_of
 
 ROWS = 70_000
 

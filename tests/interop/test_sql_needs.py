@@ -11,8 +11,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.data import first
-from intarsia.predicate.need import UNTOLD, First, Need
-from intarsia.predicate.query import scans_of
+from intarsia.sql.query.limit_pushdown import UNTOLD, First, Need
+from intarsia.sql.query.scans import scans_of
 
 SCHEMA = pa.schema(
     {

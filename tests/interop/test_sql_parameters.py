@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.predicate.query import scans_of
+from intarsia.sql.query.scans import scans_of
 
 UTC = datetime.UTC
 MOMENT = datetime.datetime(2026, 1, 1)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 import intarsia as ia
-from intarsia.predicate.used import paths_used
 from intarsia.read import columns as read_columns
+from intarsia.sql.query.projection_pushdown import paths_used
 
 ROWS = 3_000
 U = pa.struct(

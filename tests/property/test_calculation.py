@@ -16,8 +16,8 @@ from sqlglot import exp
 
 import intarsia as ia
 from intarsia.errors import PredicateError
-from intarsia.predicate.folding import folded
-from intarsia.predicate.literals import is_constant
+from intarsia.sql.constant_folding import folded
+from intarsia.sql.literals import is_constant
 
 NOW = dt.datetime(2026, 3, 31, 13, 14, 15, 161718, tzinfo=dt.UTC)
 UNITS = ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month"]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.data import first
 from intarsia.data.first import first_rows
-from intarsia.predicate.need import First
+from intarsia.sql.query.limit_pushdown import First
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 2.5, math.inf, math.nan]
 MOMENTS = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))

@@ -12,8 +12,8 @@ import sqlglot
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.predicate.query import scans_of
 from intarsia.spark.dialect import seen_by
+from intarsia.sql.query.scans import scans_of
 
 pytestmark = pytest.mark.spark
 HERE = Path(__file__).parent

@@ -11,10 +11,10 @@ import pytest
 import intarsia as ia
 from intarsia.index.kind import Subject
 from intarsia.index.subject import order_of_type
-from intarsia.predicate.sql import parse_where
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.term import field_term
 from intarsia.read.opened import OpenedFile
+from intarsia.sql.condition import parse_where
 
 ROWS, PAGE = 4000, 100
 #  rows    0 … 999   1000 … 1999   2000 … 2999   3000 … 3999

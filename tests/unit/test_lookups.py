@@ -22,9 +22,9 @@ from intarsia.data import lookups, survey
 from intarsia.data.lookups import decisive
 from intarsia.expr.tree import read_expression
 from intarsia.index.section import Section
-from intarsia.predicate.sql import parse_where
 from intarsia.pruning.builder import pruning_of
 from intarsia.read import planner
+from intarsia.sql.condition import parse_where
 
 FILES, ROWS = 12, 4000
 

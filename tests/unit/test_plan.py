@@ -7,8 +7,8 @@ import pytest
 import intarsia as ia
 from intarsia.data.cache import FileCache
 from intarsia.plan.plan import Amount, Figures
-from intarsia.predicate.sql import parse_where
 from intarsia.read.page_indexes import PageIndexes
+from intarsia.sql.condition import parse_where
 
 
 @pytest.fixture(scope="module")

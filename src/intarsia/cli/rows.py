@@ -25,11 +25,11 @@ from intarsia.expr.filterable_types import filterable_schema, filterable_type, r
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.globs import HIDDEN, is_glob, means
 from intarsia.parallel import waited_for
-from intarsia.predicate.sql import parse_where
 from intarsia.read.damage import OnCorrupt
 from intarsia.read.file import open_file
 from intarsia.read.request import without_rows
 from intarsia.read.scan import limited
+from intarsia.sql.condition import parse_where
 from intarsia.storage import resolve
 from intarsia.write.annotations import Annotations, agreed_alone, annotations_of
 

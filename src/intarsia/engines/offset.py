@@ -9,9 +9,9 @@ import pyarrow.dataset as pads
 
 from intarsia.data.numbered import parts_at
 from intarsia.engines.watched import WatchedDataset
-from intarsia.predicate.need import UNTOLD, Need
-from intarsia.predicate.query import Query
 from intarsia.ranges import RowRanges
+from intarsia.sql.query.limit_pushdown import UNTOLD, Need
+from intarsia.sql.query.scans import Query
 
 _LEAST = 64 * 1024
 """Fewer rows are read as soon as they are counted."""

@@ -36,7 +36,7 @@ from intarsia.engines.polars_values import (
 )
 from intarsia.expr.functions import is_list, list_contains
 from intarsia.expr.in_list import is_member
-from intarsia.predicate.exact import checked_condition
+from intarsia.sql.engine_condition import checked_condition
 
 _LOG = logging.getLogger(__name__)
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from intarsia.predicate.scalars import scalar_subqueries
+from intarsia.sql.query.scalar_subqueries import scalar_subqueries
 
 _TYPES = {
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"),

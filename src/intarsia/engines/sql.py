@@ -34,10 +34,10 @@ from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import public
 from intarsia.handle import Version, version_of
-from intarsia.predicate.folding import Now
-from intarsia.predicate.need import First, Need
-from intarsia.predicate.parameters import Parameters
-from intarsia.predicate.query import Query, Scan, scans_of, seen_by_duckdb
+from intarsia.sql.constant_folding import Now
+from intarsia.sql.query.limit_pushdown import First, Need
+from intarsia.sql.query.parameters import Parameters
+from intarsia.sql.query.scans import Query, Scan, scans_of, seen_by_duckdb
 from intarsia.storage import FileReplaced, PathLike
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from intarsia.expr.date_ranges import without_periods
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
-from intarsia.predicate.sql import parse_where
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import escapes_of, pruning_of
 from intarsia.pruning.predicates import Op, Test
 from intarsia.pruning.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.read.condition import Condition
 from intarsia.read.projection import Projection, check_paths, pruned_to_fields
+from intarsia.sql.condition import parse_where
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""

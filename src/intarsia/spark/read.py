@@ -32,7 +32,6 @@ from intarsia.expr.tree import field_paths, read_expression
 from intarsia.index.directory import binding_of
 from intarsia.parquet.metadata import Type
 from intarsia.plan.plan import Plan
-from intarsia.predicate.sql import parse_where
 from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.file import open_file
@@ -52,6 +51,7 @@ from intarsia.spark.stated import as_stated, check_keys, stated_schema
 from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.spark.variants import as_output, check_whole
+from intarsia.sql.condition import parse_where
 from intarsia.storage import PathLike
 
 if TYPE_CHECKING:

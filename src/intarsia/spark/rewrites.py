@@ -30,7 +30,6 @@ from intarsia.index.standard import Bloom
 from intarsia.parallel import waited_for
 from intarsia.parquet.footer import check_editable
 from intarsia.parquet.metadata import CompressionCodec, Type
-from intarsia.predicate.sql import parse_where
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
@@ -38,6 +37,7 @@ from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_al
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import leaves
+from intarsia.sql.condition import parse_where
 from intarsia.storage import FileSource
 from intarsia.write.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.write.embed import standard_of

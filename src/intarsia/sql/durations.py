@@ -8,7 +8,7 @@ from sqlglot import exp
 from intarsia.errors import PredicateError
 from intarsia.expr.constant_evaluation import Interval, UnknownValueError, span
 from intarsia.expr.sql_text import text_of
-from intarsia.predicate.folding import interval_of
+from intarsia.sql.constant_folding import interval_of
 
 _MONTH_DAYS = 30  # as DuckDB compares spans
 _DAY_MICROSECONDS = 86_400_000_000

@@ -23,18 +23,18 @@ from sqlglot import TokenType, exp
 from intarsia.errors import PredicateError
 from intarsia.expr.nested_types import Path
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.predicate.exact import exact_condition
-from intarsia.predicate.folding import Now, folded
-from intarsia.predicate.keys import keys_in
-from intarsia.predicate.mentions import occurrences, renamed, unused_prefix
-from intarsia.predicate.need import UNTOLD, Need, need_of
-from intarsia.predicate.parameters import Parameters, numbered, put_in
-from intarsia.predicate.pushdown import conditions_of, unqualified
-from intarsia.predicate.scope import Scopes, wheres
-from intarsia.predicate.spans import forget_spans, odd_span
-from intarsia.predicate.sql import ODD
-from intarsia.predicate.taken import as_duckdb_folds, columns_taken, differ_beyond_ascii
-from intarsia.predicate.used import paths_used
+from intarsia.sql.condition import ODD
+from intarsia.sql.constant_folding import Now, folded
+from intarsia.sql.engine_condition import exact_condition
+from intarsia.sql.intervals import forget_spans, odd_span
+from intarsia.sql.query.join_keys import keys_in
+from intarsia.sql.query.limit_pushdown import UNTOLD, Need, need_of
+from intarsia.sql.query.parameters import Parameters, numbered, put_in
+from intarsia.sql.query.predicate_pushdown import conditions_of, unqualified
+from intarsia.sql.query.projection_pushdown import paths_used
+from intarsia.sql.query.scope import Scopes, wheres
+from intarsia.sql.query.table_references import occurrences, renamed, unused_prefix
+from intarsia.sql.reserved_names import as_duckdb_folds, columns_taken, differ_beyond_ascii
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)

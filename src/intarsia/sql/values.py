@@ -25,10 +25,10 @@ from intarsia.expr.constants import (
 from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
-from intarsia.predicate.durations import duration_scalar, is_span
-from intarsia.predicate.literals import is_constant
-from intarsia.predicate.moments import in_utc, part_of
-from intarsia.predicate.scope import has_only
+from intarsia.sql.date_functions import in_utc, part_of
+from intarsia.sql.durations import duration_scalar, is_span
+from intarsia.sql.literals import is_constant
+from intarsia.sql.query.scope import has_only
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.predicate.equalities import Place, column_at, equal_columns, is_inner, place_of
-from intarsia.predicate.implied import implied, joined
-from intarsia.predicate.keys import join_keys, member_keys
-from intarsia.predicate.passing import cannot_fail, group_keys, is_key, passes
-from intarsia.predicate.scope import (
+from intarsia.sql.query.equivalence import Place, column_at, equal_columns, is_inner, place_of
+from intarsia.sql.query.join_keys import join_keys, member_keys
+from intarsia.sql.query.or_implication import implied, joined
+from intarsia.sql.query.pushdown_barriers import cannot_fail, group_keys, is_key, passes
+from intarsia.sql.query.scope import (
     Scopes,
     Source,
     Sources,

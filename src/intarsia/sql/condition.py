@@ -23,19 +23,19 @@ from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.functions import contains_words
 from intarsia.expr.in_list import is_member
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.predicate.folding import Now, folded, utc_now
-from intarsia.predicate.literals import is_constant
-from intarsia.predicate.membership import Membership, call_of, held_type, membership_of
-from intarsia.predicate.spans import odd_span
-from intarsia.predicate.sql_values import Values
-from intarsia.predicate.taken import columns_taken
-from intarsia.predicate.text_search import (
+from intarsia.sql.constant_folding import Now, folded, utc_now
+from intarsia.sql.intervals import odd_span
+from intarsia.sql.list_functions import Membership, call_of, held_type, membership_of
+from intarsia.sql.literals import is_constant
+from intarsia.sql.reserved_names import columns_taken
+from intarsia.sql.string_functions import (
     SEARCHES,
     TextSearch,
     matches_like,
     regex_problem,
     text_search_of,
 )
+from intarsia.sql.values import Values
 
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], pc.Expression]] = {
     exp.EQ: lambda a, b: a == b,

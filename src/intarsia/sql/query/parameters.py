@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import sqlglot
 from sqlglot import TokenType, exp
 
-from intarsia.predicate.literals import constant_of
+from intarsia.sql.literals import constant_of
 
 Parameters = Sequence[object] | Mapping[str, object]
 
