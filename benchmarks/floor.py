@@ -25,7 +25,7 @@ from peers import Question
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
 from intarsia.decode.synthetic_footer import SchemaTemplates
-from intarsia.storage import FileSource
+from intarsia.io.storage import FileSource
 
 _KEY_SLACK = 64 * 1024
 _PROFILED_SECONDS = 0.5

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.source import BufferSource
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 2400, 800, 100
 ON_PAGES = ("page body", "page header", "dictionary")

@@ -52,9 +52,9 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.index.words import Words
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.plan.advice import Advice
-    from intarsia.ranges import RowRanges
     from intarsia.read.damage import CorruptData
     from intarsia.read.file import ParquetFile
+    from intarsia.row_ranges import RowRanges
     from intarsia.verify.file import verify
     from intarsia.verify.findings import Finding, Severity
     from intarsia.write.advise import advise
@@ -167,7 +167,7 @@ _NAMES = {
         "list_contains_any",
         "map_contains",
     ),
-    "intarsia.ranges": ("RowRanges",),
+    "intarsia.row_ranges": ("RowRanges",),
     "intarsia.read.damage": ("CorruptData",),
     "intarsia.read.file": ("ParquetFile",),
     "intarsia.verify.file": ("verify",),

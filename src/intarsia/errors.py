@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from intarsia.controls import shown_in_text
+from intarsia.control_characters import shown_in_text
 from intarsia.redaction import redacted, redacted_with
 
 

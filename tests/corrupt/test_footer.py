@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import CompressionCodec, Encoding, PageEncodingStats, PageType
 from intarsia.parquet.thrift import amended, encode
-from intarsia.source import BufferSource
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 240, 80, 20
 COLUMNS = ("a", "b", "w", "l")

@@ -12,8 +12,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.index.directory import FOOTER_KEY
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
-from intarsia.source import BufferSource
 
 KEY = "k00123"
 STEP = 5  # prime to the widths things have, so that every part of them is hit

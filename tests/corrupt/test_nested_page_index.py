@@ -12,6 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, splice
 from intarsia.decode.synthetic_footer import SchemaTemplates
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import (
@@ -27,8 +28,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.page_index import OffsetIndex
 from intarsia.parquet.schema import read_schema
 from intarsia.parquet.thrift import decode, encode
-from intarsia.ranges import RowRanges
-from intarsia.source import BufferSource
+from intarsia.row_ranges import RowRanges
 
 ROWS = 10_000
 A, B, C = 1, 2, 3  # positions of the leaves of ``s``, after ``n``

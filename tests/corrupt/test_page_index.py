@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
@@ -20,7 +21,6 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
-from intarsia.source import BufferSource
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.thrift import amended, encode
-from intarsia.source import BufferSource
 
 
 def found(path: Path, table: pa.Table, *order: pq.SortingColumn, rows: int = 100) -> list[str]:

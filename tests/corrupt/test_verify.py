@@ -29,6 +29,8 @@ from intarsia.index.section_write import (
     entry_table,
     write_section,
 )
+from intarsia.io.external_sort import Workspace
+from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import BloomFilter
 from intarsia.parquet.compact_protocol import Span, list_elements, list_span, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer, with_chunks, with_key_values
@@ -45,12 +47,10 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.read.opened import OpenedFile
-from intarsia.source import BufferSource
 from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
 from intarsia.verify.sections import _differing_entries
 from intarsia.write.build import Built, Due, check_index, due_of, gather, granule_starts
-from intarsia.write.spill import Workspace
 from intarsia.write.standard import groups_of
 
 ERROR, WARNING = ia.Severity.ERROR, ia.Severity.WARNING

@@ -17,9 +17,9 @@ import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
 from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import MAGIC, encode_end
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
 from intarsia.read.file import open_file
-from intarsia.source import BufferSource
 
 FOLDER = Path(__file__).with_name("seeds")
 TABLE = pa.table(

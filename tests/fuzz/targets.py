@@ -24,6 +24,7 @@ from intarsia.index.kind import Subject
 from intarsia.index.probe import InvertedSection, SummarySection
 from intarsia.index.registry import make
 from intarsia.index.sidecar import Owner, Sidecar
+from intarsia.io.source import BufferSource, EndSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.footer import MAGIC, framed
 from intarsia.parquet.metadata import SchemaElement, Type
@@ -37,7 +38,6 @@ from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import DEFAULTS
 from intarsia.read.request import Filter, Request
-from intarsia.source import BufferSource, EndSource
 from intarsia.write.salvage import salvage
 
 ROWS = 1000

@@ -6,10 +6,10 @@ import pytest
 
 from intarsia import IntarsiaWarning, ParquetFile
 from intarsia.errors import FormatError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_elements, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer, with_key_values
 from intarsia.parquet.page_index import _any_offset_index, _regular_offset_index
-from intarsia.source import BufferSource
 
 SECONDS = 5
 KEY_VALUES, ENCRYPTION = 5, 8

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.ranges import RowRanges
 from intarsia.read import selection
+from intarsia.row_ranges import RowRanges
 
 FILES = [
     "apache-impala__testdata-ComplexTypesTbl-structs.parq.parquet",

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from intarsia.index.directory import FOOTER_KEY, binding_of
 from intarsia.index.section_write import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import (
     LIST,
     STRUCT,
@@ -41,7 +42,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.page_index import encode_offset_index, read_offset_index
 from intarsia.parquet.thrift import amended, encode
-from intarsia.source import BufferSource
 
 FILE_ID = "f" * 32
 ROWS = 1000

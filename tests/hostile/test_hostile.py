@@ -35,9 +35,9 @@ import intarsia as ia
 from intarsia.index.probe import InvertedSection
 from intarsia.index.regex import of_regex
 from intarsia.index.required import Has, of_like
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import with_key_values
 from intarsia.read.sidecars import Sidecars
-from intarsia.source import BufferSource
 from intarsia.sql.condition import parse_where
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 import intarsia as ia
-from intarsia.source import BufferSource
+from intarsia.io.source import BufferSource
 from intarsia.write.salvage import salvage
 
 MEMORY_BYTES = 512 * 1024 * 1024

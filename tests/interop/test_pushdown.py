@@ -142,8 +142,8 @@ def plain(lake: Path) -> pads.Dataset:
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
     # A file system that is not pyarrow's own counts as remote: read it as if it were a disk.
-    monkeypatch.setattr("intarsia.storage.REMOTE_GAP_BYTES", 4096)
-    monkeypatch.setattr("intarsia.storage.REMOTE_TAIL_BYTES", 4096)
+    monkeypatch.setattr("intarsia.io.storage.REMOTE_GAP_BYTES", 4096)
+    monkeypatch.setattr("intarsia.io.storage.REMOTE_TAIL_BYTES", 4096)
     return Counter()
 
 

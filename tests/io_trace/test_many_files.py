@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.data import survey, together
 from intarsia.data.cache import FileCache
 from intarsia.errors import Where
+from intarsia.io import storage
 from intarsia.read import count, rows
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Sections

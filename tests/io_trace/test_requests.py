@@ -10,10 +10,10 @@ import pytest
 import intarsia as ia
 from intarsia.index import probe
 from intarsia.index.held_pages import HeldPages
-from intarsia.ranges import RowRanges
+from intarsia.io.source import BufferSource
 from intarsia.read.health import Health
 from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.source import BufferSource
+from intarsia.row_ranges import RowRanges
 
 ROWS = 40_000
 

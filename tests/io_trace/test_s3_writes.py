@@ -8,10 +8,10 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 import intarsia as ia
-from intarsia import handle, retry
 from intarsia.errors import PathError
-from intarsia.write import s3 as by_store
-from intarsia.write.replace import check_unchanged
+from intarsia.io import file_handle, retry
+from intarsia.io import s3_copy as by_store
+from intarsia.io.atomic_replace import check_unchanged
 
 MIB = 1024 * 1024
 ROWS = 60_000
@@ -188,9 +188,9 @@ def test_that_a_file_is_unchanged_has_to_be_sure(monkeypatch):
     def failing(filesystem, path):
         raise PathError(f"{path}: cannot be opened: 500") from OSError("500")
 
-    monkeypatch.setattr(handle, "open_handle", failing)
+    monkeypatch.setattr(file_handle, "open_handle", failing)
     far = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
-    assert handle.version_of("a.parquet", far) is None
+    assert file_handle.version_of("a.parquet", far) is None
     with pytest.raises(PathError, match="cannot be opened: 500"):
         check_unchanged("a.parquet", far, (1, 2))
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed
 from intarsia.parquet.metadata import PageHeader
 from intarsia.parquet.thrift import amended, encode
 from intarsia.read import walked
-from intarsia.source import BufferSource
 from intarsia.testing import CountingSource
 
 ROWS = 400_000

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.read import conjuncts, units
-from intarsia.source import BufferSource
 
 SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UTC = datetime.UTC

@@ -20,8 +20,8 @@ from intarsia.index.section_write import (
     write_section,
 )
 from intarsia.index.subject import order_of_type
+from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
-from intarsia.source import BufferSource
 
 OF = Subject(field_term("t"), pa.string(), order_of_type(pa.string()))
 

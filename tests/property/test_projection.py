@@ -9,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import FormatError, PredicateError, UnsupportedError
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 ROWS = 2000
 ROW_RANGES = RowRanges.of((3, 5), (777, 790), (1990, 2000))

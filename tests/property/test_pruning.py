@@ -22,7 +22,7 @@ from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.predicates import Test as FieldTest
 from intarsia.pruning.statistics import rows_might_match
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 KINDS = {"i": pa.int64(), "f": pa.float64(), "g": pa.float32(), "s": pa.string(), "b": pa.bool_()}
 TEXT = LogicalType(STRING=Empty())

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 ROWS = 40
 vectors = st.lists(st.booleans(), min_size=ROWS, max_size=ROWS).map(np.array)

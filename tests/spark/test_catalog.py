@@ -16,9 +16,9 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
 from intarsia.data.catalog import open_segments, read_pointer
+from intarsia.io import storage
 from intarsia.read.options import DEFAULTS
 from intarsia.spark import catalog_job
 

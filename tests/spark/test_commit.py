@@ -26,10 +26,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.data import journal
 from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
-from intarsia.handle import version_of
+from intarsia.io import atomic_replace, storage
+from intarsia.io.file_handle import version_of
 from intarsia.spark import place
 from intarsia.spark.commit import (
     end,
@@ -47,7 +47,7 @@ from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.recover import recover
 from intarsia.spark.rewrites import OldFile
 from intarsia.spark.source import Writer
-from intarsia.write import in_place, replace
+from intarsia.write import in_place
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
 NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
@@ -614,7 +614,7 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
             Place.of(tmp_path).remove("a.parquet")
 
         removers.append(threading.Thread(target=remove))
-        monkeypatch.setattr(replace.os, "replace", replacing_late)
+        monkeypatch.setattr(atomic_replace.os, "replace", replacing_late)
         return real(path, filesystem, **options)
 
     def replacing_late(source, target):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import intarsia as ia
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 from intarsia.spark import tasks
 from intarsia.spark.read import _runner, execute, opened, query_of
 from intarsia.spark.sources import Source

@@ -6,8 +6,8 @@ import io
 import pyarrow.parquet as pq
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.source import BufferSource
 from intarsia.write.salvage import Template, salvage
 
 

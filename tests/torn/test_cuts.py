@@ -18,8 +18,8 @@ import pytest
 from cutting import group_ends, recovered, rows_after, rows_within, template
 
 import intarsia as ia
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.source import BufferSource
 from intarsia.write.tiles import walk_tiles
 
 ROWS, GROUP = 12, 4

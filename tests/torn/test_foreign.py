@@ -9,7 +9,7 @@ import pytest
 from cutting import recovered, rows_after, template
 
 import intarsia as ia
-from intarsia.source import BufferSource
+from intarsia.io.source import BufferSource
 from intarsia.write.salvage import salvage
 from intarsia.write.tiles import walk_tiles
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.write import in_place, replace
+from intarsia.io import atomic_replace
+from intarsia.write import in_place
 
 WORKER = Path(__file__).with_name("in_place.py")
 TABLE = pa.table({"k": [f"k{n}" for n in range(20_000)], "n": range(20_000)})
@@ -175,14 +176,14 @@ def test_what_is_made_of_a_file_is_read_by_nobody_who_cannot_read_that(file):
 def test_a_folder_that_cannot_be_synced_undoes_nothing(number, file, monkeypatch):
     """Disks that cannot are passed over; one that fails is told of."""
     ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
-    synced = replace._sync
+    synced = atomic_replace._sync
 
     def refuse(path):
         if path.is_dir():
             raise OSError(number, "no")
         synced(path)
 
-    monkeypatch.setattr(replace, "_sync", refuse)
+    monkeypatch.setattr(atomic_replace, "_sync", refuse)
     told = pytest.warns(ia.IntarsiaWarning, match="was written, and may not outlive a crash")
     with told if number == errno.EIO else contextlib.nullcontext():
         ia.add_indexes(file, [ia.Lookup("k")])
@@ -200,14 +201,14 @@ MEANWHILE = {
 @pytest.mark.parametrize(("act", "expected"), MEANWHILE.values(), ids=MEANWHILE)
 def test_a_sidecar_that_changes_meanwhile_stays_changed(act, expected, file, monkeypatch):
     ia.add_indexes(file, [ia.MinMax("n")], sidecar=True)
-    synced, left = replace._sync, [act]
+    synced, left = atomic_replace._sync, [act]
 
     def act_first(path):
         if left:
             left.pop()(file)
         synced(path)
 
-    monkeypatch.setattr(replace, "_sync", act_first)
+    monkeypatch.setattr(atomic_replace, "_sync", act_first)
     ia.add_indexes(file, [ia.Lookup("k")])
     assert not left
     (report,) = ia.list_indexes(file)

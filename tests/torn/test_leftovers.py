@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.write import replace
-from intarsia.write.replace import remove_leftovers, replacing
-from intarsia.write.spill import Workspace
+from intarsia.io import atomic_replace
+from intarsia.io.atomic_replace import remove_leftovers, replacing
+from intarsia.io.external_sort import Workspace
 
 TABLE = pa.table({"k": [f"k{n}" for n in range(5000)], "n": range(5000)})
 SPILLING = """
@@ -64,7 +64,7 @@ def file(tmp_path):
     path = tmp_path / "data" / "t.parquet"
     path.parent.mkdir()
     ia.write_table(TABLE, path)
-    replace._cleaned.clear()
+    atomic_replace._cleaned.clear()
     return path
 
 
@@ -128,7 +128,7 @@ def test_a_living_process_keeps_its_file(file):
     os.utime(own, (long_ago, long_ago))
     for _ in range(3):
         assert remove_leftovers(file.parent) == []
-        replace._cleaned.clear()
+        atomic_replace._cleaned.clear()
     assert leftovers(file.parent) == [own]
     process.stdin.close()
     assert process.wait(60) == 0
@@ -168,7 +168,7 @@ def test_files_of_others_are_kept(file, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert remove_leftovers(file.parent) == []
     monkeypatch.undo()
-    replace._cleaned.clear()
+    atomic_replace._cleaned.clear()
     assert remove_leftovers(file.parent) == [str(own)]
     assert (len(leftovers(file.parent)), target.exists()) == (2, True)
 

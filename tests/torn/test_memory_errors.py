@@ -18,9 +18,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import Where, out_of_memory, placed
+from intarsia.io.storage import FileSource
 from intarsia.parquet import compact_protocol
 from intarsia.parquet.page_statistics import Summarizer, extremes
-from intarsia.storage import FileSource
 
 CLASSES = (ia.Dataset, ia.ParquetFile, ia.ParquetWriter)
 SHORTAGES = (

@@ -12,10 +12,10 @@ from pyarrow.fs import LocalFileSystem
 
 import intarsia as ia
 from intarsia.cli.main import cli
+from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.storage import FileSource
 
 TABLE = pa.table({"n": range(40), "s": [f"x{n % 7}" for n in range(40)]})
 

@@ -13,8 +13,8 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 import intarsia as ia
-from intarsia.listing import wrapped
-from intarsia.local import local_path
+from intarsia.io.fsspec_listing import wrapped
+from intarsia.io.local_path import local_path
 
 WRAPPINGS = {
     "none": lambda folder: (None, f"{folder}/"),

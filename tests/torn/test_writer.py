@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.source import BufferSource
+from intarsia.io.source import BufferSource
 from intarsia.write.tiles import walk_tiles
 
 N = 5000

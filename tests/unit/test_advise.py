@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.source import BufferSource
+from intarsia.io.source import BufferSource
 from intarsia.write import advise
 from intarsia.write.sample import ExtendedSource, sample_of
 

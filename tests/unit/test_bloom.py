@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import (
     MAX_BYTES,
     BloomFilter,
@@ -26,7 +27,6 @@ from intarsia.parquet.thrift import decode, encode
 from intarsia.parquet.xxhash64 import xxh64
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
-from intarsia.source import BufferSource
 from intarsia.write.standard import bloom_hashes
 
 SALT = [

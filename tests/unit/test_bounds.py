@@ -8,6 +8,7 @@ import pytest
 
 from intarsia import ParquetFile
 from intarsia.expr.tree import read_expression
+from intarsia.io.source import BufferSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.compact_protocol import (
     Span,
@@ -40,7 +41,6 @@ from intarsia.parquet.statistics import (
 from intarsia.parquet.thrift import encode
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.statistics import rows_might_match
-from intarsia.source import BufferSource
 
 X = pc.field("x")
 BINARY, STRUCT = 8, 12

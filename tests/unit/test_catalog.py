@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.catalog.pointer import POINTER, is_table_name
 from intarsia.catalog.tables import new_name
 from intarsia.data.catalog import read_pointer, root_of
+from intarsia.io import storage
 from intarsia.write import catalog, catalog_segment
 
 FILES, ROWS = 40, 30

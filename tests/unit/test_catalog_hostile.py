@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.catalog.pointer import POINTER, decode_pointer, encode_pointer
 from intarsia.catalog.tables import FILES, build_table, new_name
 from intarsia.data.catalog import read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import FormatError
+from intarsia.io import storage
+from intarsia.io.source import BufferSource
 from intarsia.read.options import DEFAULTS
-from intarsia.source import BufferSource
 
 NUMBER = 6
 

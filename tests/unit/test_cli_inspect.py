@@ -22,10 +22,10 @@ from intarsia.cli import inspect
 from intarsia.cli.document import jsonable
 from intarsia.cli.main import cli
 from intarsia.errors import PredicateError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans
 from intarsia.parquet.enum_names import type_name
 from intarsia.parquet.footer import framed, read_footer
-from intarsia.source import BufferSource
 
 ROWS = 1000
 

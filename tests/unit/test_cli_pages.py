@@ -15,11 +15,11 @@ from rich.cells import cell_len
 
 import intarsia as ia
 from intarsia.cli.main import cli
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import RowGroup
 from intarsia.parquet.thrift import amended, encode
-from intarsia.source import BufferSource
 
 ROWS = 60
 

@@ -15,7 +15,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli.main import run
-from intarsia.controls import shown_in_json, shown_in_text
+from intarsia.control_characters import shown_in_json, shown_in_text
 from intarsia.errors import FormatError, IntarsiaWarning, PredicateError, Where, warn
 
 ACTING = "".join(

@@ -9,10 +9,10 @@ import intarsia as ia
 from intarsia.data.lookups import hold_keys
 from intarsia.expr.tree import read_expression
 from intarsia.index.entries import Entries
+from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.type_compatibility import types_agree
 from intarsia.read.opened import OpenedFile
-from intarsia.source import BufferSource
 
 ROWS, PAGE = 4000, 100
 #  host     h0, h1 … in every row but each seventh, which have no map

@@ -13,8 +13,8 @@ import intarsia as ia
 from intarsia.plan.account import Activity, FileAccount, FileRead, Filtered, Stage
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
-from intarsia.ranges import RowRanges
 from intarsia.read import conjuncts, page_indexes
+from intarsia.row_ranges import RowRanges
 from intarsia.write import build
 
 PAGES = {"row_group_size": 2000, "max_rows_per_page": 500, "write_batch_size": 100}

@@ -6,13 +6,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import Span, list_elements, list_span, replace_fields, spans
 from intarsia.parquet.footer import check_editable, framed, read_footer, with_key_values
 from intarsia.parquet.footer_cache import decode_footer
 from intarsia.parquet.metadata import ColumnMetaData, FileMetaData, KeyValue
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.source import BufferSource
 from intarsia.testing import CountingSource
 
 BINARY, LIST, STRUCT = 8, 9, 12

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia import process_state, storage
+from intarsia import process_state
 from intarsia.data.catalog import _KEPT
 from intarsia.engines import session
 from intarsia.index.held_pages import HELD_PAGES
+from intarsia.io import storage
 
 FORK = """
 import faulthandler, os, signal, sys, threading, time

@@ -12,8 +12,8 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 import intarsia as ia
-from intarsia.handle import open_handle, version_of
-from intarsia.storage import FileSource
+from intarsia.io.file_handle import open_handle, version_of
+from intarsia.io.storage import FileSource
 
 COUNT = 1 << 16
 
@@ -270,7 +270,9 @@ def test_handles_are_closed_though_modules_are_gone(tmp_path, monkeypatch):
     assert source.read([(0, 4)]) == [b"PAR1"]
     number = source._handle._number
     os.fstat(number)
-    monkeypatch.setattr("intarsia.handle.os", None)  # as at exit, of modules that went before
+    monkeypatch.setattr(
+        "intarsia.io.file_handle.os", None
+    )  # as at exit, of modules that went before
     del source
     monkeypatch.undo()
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -111,7 +111,7 @@ def test_files_of_folders_are_taken_from_what_knows_tables():
 def _imports_listing(path):
     nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
     names = {
-        alias.name for node in nodes if node.module == "intarsia.storage" for alias in node.names
+        alias.name for node in nodes if node.module == "intarsia.io.storage" for alias in node.names
     }
     return "list_files" in names
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.cli.main import run
 from intarsia.index.idx1 import KEY
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
-from intarsia.source import BufferSource
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 category = pc.field("category")

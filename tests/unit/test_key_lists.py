@@ -12,9 +12,9 @@ from intarsia.expr.tree import read_expression
 from intarsia.index import probe
 from intarsia.index.held_pages import HeldPages
 from intarsia.index.probe import InvertedSection
+from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
-from intarsia.ranges import RowRanges
-from intarsia.source import BufferSource
+from intarsia.row_ranges import RowRanges
 
 ROWS, FEW, MANY = 60_000, 1_000, 100_000
 IDS = np.random.default_rng(7).permutation(ROWS).astype(np.int64) * 2

@@ -23,16 +23,17 @@ from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, finge
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section_write import STEP_SCHEMA, entries_of
+from intarsia.io import external_sort
+from intarsia.io.external_sort import Workspace, merged_blocks
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
 from intarsia.pruning.term import field_term
-from intarsia.ranges import RowRanges
 from intarsia.read import choice
 from intarsia.read.opened import OpenedFile
-from intarsia.source import BufferSource
+from intarsia.row_ranges import RowRanges
 from intarsia.testing import CountingSource
-from intarsia.write import gather, spill, values
+from intarsia.write import gather, values
 from intarsia.write.build import build
-from intarsia.write.spill import Workspace, merged_blocks
 
 ROWS = 3000
 TABLE = pa.table(
@@ -361,8 +362,8 @@ def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, m
             return pq.ParquetFile(whole)
 
     at_once = built()
-    monkeypatch.setattr(spill, "RUN_ENTRIES", 100)
-    monkeypatch.setattr(spill, "BLOCK_ENTRIES", 30)
+    monkeypatch.setattr(external_sort, "RUN_ENTRIES", 100)
+    monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 30)
     monkeypatch.setattr(gather, "BLOCK_ENTRIES", 30)
     monkeypatch.setattr(gather, "_SLICE_BYTES", 500)
     monkeypatch.setattr(values, "PIECE_BYTES", 3000)
@@ -380,11 +381,11 @@ def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, m
 @given(st.lists(st.lists(st.integers(0, 60)), max_size=5), st.integers(1, 9))
 def test_runs_are_merged_into_what_sorting_them_at_once_gives(runs, block):
     arrays = [np.unique(np.array(run, dtype=np.uint64)) for run in runs]
-    before, spill.BLOCK_ENTRIES = spill.BLOCK_ENTRIES, block
+    before, external_sort.BLOCK_ENTRIES = external_sort.BLOCK_ENTRIES, block
     try:
         merged = [number for part in merged_blocks(arrays) for number in part.tolist()]
     finally:
-        spill.BLOCK_ENTRIES = before
+        external_sort.BLOCK_ENTRIES = before
     assert merged == sorted({number for run in runs for number in run})
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.data.journal import visible
-from intarsia.globs import matching
-from intarsia.storage import list_files
+from intarsia.io.glob import matching
+from intarsia.io.storage import list_files
 
 FILES = ["a=1/x.parquet", "a=1/y.parquet", "a=2/x.parquet", "b/c/z.parquet"]
 HIDDEN = ["_old/x.parquet", ".h/x.parquet", "a=1/_x.parquet", "b/_c/x.parquet"]

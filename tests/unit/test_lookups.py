@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.data import lookups, survey
 from intarsia.data.lookups import decisive
 from intarsia.expr.tree import read_expression
 from intarsia.index.section import Section
+from intarsia.io import storage
 from intarsia.pruning.builder import pruning_of
 from intarsia.read import planner
 from intarsia.sql.condition import parse_where

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.ranges import RowRanges
 from intarsia.read import matching, page_counts
 from intarsia.read.columns import read_columns
 from intarsia.read.condition import are_everywhere, picked
+from intarsia.row_ranges import RowRanges
 
 ROWS, PAGE = 100_000, 1_000
 

@@ -4,6 +4,7 @@ import zlib
 import pytest
 
 from intarsia.errors import FormatError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import Span, replace_fields, spans, varint
 from intarsia.parquet.metadata import (
     ColumnMetaData,
@@ -17,7 +18,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.page_header import checksum_problem, read_page_header, walk_pages
 from intarsia.parquet.thrift import encode
-from intarsia.source import BufferSource
 from intarsia.testing import CountingSource
 
 UNKNOWN_TYPE, BINARY = 17, 8

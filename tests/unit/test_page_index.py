@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.errors import FormatError
+from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, spans, varint
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
@@ -18,7 +19,6 @@ from intarsia.parquet.page_index import (
     read_offset_index,
 )
 from intarsia.parquet.thrift import encode
-from intarsia.source import BufferSource
 
 SIZES = [0, 1, 14, 15, 16, 127, 128, 2442]
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from intarsia.errors import quiet, warn
-from intarsia.parallel import all_of, in_order
+from intarsia.threads import all_of, in_order
 
 
 def square(number, begun=None):

@@ -22,14 +22,15 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import FormatError, IndexSpecError
-from intarsia.handle import version_of
+from intarsia.io import external_sort
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import version_of
 from intarsia.read.file import open_file
-from intarsia.write import gather, spill
+from intarsia.write import gather
 from intarsia.write.build import FromPages, due_of
 from intarsia.write.build import gather as gather_all
 from intarsia.write.embed import add_to
 from intarsia.write.parts import FromParts, cut, gather_part
-from intarsia.write.spill import Workspace
 
 EMBEDDED = [
     ia.Lookup("key", granule_rows=16),
@@ -126,14 +127,14 @@ def test_sections_equal_those_built_at_once(tmp_path, edges, page_index):
 
 
 def test_what_is_spilled_makes_no_difference(tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "RUN_ENTRIES", 100)
-    monkeypatch.setattr(spill, "BLOCK_ENTRIES", 16)
+    monkeypatch.setattr(external_sort, "RUN_ENTRIES", 100)
+    monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 16)
     monkeypatch.setattr(gather, "BLOCK_ENTRIES", 64)
     path = write(tmp_path / "f.parquet")
     at_once = sections(path, FromPages(), EMBEDDED)
     groups = [range(4), range(4, 5), range(5, 8)]
     assert sections(path, in_parts(path, EMBEDDED, groups, tmp_path), EMBEDDED) == at_once
-    monkeypatch.setattr(spill, "RUN_ENTRIES", 10_000)
+    monkeypatch.setattr(external_sort, "RUN_ENTRIES", 10_000)
     assert sections(path, FromPages(), EMBEDDED) == at_once
     assert sections(path, in_parts(path, EMBEDDED, groups, tmp_path), EMBEDDED) == at_once
 

@@ -15,7 +15,7 @@ from intarsia.pruning.predicates import Test as FieldTest
 from intarsia.pruning.term import field_term, term_of
 from intarsia.pruning.tree import And, Maybe, Never, Or
 from intarsia.pruning.tree import tests_of as distinct_tests
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 X, Y = pc.field("x"), pc.field("y")
 NULL = pc.scalar(pa.scalar(None, pa.bool_()))

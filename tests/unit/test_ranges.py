@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 
 def rows(*numbers):

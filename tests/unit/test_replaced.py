@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia import storage
 from intarsia.data import catalog
+from intarsia.io import storage
+from intarsia.io.storage import FileSource
 from intarsia.read import opened, units
-from intarsia.storage import FileSource
 
 FILES, ROWS = 9, 300
 KEY, LOW, SOME = (

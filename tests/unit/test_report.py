@@ -27,7 +27,6 @@ from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import Band, ChunkMap, FileMap, Part
 from intarsia.plan.pages import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
-from intarsia.ranges import RowRanges
 from intarsia.read.file import open_file
 from intarsia.read.file_map import _disjoint
 from intarsia.report import file as file_module
@@ -38,6 +37,7 @@ from intarsia.report.render import file_html
 from intarsia.report.rows import axis_of
 from intarsia.report.strip import strip_of
 from intarsia.report.text import begin, clip, condition, percent
+from intarsia.row_ranges import RowRanges
 
 ROWS, GROUP, PAGE = 10_000, 5_000, 500
 VOID = {"meta", "br", "col"}

@@ -13,10 +13,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia import deadline, retry
+from intarsia import deadline
 from intarsia.errors import PathError
-from intarsia.listing import wrapped
-from intarsia.retry import TRIES, is_transient, retried
+from intarsia.io import retry
+from intarsia.io.fsspec_listing import wrapped
+from intarsia.io.retry import TRIES, is_transient, retried
 
 PATH = "/faulty/t.parquet"
 TABLE = pa.table({"id": range(3000), "name": [f"n{i % 100}" for i in range(3000)]})

@@ -15,11 +15,11 @@ from fsspec.implementations.local import LocalFileSystem
 
 import intarsia as ia
 from intarsia.index.sidecar import MAGIC
+from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.parquet.thrift import amended, encode
 from intarsia.read import choice
-from intarsia.source import BufferSource
 from intarsia.write import beside, in_place
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})

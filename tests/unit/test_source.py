@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from intarsia.errors import FormatError
-from intarsia.source import AheadSource, HeldSource, RereadSource, WindowSource
+from intarsia.io.source import AheadSource, HeldSource, RereadSource, WindowSource
 from intarsia.testing import CountingSource
 
 DATA = bytes(range(256))

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.write import gather, spill
-from intarsia.write.spill import Runs, Workspace
+from intarsia.io import external_sort
+from intarsia.io.external_sort import Runs, Workspace
+from intarsia.write import gather
 
 SOME = np.random.default_rng(5)
 UNIQUE = SOME.permutation(5000).astype(np.uint64)
@@ -16,8 +17,8 @@ REPEATED = SOME.integers(0, 7, 5000, dtype=np.uint64)
 @pytest.mark.parametrize("run", [100, 3000, 1 << 23])
 @pytest.mark.parametrize("order", ["UR", "RU", "URUR", "RRRU", "UUUU"])
 def test_entries_come_out_once_and_in_order(monkeypatch, run, order):
-    monkeypatch.setattr(spill, "RUN_ENTRIES", run)
-    monkeypatch.setattr(spill, "BLOCK_ENTRIES", 64)
+    monkeypatch.setattr(external_sort, "RUN_ENTRIES", run)
+    monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 64)
     parts = [{"U": UNIQUE, "R": REPEATED}[which] + np.uint64(i) for i, which in enumerate(order)]
     expected = np.unique(np.concatenate(parts))
     for whole in (False, True):

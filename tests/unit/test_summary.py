@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.io.source import BufferSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import (
     BoundaryOrder,
@@ -31,7 +32,6 @@ from intarsia.parquet.page_statistics import (
 )
 from intarsia.read.chunk import Chunk
 from intarsia.read.file import open_file
-from intarsia.source import BufferSource
 
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY = datetime.date(1970, 1, 1)

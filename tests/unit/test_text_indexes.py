@@ -17,9 +17,9 @@ from intarsia.index.kind import Subject
 from intarsia.index.probe import InvertedSection
 from intarsia.index.section_write import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.index.subject import order_of_type
+from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
 from intarsia.read.opened import OpenedFile
-from intarsia.source import BufferSource
 from intarsia.sql.condition import parse_where
 from intarsia.strings import tokenizer
 from intarsia.testing import CountingSource

@@ -20,7 +20,7 @@ from commands import Said
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia import deadline, parallel
+from intarsia import deadline, threads
 from intarsia.errors import IntarsiaError
 
 FILES, ROWS = 40, 500
@@ -409,9 +409,9 @@ def test_a_request_of_the_main_thread_can_be_interrupted():
     threading.Thread(target=interrupt).start()
     sent = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        parallel.awaited(request)
+        threads.awaited(request)
     assert time.monotonic() - sent < 1
-    assert parallel.awaited(lambda: 2) == 2
+    assert threads.awaited(lambda: 2) == 2
 
 
 def test_a_data_set_of_pyarrow_reads_ours_as_before(slow):

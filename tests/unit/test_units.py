@@ -10,13 +10,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.tree import read_expression
-from intarsia.ranges import RowRanges
 from intarsia.read import units
 from intarsia.read.columns import roots_of
 from intarsia.read.comparisons import holds
 from intarsia.read.condition import Condition, picked
 from intarsia.read.file import open_file
 from intarsia.read.options import ReadOptions
+from intarsia.row_ranges import RowRanges
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ from intarsia.index.section_write import (
     packed,
     write_section,
 )
-from intarsia.ranges import Int64Array
-from intarsia.source import Source, WindowSource
+from intarsia.io.source import Source, WindowSource
+from intarsia.row_ranges import Int64Array
 
 FILES = pa.schema(
     [

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from intarsia.controls import shown_in_json
+from intarsia.control_characters import shown_in_json
 from intarsia.errors import FormatError
 from intarsia.parquet.footer import TRAILER_BYTES
 from intarsia.parquet.metadata import (

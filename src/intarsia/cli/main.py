@@ -22,7 +22,7 @@ from intarsia.cli.commands.index import index
 from intarsia.cli.commands.inspect import inspect, pages
 from intarsia.cli.commands.scan import explain, scan
 from intarsia.cli.commands.write import write
-from intarsia.controls import shown_in_text
+from intarsia.control_characters import shown_in_text
 from intarsia.deadline import Stopped
 from intarsia.errors import IntarsiaError, QueryTimeoutError, public
 from intarsia.redaction import redacted

@@ -8,10 +8,10 @@ import click
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.io.atomic_replace import check_place, replacing
+from intarsia.io.storage import FileSource, resolve
 from intarsia.parquet.footer import MAGIC
 from intarsia.report.render import check_jinja2
-from intarsia.storage import FileSource, resolve
-from intarsia.write.replace import check_place, replacing
 
 
 def check_option(html: str | None, as_json: bool) -> None:

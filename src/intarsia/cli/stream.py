@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from intarsia.cli.document import jsonable
-from intarsia.controls import shown_in_json
+from intarsia.control_characters import shown_in_json
 from intarsia.errors import name_of_several
 from intarsia.expr.casts import is_uuid
 from intarsia.expr.constants import DECIMALS

@@ -15,9 +15,9 @@ import pyarrow.fs as pafs
 
 from intarsia.data.catalog import Catalog
 from intarsia.errors import FormatError, PathError
-from intarsia.handle import Version, version_of
+from intarsia.io.file_handle import Version, version_of
+from intarsia.io.storage import FileSource
 from intarsia.memory import share
-from intarsia.parallel import begin, result_of
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.read.file import open_source
 from intarsia.read.health import Health
@@ -25,7 +25,7 @@ from intarsia.read.opened import Lease, OpenedFile, lease_of, until_whole
 from intarsia.read.options import DEFAULTS, ReadOptions
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sidecars import Sidecars
-from intarsia.storage import FileSource
+from intarsia.threads import begin, result_of
 
 KEPT_BYTES = 256 * 1024 * 1024
 """What the files that a cache keeps take in memory, by estimate."""

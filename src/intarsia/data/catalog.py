@@ -23,18 +23,18 @@ from intarsia.catalog.pointer import POINTER, First, Pointer, Table, decode_poin
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import PathError, warn
-from intarsia.handle import Stamp, Version, stamps_below
+from intarsia.io.file_handle import Stamp, Version, stamps_below
+from intarsia.io.fsspec_listing import is_fsspec
+from intarsia.io.retry import infos_of
+from intarsia.io.source import BufferSource, EndSource, Source
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
-from intarsia.listing import is_fsspec
 from intarsia.plan.plan import Amount, Figures
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.request import Request
-from intarsia.retry import infos_of
-from intarsia.source import BufferSource, EndSource, Source
-from intarsia.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_under, is_uri, resolve
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]

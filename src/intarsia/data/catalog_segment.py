@@ -30,21 +30,21 @@ from intarsia.index.formula import (
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import distinct
+from intarsia.io.source import EndSource, Source
+from intarsia.io.storage import FileSource
 from intarsia.parquet.statistics import Bounds
 from intarsia.process_state import ForkLock, cached_property
 from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.partition_values import Constants, constants_might_match
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.statistics import rows_might_match
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import ReadOptions
 from intarsia.read.planner import leaf_of, missing_columns, values_agree
 from intarsia.read.request import Request
 from intarsia.read.sections import may_answer
 from intarsia.read.subjects import subject_of
-from intarsia.source import EndSource, Source
-from intarsia.storage import FileSource
+from intarsia.row_ranges import Int64Array, RowRanges
 
 BoolArray = NDArray[np.bool_]
 _MOST_PROBED = 32 * 1024 * 1024

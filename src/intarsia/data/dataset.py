@@ -78,10 +78,9 @@ from intarsia.errors import public
 from intarsia.expr.evaluate import needs_evaluation, unused
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
 from intarsia.index.directory import without_pointer
-from intarsia.parallel import each_in_one_thread
+from intarsia.io.storage import gap_bytes
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.count import count_rows
 from intarsia.read.damage import CorruptData
 from intarsia.read.limit import fitting
@@ -98,7 +97,8 @@ from intarsia.read.request import (
 from intarsia.read.scan import Part, scan
 from intarsia.read.sidecars import Sidecars
 from intarsia.redaction import shown_redacted
-from intarsia.storage import gap_bytes
+from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.threads import each_in_one_thread
 
 _BATCH_ROWS = 131_072
 _NO_OPTIONS: Mapping[str, Any] = {}

@@ -33,12 +33,12 @@ from intarsia.data.table_files import (
 from intarsia.data.united import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
-from intarsia.parallel import begin, result_of
+from intarsia.io.storage import FileSource, PathLike, list_files, resolve, several
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.opened import OpenedFile
 from intarsia.read.options import Reader, check_reader
 from intarsia.read.sidecars import places_of
-from intarsia.storage import FileSource, PathLike, list_files, resolve, several
+from intarsia.threads import begin, result_of
 
 
 @public

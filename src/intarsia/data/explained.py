@@ -14,7 +14,6 @@ from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_to_read
 from intarsia.read.figures import plan_reads
 from intarsia.read.file_map import map_of
@@ -22,6 +21,7 @@ from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, of_one_version, until_whole
 from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
+from intarsia.row_ranges import RowRanges
 
 
 def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:

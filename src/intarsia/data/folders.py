@@ -17,7 +17,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.folder_values import NULL_FOLDER, hive_values, key_expression
 from intarsia.errors import FormatError
-from intarsia.storage import is_uri, resolve
+from intarsia.io.storage import is_uri, resolve
 
 Rule = Literal["hive", "pyarrow", "spark"]
 _TYPES: Mapping[Rule, tuple[pa.DataType, ...]] = {

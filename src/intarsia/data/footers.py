@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow.fs as pafs
 
-from intarsia.handle import version_of
-from intarsia.listing import check_not_forked
+from intarsia.io.file_handle import version_of
+from intarsia.io.fsspec_listing import check_not_forked
 
 
 class Footers:

@@ -30,11 +30,11 @@ from intarsia.data.table_files import (
     plain_files,
 )
 from intarsia.errors import FormatError, PathError, Where
-from intarsia.globs import is_glob
+from intarsia.io.glob import is_glob
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
+from intarsia.io.table_format import Tables
 from intarsia.limits import MAX_COMMIT_LOG_BYTES, check_claim
-from intarsia.retry import infos_of
-from intarsia.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
-from intarsia.table_format import Tables
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"

@@ -29,10 +29,10 @@ from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Predicate, seeks_values
 from intarsia.pruning.tree import Pruning, tests_of
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.planner import indexes_for
 from intarsia.read.sections import Embedded
+from intarsia.row_ranges import RowRanges
 
 BoolArray = NDArray[np.bool_]
 

@@ -26,10 +26,10 @@ from intarsia.expr.nested_types import has_dictionary
 from intarsia.parquet.schema import Root
 from intarsia.process_state import ForkLock
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import PSEUDO_COLUMNS, Request
+from intarsia.row_ranges import RowRanges
 
 Read = Callable[[], pa.Table | None]
 """Gives the requested columns of the rows of one file, once; None where that fails."""

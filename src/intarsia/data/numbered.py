@@ -13,10 +13,10 @@ import pyarrow as pa
 from intarsia.data.cache import FileCache
 from intarsia.data.matches import Read, readers
 from intarsia.data.survey import File, alike, each_of
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.read.request import Request
 from intarsia.read.scan import Matching, Part
+from intarsia.row_ranges import Int64Array, RowRanges
 
 _SMALL_BYTES, _SMALL_ROWS = 128 * 1024, 8192
 """A file of so many is decoded sooner with others than its pages are by themselves."""

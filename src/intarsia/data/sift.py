@@ -21,9 +21,9 @@ from intarsia.data.together import (
 from intarsia.expr.evaluate import evaluate, unused
 from intarsia.parquet.schema import Root
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, OpenedFile
 from intarsia.read.request import PSEUDO_COLUMNS, Filter
+from intarsia.row_ranges import RowRanges
 
 LEAST_FILES = 4
 _MOST_BYTES, _MOST_ROWS = 64 * 1024, 64 * 1024

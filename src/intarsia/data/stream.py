@@ -20,8 +20,8 @@ import pyarrow.dataset as pads
 
 from intarsia.data.batches import batches_of
 from intarsia.errors import guarded_items
-from intarsia.parallel import check_process
 from intarsia.process_state import ForkLock
+from intarsia.threads import check_process
 
 _OF_SCANS = {"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"}
 _RENAMED = "__intarsia_column_"

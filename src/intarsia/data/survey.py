@@ -22,17 +22,17 @@ from intarsia.data.lookups import hold_keys
 from intarsia.data.matches import readers
 from intarsia.data.sift import LEAST_FILES, matching_rows
 from intarsia.errors import IntarsiaError
-from intarsia.parallel import waited_for
 from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.partition_values import Constants, constants_might_match
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.statistics import rows_might_match
 from intarsia.pruning.tree import Never, Pruning, tests_of
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import READ_ERRORS, Lease, OpenedFile
 from intarsia.read.planner import folder_might_match, leaf_of, missing_columns
 from intarsia.read.request import Request
 from intarsia.read.scan import Matching, Part
+from intarsia.row_ranges import RowRanges
+from intarsia.threads import waited_for
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]

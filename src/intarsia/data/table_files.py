@@ -18,14 +18,14 @@ from typing import Any, Literal, get_args
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError
-from intarsia.globs import base_of, is_glob
-from intarsia.local import local_path, unwrapped
-from intarsia.parallel import all_awaited, waited_for
+from intarsia.io.glob import base_of, is_glob
+from intarsia.io.local_path import local_path, unwrapped
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import NoDataError, PathLike, list_files, resolve, several
+from intarsia.io.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
-from intarsia.retry import infos_of
-from intarsia.storage import NoDataError, PathLike, list_files, resolve, several
-from intarsia.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
+from intarsia.threads import all_awaited, waited_for
 
 TableFormatOption = Literal["auto", "ignore"]
 """``"auto"`` refuses the folders of tables, ``"ignore"`` reads them as plain files."""

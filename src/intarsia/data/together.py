@@ -19,15 +19,15 @@ from typing import TypeVar
 import pyarrow as pa
 
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
+from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.memory import has_limit
-from intarsia.parallel import in_order, may_divide
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Root
 from intarsia.pruning.partition_values import Constants
 from intarsia.read.columns import as_type
 from intarsia.read.opened import OpenedFile
 from intarsia.read.units import decoded_bytes
-from intarsia.source import ByteRange, Source, check_range
+from intarsia.threads import in_order, may_divide
 
 T = TypeVar("T")
 

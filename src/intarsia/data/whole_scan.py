@@ -30,12 +30,12 @@ from intarsia.errors import IntarsiaError
 from intarsia.memory import is_limited
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.tree import tests_of
-from intarsia.ranges import RowRanges
 from intarsia.read.matching import fits
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import indexes_for, leaf_of, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.selection import rows_of
+from intarsia.row_ranges import RowRanges
 
 _MATCHES = "matches"
 _PAGE_BYTES = 16 * 1024

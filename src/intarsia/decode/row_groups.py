@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.decode.synthetic_footer import SchemaTemplates
+from intarsia.io.source import ByteRange
 from intarsia.parquet.footer import MAGIC, framed
 from intarsia.parquet.schema import Root
-from intarsia.source import ByteRange
 
 
 def read_by_pyarrow(footer: bytes) -> pq.FileMetaData:

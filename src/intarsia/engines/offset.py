@@ -9,7 +9,7 @@ import pyarrow.dataset as pads
 
 from intarsia.data.numbered import parts_at
 from intarsia.engines.watched import WatchedDataset
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 from intarsia.sql.query.limit_pushdown import UNTOLD, Need
 from intarsia.sql.query.scans import Query
 

@@ -21,8 +21,8 @@ from intarsia.engines.polars_files import (
 )
 from intarsia.engines.types import as_in_polars, asks_of_other_types
 from intarsia.errors import UnsupportedError, check_version, optional, public
+from intarsia.io.storage import PathLike
 from intarsia.process_state import importing
-from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     import polars

@@ -16,8 +16,8 @@ from intarsia.data.dataset import Dataset
 from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
 from intarsia.errors import IntarsiaError
 from intarsia.parquet.statistics import Bounds
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
+from intarsia.row_ranges import RowRanges
 
 if TYPE_CHECKING:
     import polars

@@ -33,12 +33,12 @@ from intarsia.engines.session import (
 from intarsia.engines.types import as_in_duckdb, asks_of_other_types
 from intarsia.engines.watched import WatchedDataset
 from intarsia.errors import public
-from intarsia.handle import Version, version_of
+from intarsia.io.file_handle import Version, version_of
+from intarsia.io.storage import FileReplaced, PathLike
 from intarsia.sql.constant_folding import Now
 from intarsia.sql.query.limit_pushdown import First, Need
 from intarsia.sql.query.parameters import Parameters
 from intarsia.sql.query.scans import Query, Scan, scans_of, seen_by_duckdb
-from intarsia.storage import FileReplaced, PathLike
 
 if TYPE_CHECKING:
     import duckdb

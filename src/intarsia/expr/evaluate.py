@@ -22,7 +22,7 @@ from intarsia.expr.tree import (
     replaced,
     shown,
 )
-from intarsia.parallel import all_of, may_divide
+from intarsia.threads import all_of, may_divide
 
 _CALL = "__intarsia_call_"
 _THREADED_ROWS = 64 * 1024

@@ -19,7 +19,7 @@ from intarsia.errors import PredicateError, public
 from intarsia.expr.casts import without_extension
 from intarsia.expr.filterable_types import VIEWED
 from intarsia.expr.nested_types import without_dictionary
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 from intarsia.strings import tokenizer as text_words
 from intarsia.strings.code_points import is_text
 

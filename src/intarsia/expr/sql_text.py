@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import ErrorLevel, exp
 
-from intarsia.controls import half_character
+from intarsia.control_characters import half_character
 from intarsia.errors import PredicateError
 
 _SHOWN = 500

@@ -26,12 +26,12 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, Where
 from intarsia.index.kind import index_name
+from intarsia.io.source import ByteRange, Source
 from intarsia.limits import MAX_DIRECTORY_BYTES, check_claim
 from intarsia.parquet.footer import with_key_values
 from intarsia.parquet.footer_cache import OWN_KEY
 from intarsia.parquet.metadata import BoundChunk, FileMetaData, IndexPlaces, Statistics
 from intarsia.parquet.thrift import all_as
-from intarsia.source import ByteRange, Source
 
 FOOTER_KEY = OWN_KEY
 

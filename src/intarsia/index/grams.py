@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from intarsia.index.formula import Every, FingerprintArray, Formula, Keys, Some
 from intarsia.index.required import AllOf, AnyOf, Has, Required
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 from intarsia.strings.case_folding import FOLD_VERSION, fold_table
 from intarsia.strings.code_points import (
     END,

@@ -29,10 +29,10 @@ from intarsia.index.distinct import Distinct
 from intarsia.index.formula import Formula, KeysWhere
 from intarsia.index.kind import Subject, index_name
 from intarsia.index.points import passing
+from intarsia.io.source import ByteRange, Source
 from intarsia.parquet.metadata import FileMetaData, Statistics
 from intarsia.pruning.predicates import Op, Predicate, Test
-from intarsia.ranges import RowRanges
-from intarsia.source import ByteRange, Source
+from intarsia.row_ranges import RowRanges
 
 KEY = "distinct_index_offset"
 _MAGIC, _HEADER = b"IDX1", struct.Struct("<4sQ")

@@ -38,11 +38,11 @@ from intarsia.index.section_write import (
     halves,
     packed,
 )
+from intarsia.io.source import Source
 from intarsia.process_state import cached_property
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.statistics import rows_might_match
-from intarsia.ranges import Int64Array, RowRanges
-from intarsia.source import Source
+from intarsia.row_ranges import Int64Array, RowRanges
 
 _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""

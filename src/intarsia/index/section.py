@@ -31,6 +31,7 @@ from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
 from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
+from intarsia.io.source import Source
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.footer_cache import Shape, decode_footer
@@ -40,8 +41,7 @@ from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf, Root, read_schema
 from intarsia.parquet.statistics import Bounds, page_bounds
 from intarsia.process_state import cached_property
-from intarsia.ranges import Int64Array
-from intarsia.source import Source
+from intarsia.row_ranges import Int64Array
 
 PAGE_SIZE_LIMIT = 64 * 1024 * 1024
 """The most bytes that a page may hold; of fingerprints, those written here hold 32 KB."""

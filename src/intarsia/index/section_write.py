@@ -31,7 +31,7 @@ from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.footer_cache import OWN_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import decode
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 
 UInt64Array = NDArray[np.uint64]
 N = TypeVar("N", np.uint32, np.uint64)

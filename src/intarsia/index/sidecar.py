@@ -29,8 +29,8 @@ from intarsia.index.directory import (
     json_object,
     text_in,
 )
+from intarsia.io.source import HeldSource, Source
 from intarsia.limits import MAX_POINTER_BYTES, check_claim
-from intarsia.source import HeldSource, Source
 
 MAGIC = b"INTARSIA"
 _ENDING = struct.Struct("<I8s")

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.expr.type_cache import kept
+from intarsia.io.source import BufferSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.source import BufferSource
 
 
 @kept

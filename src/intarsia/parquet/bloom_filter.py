@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.parquet.metadata import (
     BloomFilterAlgorithm,
     BloomFilterCompression,
@@ -22,7 +23,6 @@ from intarsia.parquet.metadata import (
     Empty,
 )
 from intarsia.parquet.thrift import decode, encode
-from intarsia.source import ByteRange, Source, check_range
 
 UInt64Array = NDArray[np.uint64]
 

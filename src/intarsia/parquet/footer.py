@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.io.source import HeldSource, Source
 from intarsia.limits import MAX_FOOTER_BYTES, check_claim
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans
@@ -27,7 +28,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.statistics import believed
 from intarsia.parquet.thrift import all_as, amended, amended_bytes, decode, encode, encoded_elements
-from intarsia.source import HeldSource, Source
 
 MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"

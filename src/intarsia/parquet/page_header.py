@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError, Where
+from intarsia.io.source import Source
 from intarsia.parquet.metadata import ColumnMetaData, PageHeader, PageType
 from intarsia.parquet.thrift import decode
-from intarsia.source import Source
 
 _USUAL_BYTES = 256
 _WALK_BYTES = 4096

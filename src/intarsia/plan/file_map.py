@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from intarsia.parquet.page_index import OffsetIndex
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 
 
 class Part(Enum):

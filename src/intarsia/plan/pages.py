@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from intarsia.io.source import ByteRange
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.page_index import OffsetIndex
-from intarsia.ranges import Int64Array, RowRanges
-from intarsia.source import ByteRange
+from intarsia.row_ranges import Int64Array, RowRanges
 
 WHOLE_CHUNK_SHARE = 0.8
 """From this share of a chunk's bytes on, the whole chunk is read: it is simpler and as quick."""

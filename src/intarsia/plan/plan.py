@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 import pyarrow as pa
 
 from intarsia.plan.pages import ChunkSelection
-from intarsia.ranges import RowRanges
 from intarsia.redaction import shown_redacted
+from intarsia.row_ranges import RowRanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from intarsia.pruning.predicates import Match, Predicate, Test
 from intarsia.pruning.tree import And, Maybe, Never, Or, Pruning
-from intarsia.ranges import RowRanges
+from intarsia.row_ranges import RowRanges
 
 Leaf = Callable[[Predicate], RowRanges]
 """The rows that might pass one test, as some source of knowledge sees it."""

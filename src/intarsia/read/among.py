@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAST_BITS, _MOST_BITS, _SPARSE_BITS = 14, 20, 5

@@ -9,10 +9,10 @@ from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import Inverted
 from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.pruning.predicates import Match, Op, Predicate, Test, seeks_values
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded
 from intarsia.read.selection import groups_of
+from intarsia.row_ranges import RowRanges
 
 _PROBE_BYTES = 256 * 1024
 """A probe takes about as long as it takes to read and decode so much; far storage says itself."""

@@ -14,6 +14,7 @@ from intarsia.decode.page_size_limit import check_limit, value_bytes
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_batches
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.errors import FormatError, Where, placed
+from intarsia.io.source import HeldSource, Source
 from intarsia.limits import MAX_DECODED_CHUNK_BYTES, check_claim
 from intarsia.parquet.levels import PageLevels
 from intarsia.parquet.metadata import (
@@ -28,7 +29,6 @@ from intarsia.parquet.page_header import PageAt, walk_pages
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
 from intarsia.read.opened import OpenedFile
-from intarsia.source import HeldSource, Source
 
 RUN_BYTES = 32 * 1024 * 1024
 """Bytes of pages, and of values, that are decoded at a time."""

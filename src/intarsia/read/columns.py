@@ -9,9 +9,9 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.expr.casts import is_json
 from intarsia.expr.nested_types import has_dictionary, type_at, whole_maps
+from intarsia.io.source import AheadSource, Source
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.codes import (
     NotCodedError,
     are_few,
@@ -26,7 +26,7 @@ from intarsia.read.projection import Projection, root_of_type
 from intarsia.read.request import FILENAME, ROW_NUMBER, Request, pruned_schema, without_columns
 from intarsia.read.rows import read_rows
 from intarsia.read.selection import groups_of, ranges_of, select
-from intarsia.source import AheadSource, Source
+from intarsia.row_ranges import RowRanges
 
 _LEAST_ROWS = 1024
 """Of fewer, texts are decoded as they are: to make these of codes takes about as long."""

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from intarsia.expr.evaluate import evaluate, unused
 from intarsia.expr.map_lookup import asks_for_values_only
 from intarsia.expr.tree import ANDS, Call, Node
-from intarsia.ranges import RowRanges
 from intarsia.read.codes import by_code
 from intarsia.read.comparisons import comparison_of
 from intarsia.read.needed import needed_text
 from intarsia.read.substring import Contained, contained_of, is_text, rows_containing
+from intarsia.row_ranges import RowRanges
 
 _NUMBERS = "__intarsia_row"
 _FEW = 0.1

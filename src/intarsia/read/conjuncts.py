@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from intarsia.expr.nested_types import type_at
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.codes import are_few, coded_form, coded_leaf, may_be_coded
 from intarsia.read.columns import roots_of
 from intarsia.read.condition import Condition
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import Conjunct, Request
 from intarsia.read.selection import groups_of
+from intarsia.row_ranges import RowRanges
 
 STAGED_ROWS = 64 * 1024
 """Fewer candidates than this are filtered in one go: a further stage costs more than it saves."""

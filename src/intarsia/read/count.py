@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from intarsia.memory import has_limit
-from intarsia.parallel import in_order
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.tree import Maybe
-from intarsia.ranges import RowRanges
 from intarsia.read.matching import Trend
 from intarsia.read.opened import OpenedFile, lease_of, of_one_version
 from intarsia.read.planner import folder_might_match, plan_rows
 from intarsia.read.request import Request
 from intarsia.read.scan import Part, files_ahead, is_settled, scan
+from intarsia.row_ranges import RowRanges
+from intarsia.threads import in_order
 
 
 def count_rows(

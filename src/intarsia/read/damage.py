@@ -8,8 +8,8 @@ from typing import Literal
 
 from intarsia.errors import Where
 from intarsia.process_state import ForkLock
-from intarsia.ranges import RowRanges
 from intarsia.read.health import Health
+from intarsia.row_ranges import RowRanges
 
 OnCorrupt = Literal["raise", "skip"]
 """What to do about damaged pages: say where they are, or leave out their rows."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from intarsia.io.coalesce import coalesce
 from intarsia.parquet.schema import Root
-from intarsia.plan.coalesce import coalesce
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, PlannedRead
 from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile

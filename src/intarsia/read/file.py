@@ -16,11 +16,12 @@ from intarsia.errors import PathError, UnsupportedError, Where, check_several, i
 from intarsia.expr.filterable_types import restorer_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kind import term_for
+from intarsia.io.source import KnownEnd, Source
+from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_index import ColumnIndex, OffsetIndex
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import parse_term
-from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.damage import CorruptData, OnCorrupt, check_on_corrupt
 from intarsia.read.guard import PageIndexMistrust
@@ -44,8 +45,7 @@ from intarsia.read.rows import read_rows
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import Beside, Sidecars, places_of
 from intarsia.redaction import shown_redacted
-from intarsia.source import KnownEnd, Source
-from intarsia.storage import FileSource, PathLike, resolve
+from intarsia.row_ranges import RowRanges
 
 
 class ChunkPageIndex(NamedTuple):

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from intarsia.errors import FormatError
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData
-from intarsia.ranges import Int64Array
 from intarsia.read.page_indexes import ChunkId
+from intarsia.row_ranges import Int64Array
 
 if TYPE_CHECKING:  # it is what has one of these
     from intarsia.read.opened import OpenedFile

@@ -23,9 +23,9 @@ from intarsia.errors import FormatError, Where
 from intarsia.parquet.metadata import PageType
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import OffsetIndex
-from intarsia.ranges import RowRanges
 from intarsia.read.damage import CorruptData
 from intarsia.read.opened import OpenedFile
+from intarsia.row_ranges import RowRanges
 
 _KNOWN_TYPES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE)
 _FIRST_FIELD = b"\x15"

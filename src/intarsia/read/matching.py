@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.casts import keeps_values
+from intarsia.io.source import AheadSource, RereadSource, Source
 from intarsia.plan.account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.choice import page_rows
 from intarsia.read.codes import coded_field, is_coded, with_texts
 from intarsia.read.columns import expect_columns, read_columns, roots_of
@@ -33,7 +33,7 @@ from intarsia.read.projection import Projection
 from intarsia.read.request import Request, without_columns, without_rows
 from intarsia.read.sieve import Sieve, Tally
 from intarsia.read.substring import Contained
-from intarsia.source import AheadSource, RereadSource, Source
+from intarsia.row_ranges import RowRanges
 
 _SMALL_FILE = 64 * 1024
 """Of a file of so many bytes, reading some columns first saves less than it takes."""

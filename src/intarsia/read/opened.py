@@ -34,6 +34,8 @@ from intarsia.index.directory import (
     page_index_places,
 )
 from intarsia.index.sidecar import Sidecar
+from intarsia.io.source import AheadSource, Source
+from intarsia.io.storage import FileReplaced
 from intarsia.parquet.footer import TAIL_BYTES, Footer, read_footer
 from intarsia.parquet.footer_cache import Shape
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, FileMetaData, Outline
@@ -48,7 +50,6 @@ from intarsia.parquet.statistics import (
 )
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.process_state import cached_property
-from intarsia.ranges import Int64Array
 from intarsia.read.column_chunks import ColumnChunks
 from intarsia.read.column_types import ColumnTypes
 from intarsia.read.damage import CorruptData, Damage
@@ -60,8 +61,7 @@ from intarsia.read.page_indexes import ChunkId, PageIndexes
 from intarsia.read.profile import UNWATCHED, Unwatched
 from intarsia.read.sections import Sections
 from intarsia.read.sidecars import Beside
-from intarsia.source import AheadSource, Source
-from intarsia.storage import FileReplaced
+from intarsia.row_ranges import Int64Array
 
 T = TypeVar("T")
 

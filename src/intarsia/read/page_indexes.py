@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from intarsia.errors import FormatError, Where
+from intarsia.io.source import ByteRange
 from intarsia.parquet.page_index import (
     ColumnIndex,
     OffsetIndex,
@@ -19,7 +20,6 @@ from intarsia.parquet.page_index import (
     read_offset_index,
 )
 from intarsia.parquet.statistics import Bounds, Int64Array, without_false_nulls
-from intarsia.source import ByteRange
 
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile

@@ -27,13 +27,13 @@ from intarsia.pruning.statistics import rows_might_match
 from intarsia.pruning.term import Term, field_term
 from intarsia.pruning.tree import Pruning, tests_of
 from intarsia.pruning.type_compatibility import agree_at
-from intarsia.ranges import RowRanges
 from intarsia.read.blooms import has_bloom_filters, might_contain
 from intarsia.read.choice import by_promise, cost_of, is_little, may_pay, most_for
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Embedded
 from intarsia.read.selection import groups_of
 from intarsia.read.small_groups import pages_spare_little
+from intarsia.row_ranges import RowRanges
 
 BLOOM_FILTERS = "bloom filters"
 PAGE_INDEX = "page index"

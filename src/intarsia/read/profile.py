@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import pyarrow.compute as pc
 
 from intarsia.expr.tree import shown
+from intarsia.io.source import ByteRange, Source
 from intarsia.plan.account import Activity, Filtered
 from intarsia.plan.plan import Amount
-from intarsia.source import ByteRange, Source
 
 _UNTIMED = nullcontext()
 

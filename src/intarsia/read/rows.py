@@ -16,11 +16,10 @@ from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.decode.thread_split import shares
 from intarsia.errors import FormatError, OutOfMemoryError, UnsupportedError, Where, placed
 from intarsia.expr.filterable_types import taken
+from intarsia.io.source import Source
 from intarsia.memory import Room
-from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.parquet.page_header import checksum_problem
 from intarsia.parquet.schema import Root
-from intarsia.ranges import RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.codes import NotCodedError, check_codes, check_distinct
 from intarsia.read.guard import (
@@ -36,7 +35,8 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.page_counts import check_dictionary, checked_values
 from intarsia.read.selection import ColumnRead, ranges_of, select
 from intarsia.read.small_groups import read_small_groups
-from intarsia.source import Source
+from intarsia.row_ranges import RowRanges
+from intarsia.threads import THREADED_BYTES, all_of, may_divide
 
 _DIVIDED_BYTES = 512 * 1024
 """Less than this of a lone column is decoded by one core."""

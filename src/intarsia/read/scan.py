@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from intarsia.errors import Where, placed
+from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
-from intarsia.parallel import in_order, one_thread
 from intarsia.plan.account import Activity
 from intarsia.pruning.partition_values import Constants
-from intarsia.ranges import RowRanges
 from intarsia.read.columns import roots_of, roots_to_read
 from intarsia.read.guard import PageIndexMistrust
 from intarsia.read.matching import Trend, UnitReader
@@ -27,7 +26,8 @@ from intarsia.read.planner import plan_rows
 from intarsia.read.request import Request
 from intarsia.read.small_groups import know_page_indexes
 from intarsia.read.units import decoded_rows_bytes, units_of, usual_bytes
-from intarsia.storage import FileReplaced
+from intarsia.row_ranges import RowRanges
+from intarsia.threads import in_order, one_thread
 
 
 class Matching(NamedTuple):

@@ -20,14 +20,14 @@ from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.kind import Inverted, Subject
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
+from intarsia.io.source import Source, WindowSource
+from intarsia.io.storage import FileReplaced
 from intarsia.process_state import cached_property
 from intarsia.pruning.predicates import How, Match, Op, Predicate
 from intarsia.pruning.term import Term
-from intarsia.ranges import RowRanges
 from intarsia.read.strays import doubt, entry_of, stray_list
 from intarsia.read.subjects import subject_of
-from intarsia.source import Source, WindowSource
-from intarsia.storage import FileReplaced
+from intarsia.row_ranges import RowRanges
 
 if TYPE_CHECKING:  # it is what makes these
     from intarsia.read.opened import OpenedFile

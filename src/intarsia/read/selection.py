@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intarsia.io.source import ByteRange
 from intarsia.parquet.schema import Root
 from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
-from intarsia.source import ByteRange
+from intarsia.row_ranges import RowRanges
 
 
 @dataclass(frozen=True, slots=True)

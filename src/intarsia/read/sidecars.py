@@ -24,14 +24,14 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, PathError
-from intarsia.globs import HIDDEN
 from intarsia.index.directory import StaleError
 from intarsia.index.sidecar import Owner, Sidecar
-from intarsia.listing import check_not_forked
-from intarsia.parallel import begin, result_of
+from intarsia.io.fsspec_listing import check_not_forked
+from intarsia.io.glob import HIDDEN
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
 from intarsia.process_state import ForkLock, SharedState
-from intarsia.retry import infos_of
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike, is_uri, resolve, several
+from intarsia.threads import begin, result_of
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{8}\.intarsia", re.DOTALL)
 _LONGEST = 200

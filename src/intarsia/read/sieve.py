@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from intarsia.decode.page_data import check_size
 from intarsia.errors import FormatError
+from intarsia.io.source import AheadSource
 from intarsia.parquet.metadata import (
     DICTIONARY_ENCODINGS,
     CompressionCodec,
@@ -23,11 +24,10 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.plan.pages import WHOLE_CHUNK_SHARE
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
 from intarsia.read.substring import Contained, is_text
-from intarsia.source import AheadSource
+from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.strings.byte_search import contains
 
 _TOGETHER = (Encoding.PLAIN, Encoding.DELTA_LENGTH_BYTE_ARRAY)

@@ -13,16 +13,16 @@ import pyarrow as pa
 from intarsia.decode.row_groups import PartsOfFile, decode_groups
 from intarsia.decode.synthetic_footer import FAILURES
 from intarsia.errors import FormatError
+from intarsia.io.coalesce import coalesce
+from intarsia.io.source import ByteRange, Source
 from intarsia.memory import has_limit
-from intarsia.parallel import THREADED_BYTES, all_of, may_divide
 from intarsia.parquet.schema import Root
-from intarsia.plan.coalesce import coalesce
 from intarsia.plan.pages import whole_chunk
-from intarsia.ranges import RowRanges
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_counts import check_dictionary, checked_values
 from intarsia.read.selection import groups_of, load_offsets, rows_of
-from intarsia.source import ByteRange, Source
+from intarsia.row_ranges import RowRanges
+from intarsia.threads import THREADED_BYTES, all_of, may_divide
 
 T = TypeVar("T")
 

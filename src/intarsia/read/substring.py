@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.expr.tree import Call, FieldRef, Node
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 from intarsia.strings.byte_search import places_of
 
 _OFFSETS: dict[pa.DataType, np.dtype[Any]] = {

@@ -15,11 +15,11 @@ from intarsia.decode.page_validation import has_codes_only
 from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ColumnMetaData, Outline, Type
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.selection import groups_of
 from intarsia.read.walked import learn_pages, walk_through
+from intarsia.row_ranges import Int64Array, RowRanges
 
 UNIT_ROWS = 1024 * 1024
 UNIT_BYTES = 32 * 1024 * 1024

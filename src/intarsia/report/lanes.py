@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from intarsia.plan.file_map import ChunkMap
 from intarsia.plan.pages import ChunkSelection
-from intarsia.ranges import Int64Array, RowRanges
+from intarsia.row_ranges import Int64Array, RowRanges
 
 ALL_CELLS, MOST_CELLS, LEAST_CELLS = 10_000, 500, 24
 """Cells of a page, of a lane, and of each lane where there are many: some 150 bytes a cell."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 
 _MOST_GROUPS = 60
 _LABEL_SHARE = 0.035

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from intarsia.io.source import ByteRange
 from intarsia.plan.file_map import Band, FileMap, Part
-from intarsia.ranges import RowRanges
 from intarsia.report.lanes import Cell
 from intarsia.report.text import clip
-from intarsia.source import ByteRange
+from intarsia.row_ranges import RowRanges
 
 ALL_BANDS, MOST_BANDS, LEAST_BANDS = 4_000, 400, 100
 """Bands of a page, of a strip, and of each strip where there are many; and so for ranges read."""

@@ -29,11 +29,12 @@ from intarsia.data.catalog import Identity
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IntarsiaError, quiet
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.io.external_sort import Workspace
+from intarsia.io.storage import FileSource, PathLike
 from intarsia.read.file import open_source
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.failure import as_told
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.storage import FileSource, PathLike
 from intarsia.write.catalog import (
     CatalogReport,
     Known,
@@ -49,7 +50,6 @@ from intarsia.write.catalog_segment import (
     SegmentWriter,
 )
 from intarsia.write.catalog_target import Target
-from intarsia.write.spill import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

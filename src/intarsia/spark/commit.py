@@ -39,9 +39,9 @@ from intarsia.data.journal import (
     root_at,
 )
 from intarsia.errors import FormatError, PathError, warn
+from intarsia.io.storage import PathLike
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.place import Place
-from intarsia.storage import PathLike
 
 TEMPORARY = "_temporary-"
 _LOOKS = 20

@@ -27,8 +27,9 @@ import pyarrow.fs as pafs
 from intarsia.data.journal import visible
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
-from intarsia.handle import version_of
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.io.file_handle import version_of
+from intarsia.io.storage import PathLike, is_uri
 from intarsia.read.file import open_file
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY
@@ -56,7 +57,6 @@ from intarsia.spark.job import bytes_of, check_count
 from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
-from intarsia.storage import PathLike, is_uri
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
 from intarsia.write.in_place import check_changeable

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
-from intarsia.handle import Version, version_of
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import Standard
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import Version, version_of
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars
@@ -32,7 +33,6 @@ from intarsia.write.embed import add_to
 from intarsia.write.in_place import check_changeable
 from intarsia.write.parts import FromParts, FromSections, gather_part
 from intarsia.write.present import Choice, choose
-from intarsia.write.spill import Workspace
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"

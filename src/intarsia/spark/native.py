@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 from intarsia.data.hand_over import RefusedError, check_folder_value, check_names, check_paths
 from intarsia.errors import PredicateError
 from intarsia.expr.tree import field_paths, read_expression
+from intarsia.io.table_format import STREAM_LOG
 from intarsia.parquet.metadata import CompressionCodec, Encoding, Type
 from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile
@@ -28,7 +29,6 @@ from intarsia.spark.condition import spark_column, spark_condition
 from intarsia.spark.footers import entries_of, has_old_dates
 from intarsia.spark.sources import Source
 from intarsia.spark.types import spark_schema
-from intarsia.table_format import STREAM_LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

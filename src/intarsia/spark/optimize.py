@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from intarsia.data.journal import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.io.storage import PathLike
 from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.failure import as_told
@@ -44,7 +45,6 @@ from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write import MANIFEST, file_writer, make_job_folder, told_of
-from intarsia.storage import PathLike
 from intarsia.write.defaults import PAGE_ROWS
 from intarsia.write.writer import check_fit
 

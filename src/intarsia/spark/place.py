@@ -21,9 +21,9 @@ import pyarrow.fs as pafs
 
 from intarsia.data.table_files import tables_above
 from intarsia.errors import PathError
-from intarsia.storage import NoDataError, PathLike, list_files, resolve
-from intarsia.table_format import Tables
-from intarsia.write.replace import locked
+from intarsia.io.atomic_replace import locked
+from intarsia.io.storage import NoDataError, PathLike, list_files, resolve
+from intarsia.io.table_format import Tables
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.1

@@ -30,9 +30,9 @@ from intarsia.errors import FormatError, Where, check_several, unknown_column
 from intarsia.expr.nested_types import nullable
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.index.directory import binding_of
+from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import Type
 from intarsia.plan.plan import Plan
-from intarsia.ranges import RowRanges
 from intarsia.read.damage import OnCorrupt, check_on_corrupt
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
@@ -40,6 +40,7 @@ from intarsia.read.options import ReadOptions
 from intarsia.read.request import Filter, Request
 from intarsia.read.scan import scan_file
 from intarsia.read.sidecars import places_of
+from intarsia.row_ranges import RowRanges
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.failure import silence_broken_pipes
@@ -52,7 +53,6 @@ from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.spark.variants import as_output, check_whole
 from intarsia.sql.condition import parse_where
-from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,10 +12,10 @@ import pyarrow.fs as pafs
 
 from intarsia.data.journal import JOURNAL, PUBLISHING, Journal, folders_above
 from intarsia.errors import PathError, warn
-from intarsia.globs import HIDDEN
+from intarsia.io.glob import HIDDEN
+from intarsia.io.storage import PathLike
 from intarsia.spark.commit import KEEP, TEMPORARY, end, is_in, is_kept, is_there, journals
 from intarsia.spark.place import Place
-from intarsia.storage import PathLike
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
 """What ``LocalPlace.write_text`` leaves where it is killed."""

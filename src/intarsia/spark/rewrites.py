@@ -22,12 +22,12 @@ from intarsia.data.united import UNLIKE, first_unlike, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable
-from intarsia.handle import Version, version_of
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.idx1 import KEY
 from intarsia.index.registry import IndexSpec, make, spec_name
 from intarsia.index.standard import Bloom
-from intarsia.parallel import waited_for
+from intarsia.io.file_handle import Version, version_of
+from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
 from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.read.file import open_source
@@ -38,7 +38,7 @@ from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import leaves
 from intarsia.sql.condition import parse_where
-from intarsia.storage import FileSource
+from intarsia.threads import waited_for
 from intarsia.write.annotations import Annotations, agreed, annotations_of, placed
 from intarsia.write.embed import standard_of
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow.fs as pafs
 
-from intarsia.storage import infos_under
+from intarsia.io.storage import infos_under
 
 TASK_BYTES = 64 * 1024 * 1024
 """About how many bytes of files a task is given; a task costs some 15 ms whatever it does."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from intarsia.data.folders import folder_of
+from intarsia.io.storage import PathLike
 from intarsia.spark.dialect import is_as_written, seen_by
 from intarsia.spark.read import frame_of, opened, query_of
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.sources import Source
 from intarsia.spark.types import arrow_schema
 from intarsia.sql.query.scans import Query, Scan, scans_of
-from intarsia.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,6 +28,7 @@ from intarsia.data.discover import open_dataset
 from intarsia.data.folders import hive_types
 from intarsia.data.journal import visible
 from intarsia.errors import PathError
+from intarsia.io.storage import NoDataError, infos_under
 from intarsia.spark import options as opts
 from intarsia.spark.failure import silence_broken_pipes
 from intarsia.spark.place import Place
@@ -36,7 +37,6 @@ from intarsia.spark.stated import held_to, stated_schema
 from intarsia.spark.types import arrow_schema
 from intarsia.spark.variants import as_output, check_whole, holds_variant
 from intarsia.sql.condition import parse_where
-from intarsia.storage import NoDataError, infos_under
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

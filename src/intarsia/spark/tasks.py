@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.plan.plan import FilePlan, PlannedRead
-from intarsia.ranges import Int64Array, RowRanges
 from intarsia.read.opened import OpenedFile
+from intarsia.row_ranges import Int64Array, RowRanges
 
 TASK_BYTES = 64 * 1024 * 1024
 """About how many planned bytes one task reads; a task costs some 15 ms whatever it reads."""

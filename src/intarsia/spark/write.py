@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
+from intarsia.io.storage import PathLike
 from intarsia.read.request import without_rows
 from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
 from intarsia.spark.existing import check_existing
@@ -31,7 +32,6 @@ from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task import WrittenFile, open_job_writer, write_group, write_task
-from intarsia.storage import PathLike
 from intarsia.write.defaults import PAGE_ROWS
 
 if TYPE_CHECKING:

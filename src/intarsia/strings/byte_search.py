@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 
 BytesArray = NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 from intarsia.strings.case_folding import CODE_POINTS
 
 BytesArray = NDArray[np.uint8]

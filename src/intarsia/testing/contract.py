@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from intarsia.errors import IntarsiaWarning
 from intarsia.index.points import TEXT_SEARCHES
 from intarsia.index.registry import EmbeddedIndex, make
+from intarsia.io.external_sort import Workspace
+from intarsia.io.source import BufferSource
 from intarsia.read.file import ParquetFile
 from intarsia.read.opened import OpenedFile
-from intarsia.source import BufferSource
 from intarsia.testing.cases import BLOCK_ROWS, all_conditions, blocks_of, cells_of
 from intarsia.testing.strategies import arrays, conditions
 from intarsia.verify.sections import check_sections
 from intarsia.write.compose import compose
-from intarsia.write.spill import Workspace
 
 _COLUMN = "value"
 

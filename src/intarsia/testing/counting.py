@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from intarsia.io.source import BufferSource, ByteRange, Source
 from intarsia.process_state import ForkLock
-from intarsia.source import BufferSource, ByteRange, Source
 
 
 class CountingSource:

@@ -13,6 +13,7 @@ from intarsia.deadline import time_limited
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
+from intarsia.io.storage import PathLike
 from intarsia.parquet.compact_protocol import spans
 from intarsia.parquet.footer import MAGIC
 from intarsia.read.chunk import Chunk
@@ -22,7 +23,6 @@ from intarsia.read.health import able_to_have, missing_in
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.small_chunks import chunks_of
-from intarsia.storage import PathLike
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, note, of_exception, warning

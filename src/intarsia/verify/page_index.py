@@ -15,7 +15,7 @@ from intarsia.parquet.page_index import (
     read_offset_index,
 )
 from intarsia.parquet.page_statistics import boundary_order, is_in_order
-from intarsia.ranges import Int64Array
+from intarsia.row_ranges import Int64Array
 from intarsia.verify.bounds import check_bound, histograms, is_declared
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts

@@ -14,8 +14,8 @@ from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, CompressionCodec
 from intarsia.parquet.page_header import PageAt, checksum_problem
 from intarsia.parquet.page_statistics import PageSummaries, Summarizer, has_bounds
 from intarsia.parquet.value_order import ValueOrder
-from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk, run_bytes
+from intarsia.row_ranges import Int64Array
 from intarsia.verify.findings import Finding, error, of_exception, warning
 
 

@@ -14,6 +14,7 @@ from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section_write import UInt64Array, distinct, entries_of, packed
+from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
@@ -21,7 +22,6 @@ from intarsia.read.strays import stray_list
 from intarsia.read.subjects import subject_of
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.build import Due, cell_tables, gather
-from intarsia.write.spill import Workspace
 
 _NONE = np.empty(0, np.uint64)
 _KEYS, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)

@@ -21,19 +21,19 @@ from intarsia.expr.tree import shown
 from intarsia.index.kind import Inverted
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.index.standard import PageIndex, Standard
+from intarsia.io.external_sort import Workspace
+from intarsia.io.storage import PathLike
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.pruning.partition_values import Constants
 from intarsia.read.opened import OpenedFile
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import FilterLike, Request, expression_of
 from intarsia.read.selection import groups_of
-from intarsia.storage import PathLike
 from intarsia.write import present
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of
 from intarsia.write.gauge import Gauge, Member, View
 from intarsia.write.sample import indexed
-from intarsia.write.spill import Workspace
 
 _MOST_FILES = 64
 """Files whose footers are looked at."""

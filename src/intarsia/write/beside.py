@@ -10,19 +10,19 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from intarsia.errors import IndexSpecError, PathError
-from intarsia.handle import check_may_write
 from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.index.standard import Standard
-from intarsia.local import local_path
+from intarsia.io.atomic_replace import copy_into, locked, make_folder, remove_file, replacing
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import check_may_write
+from intarsia.io.local_path import local_path
+from intarsia.io.source import ByteRange, WindowSource
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sections import Holder
 from intarsia.read.sidecars import Sidecars, kept_under
-from intarsia.source import ByteRange, WindowSource
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
-from intarsia.write.replace import copy_into, locked, make_folder, remove_file, replacing
-from intarsia.write.spill import Workspace
 
 _TRIES = 10
 """How often it is tried again where another writer changed the sidecar."""

@@ -28,13 +28,13 @@ from intarsia.index.section_write import (
     write_section,
 )
 from intarsia.index.standard import Standard
+from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.parquet.schema import Leaf
 from intarsia.pruning.term import Term
-from intarsia.ranges import Int64Array
 from intarsia.read.opened import OpenedFile
 from intarsia.read.subjects import subject_of
+from intarsia.row_ranges import Int64Array
 from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of
 from intarsia.write.values import leaves_of, pieces
 

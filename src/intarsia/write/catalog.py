@@ -38,20 +38,20 @@ from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
-from intarsia.handle import Version, check_may_write, version_of
+from intarsia.io.atomic_replace import remove_file
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import Version, check_may_write, version_of
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import FileSource, PathLike
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES
-from intarsia.parallel import in_order, may_divide, waited_for
 from intarsia.read.file import open_file, open_source
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.redaction import shown_redacted
-from intarsia.retry import infos_of
-from intarsia.storage import FileSource, PathLike
+from intarsia.threads import in_order, may_divide, waited_for
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter
 from intarsia.write.catalog_target import Target, telling_storage
-from intarsia.write.replace import remove_file
-from intarsia.write.spill import Workspace
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
 """Nanoseconds that a file has to be left alone before its time of change tells it from the next."""

@@ -21,9 +21,9 @@ from intarsia.catalog.tables import (
 )
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
-from intarsia.ranges import Int64Array
+from intarsia.io.external_sort import Runs, Workspace
+from intarsia.row_ranges import Int64Array
 from intarsia.write.catalog_facts import Facts, FileEntry, KeySpec, LeafBounds
-from intarsia.write.spill import Runs, Workspace
 
 Put = Callable[[BuiltTable], None]
 """Writes a table where it is to be."""

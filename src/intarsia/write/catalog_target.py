@@ -16,13 +16,7 @@ from intarsia.catalog.pointer import is_table_name
 from intarsia.catalog.tables import BuiltTable
 from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
-from intarsia.handle import Version, check_may_write
-from intarsia.local import local_path
-from intarsia.retry import infos_of
-from intarsia.source import BufferSource
-from intarsia.storage import SIDECAR_FOLDER, PathLike, resolve
-from intarsia.write.compose import Composed
-from intarsia.write.replace import (
+from intarsia.io.atomic_replace import (
     TEMPORARY_SUFFIX,
     check_unchanged,
     make_folder,
@@ -30,7 +24,13 @@ from intarsia.write.replace import (
     replacing,
     upload,
 )
-from intarsia.write.s3 import replaced_by_store
+from intarsia.io.file_handle import Version, check_may_write
+from intarsia.io.local_path import local_path
+from intarsia.io.retry import infos_of
+from intarsia.io.s3_copy import replaced_by_store
+from intarsia.io.source import BufferSource
+from intarsia.io.storage import SIDECAR_FOLDER, PathLike, resolve
+from intarsia.write.compose import Composed
 
 _UNFINISHED = re.compile(rf"\.catalog.*\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
 P = ParamSpec("P")

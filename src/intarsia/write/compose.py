@@ -32,6 +32,8 @@ from intarsia.index.idx1 import KEY, DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.io.external_sort import Workspace
+from intarsia.io.source import ByteRange, Source, WindowSource
 from intarsia.parquet.footer import (
     Footer,
     framed,
@@ -44,9 +46,7 @@ from intarsia.parquet.footer_cache import decode_footer
 from intarsia.parquet.metadata import ColumnChunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
-from intarsia.source import ByteRange, Source, WindowSource
 from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
-from intarsia.write.spill import Workspace
 from intarsia.write.standard import ChunkPart
 
 Part = bytes | memoryview | ByteRange

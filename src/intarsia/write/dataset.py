@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from intarsia.errors import PathError, public, unknown_column
 from intarsia.expr.filterable_types import taken
 from intarsia.index.registry import IndexSpec
-from intarsia.local import local_path
-from intarsia.retry import infos_of
-from intarsia.storage import PathLike, infos_under, resolve
-from intarsia.write.replace import make_folder, remove_file
+from intarsia.io.atomic_replace import make_folder, remove_file
+from intarsia.io.local_path import local_path
+from intarsia.io.retry import infos_of
+from intarsia.io.storage import PathLike, infos_under, resolve
 from intarsia.write.rows import ROW_GROUP_BYTES, Rows
 from intarsia.write.writer import ParquetWriter
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.parallel import all_of
 from intarsia.read.opened import OpenedFile
+from intarsia.threads import all_of
 from intarsia.write.defaults import PAGE_ROWS
 
 _LARGEST = 1024 * 1024

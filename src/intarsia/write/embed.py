@@ -19,12 +19,15 @@ from typing import Any
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
-from intarsia.handle import Version, check_may_write, version_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.idx1 import DistinctIDX1
 from intarsia.index.kind import index_name
 from intarsia.index.registry import IndexSpec, kinds_of, make
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import Version, check_may_write, version_of
+from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
 from intarsia.read.file import open_file
@@ -33,14 +36,11 @@ from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import Sidecars, places_of
 from intarsia.read.strays import stray_list
 from intarsia.redaction import shown_redacted
-from intarsia.storage import PathLike
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose
 from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 from intarsia.write.present import Choice, choose
-from intarsia.write.replace import check_unchanged, remove_leftovers_of
-from intarsia.write.spill import Workspace
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many row groups are done, and how many there are in all files.

@@ -12,14 +12,14 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, IndexSpecError, PathError, public
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import IndexSpec
+from intarsia.io.atomic_replace import replacing
+from intarsia.io.source import Source
+from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import MAGIC
 from intarsia.read.file import open_source
 from intarsia.read.opened import OpenedFile
 from intarsia.read.sidecars import places_of
-from intarsia.source import Source
-from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.drop import name_of
-from intarsia.write.replace import replacing
 
 _PIECE_BYTES = 8 * 1024 * 1024
 

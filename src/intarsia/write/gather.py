@@ -14,9 +14,9 @@ from intarsia.index.formula import KeyArray
 from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entries_of, entry_table
+from intarsia.io.external_sort import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.memory import share
-from intarsia.ranges import Int64Array
-from intarsia.write.spill import BLOCK_ENTRIES, Runs, Workspace
+from intarsia.row_ranges import Int64Array
 from intarsia.write.values import Values
 
 _SLICE_BYTES = 4 * 1024 * 1024

@@ -10,16 +10,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, Where, warn
-from intarsia.handle import Version
-from intarsia.local import local_path
-from intarsia.parquet.footer import check_editable
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
-from intarsia.source import WindowSource
-from intarsia.write.beside import carry_sidecar, check_can_carry
-from intarsia.write.compose import Composed
-from intarsia.write.replace import (
+from intarsia.io.atomic_replace import (
     changed,
     check_unchanged,
     copied_by_system,
@@ -27,7 +18,16 @@ from intarsia.write.replace import (
     replacing,
     write_into,
 )
-from intarsia.write.s3 import replaced_by_store
+from intarsia.io.file_handle import Version
+from intarsia.io.local_path import local_path
+from intarsia.io.s3_copy import replaced_by_store
+from intarsia.io.source import WindowSource
+from intarsia.parquet.footer import check_editable
+from intarsia.read.file import open_file
+from intarsia.read.opened import OpenedFile
+from intarsia.read.sidecars import Sidecars
+from intarsia.write.beside import carry_sidecar, check_can_carry
+from intarsia.write.compose import Composed
 
 
 def check_changeable(file: OpenedFile) -> None:

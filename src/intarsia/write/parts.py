@@ -28,8 +28,9 @@ import pyarrow as pa
 from intarsia.errors import FormatError, Where
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.standard import Standard
-from intarsia.ranges import Int64Array
+from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.read.opened import OpenedFile
+from intarsia.row_ranges import Int64Array
 from intarsia.write.build import (
     Built,
     Due,
@@ -42,7 +43,6 @@ from intarsia.write.build import (
     write_built,
 )
 from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.spill import Workspace, on_disk
 from intarsia.write.standard import ChunkPart, build_standard, groups_of
 
 _CHUNKS = pa.schema(

@@ -14,13 +14,7 @@ import pyarrow.fs as pafs
 
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, PathError, Where, placed, public
-from intarsia.local import local_path
-from intarsia.parquet.footer import read_footer
-from intarsia.redaction import shown_redacted
-from intarsia.source import WindowSource
-from intarsia.storage import FileSource, PathLike, resolve
-from intarsia.write.claimed import LostGroup
-from intarsia.write.replace import (
+from intarsia.io.atomic_replace import (
     TEMPORARY_SUFFIX,
     check_place,
     copy_into,
@@ -28,6 +22,12 @@ from intarsia.write.replace import (
     replacing,
     spared,
 )
+from intarsia.io.local_path import local_path
+from intarsia.io.source import WindowSource
+from intarsia.io.storage import FileSource, PathLike, resolve
+from intarsia.parquet.footer import read_footer
+from intarsia.redaction import shown_redacted
+from intarsia.write.claimed import LostGroup
 from intarsia.write.salvage import Salvage, Template, salvage
 
 

@@ -16,15 +16,15 @@ from collections.abc import Collection, Sequence
 
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
+from intarsia.io.external_sort import Workspace
+from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.parquet.footer import framed, with_key_values
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
-from intarsia.source import ByteRange, Source, check_range
 from intarsia.write.compose import Part, compose
-from intarsia.write.spill import Workspace
 
 
 class ExtendedSource:

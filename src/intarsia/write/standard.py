@@ -12,6 +12,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, IndexSpecError
 from intarsia.index.encodings import unfit_for_hashing
 from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.io.source import ByteRange
 from intarsia.parquet.bloom_filter import BloomFilter
 from intarsia.parquet.levels import PageLevels, histogram
 from intarsia.parquet.page_header import PageAt
@@ -29,14 +30,13 @@ from intarsia.parquet.page_statistics import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.ranges import Int64Array
 from intarsia.read.chunk import Chunk
 from intarsia.read.opened import OpenedFile
 from intarsia.read.page_indexes import ChunkId
 from intarsia.read.small_chunks import chunks_of
 from intarsia.read.subjects import no_leaf
 from intarsia.read.walked import offset_index_of
-from intarsia.source import ByteRange
+from intarsia.row_ranges import Int64Array
 
 _MOST_DIGITS = 38
 """Of decimals that engines take for such."""

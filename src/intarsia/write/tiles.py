@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from intarsia import deadline
 from intarsia.errors import FormatError, Where
+from intarsia.io.source import Source
 from intarsia.parquet.footer import MAGIC, TRAILER_BYTES, framed
 from intarsia.parquet.metadata import (
     BloomFilterHeader,
@@ -38,8 +39,7 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.thrift import decode
 from intarsia.parquet.truncated_footer import PartialFooter, read_partial_footer
-from intarsia.ranges import Int64Array
-from intarsia.source import Source
+from intarsia.row_ranges import Int64Array
 
 T = TypeVar("T")
 BoolArray = NDArray[np.bool_]

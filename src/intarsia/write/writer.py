@@ -18,17 +18,19 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
-from intarsia.handle import check_may_write
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
-from intarsia.local import local_path
+from intarsia.io.atomic_replace import check_place, replacing, sync_folder
+from intarsia.io.external_sort import Workspace
+from intarsia.io.file_handle import check_may_write
+from intarsia.io.local_path import local_path
+from intarsia.io.retry import infos_of
+from intarsia.io.source import BufferSource
+from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import framed, read_footer, with_elements
 from intarsia.read.file import open_file
 from intarsia.read.opened import OpenedFile
 from intarsia.read.request import without_rows
-from intarsia.retry import infos_of
-from intarsia.source import BufferSource
-from intarsia.storage import FileSource, PathLike, resolve
 from intarsia.write.arrow import ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
@@ -36,8 +38,6 @@ from intarsia.write.compose import compose
 from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
 from intarsia.write.dictionaries import dictionary_settings, says_encodings
 from intarsia.write.fitted import FittedWriter
-from intarsia.write.replace import check_place, replacing, sync_folder
-from intarsia.write.spill import Workspace
 
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from intarsia.source import ByteRange
+from intarsia.io.source import ByteRange
 
 
 class Group(NamedTuple):

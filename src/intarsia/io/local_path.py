@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.listing import is_fsspec, wrapped
+from intarsia.io.fsspec_listing import is_fsspec, wrapped
 
 
 def local_path(path: str, filesystem: pafs.FileSystem) -> str | None:

@@ -23,10 +23,10 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.handle import Version
-from intarsia.parallel import all_awaited
-from intarsia.retry import TRIES
-from intarsia.source import Source
+from intarsia.io.file_handle import Version
+from intarsia.io.retry import TRIES
+from intarsia.io.source import Source
+from intarsia.threads import all_awaited
 from intarsia.write.compose import Composed, Part
 
 LEAST_PART = 5 * 1024 * 1024

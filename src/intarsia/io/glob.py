@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow.fs as pafs
 
-from intarsia.retry import infos_of
+from intarsia.io.retry import infos_of
 
 HIDDEN = ("_", ".")
 """What names begin with that readers pass over."""

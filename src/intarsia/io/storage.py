@@ -21,15 +21,15 @@ import pyarrow.fs as pafs
 
 from intarsia import deadline
 from intarsia.errors import PathError, Where, placed
-from intarsia.globs import HIDDEN, is_glob, matching
-from intarsia.handle import Handle, Stamp, Version, open_handle
-from intarsia.listing import check_not_forked, is_fsspec, wrapped
-from intarsia.parallel import all_awaited
-from intarsia.plan.coalesce import coalesce
+from intarsia.io.coalesce import coalesce
+from intarsia.io.file_handle import Handle, Stamp, Version, open_handle
+from intarsia.io.fsspec_listing import check_not_forked, is_fsspec, wrapped
+from intarsia.io.glob import HIDDEN, is_glob, matching
+from intarsia.io.retry import infos_of, retried
+from intarsia.io.source import ByteRange, check_range
+from intarsia.io.table_format import Tables, is_deletion_vector, tables_in
 from intarsia.process_state import ForkLock, SharedState, abandon
-from intarsia.retry import infos_of, retried
-from intarsia.source import ByteRange, check_range
-from intarsia.table_format import Tables, is_deletion_vector, tables_in
+from intarsia.threads import all_awaited
 
 PathLike = str | os.PathLike[str]
 SIDECAR_FOLDER = "_intarsia"

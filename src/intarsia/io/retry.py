@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 
 from intarsia import deadline
-from intarsia.listing import is_fsspec, own_errors
-from intarsia.parallel import awaited
+from intarsia.io.fsspec_listing import is_fsspec, own_errors
+from intarsia.threads import awaited
 
 T = TypeVar("T")
 TRIES = 8

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.globs import is_glob
-from intarsia.listing import check_not_forked, infos_in, is_fsspec, own_errors
+from intarsia.io.fsspec_listing import check_not_forked, infos_in, is_fsspec, own_errors
+from intarsia.io.glob import is_glob
+from intarsia.io.retry import retried
 from intarsia.process_state import release_handles
-from intarsia.retry import retried
 
 Stamp = str | None
 """What tells one version of a file from the next wherever it is asked for: an entity tag, or the

@@ -21,12 +21,12 @@ import pyarrow.fs as pafs
 
 from intarsia import deadline
 from intarsia.errors import PathError, tell
-from intarsia.handle import Version, check_may_write, version_of, version_of_open
-from intarsia.local import local_path
-from intarsia.retry import retried
-from intarsia.source import Source
-from intarsia.storage import SIDECAR_FOLDER, FileSource, PathLike
-from intarsia.write.spill import Workspace, on_disk
+from intarsia.io.external_sort import Workspace, on_disk
+from intarsia.io.file_handle import Version, check_may_write, version_of, version_of_open
+from intarsia.io.local_path import local_path
+from intarsia.io.retry import retried
+from intarsia.io.source import Source
+from intarsia.io.storage import SIDECAR_FOLDER, FileSource, PathLike
 
 TEMPORARY_SUFFIX = ".intarsia-tmp"
 _TEMPORARY = re.compile(
