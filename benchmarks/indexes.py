@@ -28,7 +28,7 @@ from peers import ENGINES, OURS, Question, fingerprint, leave
 from queries import DATA, rounds
 
 import intarsia as ia
-from intarsia.index.held_pages import HELD_PAGES
+from intarsia.index.section.page_cache import HELD_PAGES
 from intarsia.read.planner import plan_rows
 from intarsia.read.request import Filter
 

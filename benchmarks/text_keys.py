@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.index import grams
-from intarsia.index.formula import granules_of
-from intarsia.index.required import of_literal
+from intarsia.index.key_formula import granules_of
+from intarsia.index.kinds import gram_keys
+from intarsia.index.kinds.required_substrings import of_literal
 from intarsia.strings import tokenizer
 
 SEED = 5
@@ -97,11 +97,11 @@ def fixed(length: int, bits: int) -> Keys:
             part = pc.ascii_lower(values[first:stop])
             text = "\0".join(part.to_pylist()).encode() + bytes(8)
             data = np.frombuffer(text, np.uint8)
-            grams = np.ndarray((len(data) - 7,), "<u8", text, strides=(1,)) & mask
-            whole = np.ones(len(grams), dtype=bool)
+            gram_keys = np.ndarray((len(data) - 7,), "<u8", text, strides=(1,)) & mask
+            whole = np.ones(len(gram_keys), dtype=bool)
             for i in range(length):
-                whole &= data[i : i + len(grams)] != 0
-            mine = np.unique((grams[whole] * factor) >> np.uint64(64 - bits))
+                whole &= data[i : i + len(gram_keys)] != 0
+            mine = np.unique((gram_keys[whole] * factor) >> np.uint64(64 - bits))
             found.append((mine.astype(np.uint32), np.full(len(mine), granule)))
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore
 
@@ -119,7 +119,7 @@ def fixed_left(keys: Keys, pairs: Pairs, text: str, granules: int) -> int:
 
 def grams_left(pairs: Pairs, text: str, granules: int) -> int:
     """How many granules a search for ``text`` has to look at."""
-    formula = grams.keys_needed(of_literal(text))
+    formula = gram_keys.keys_needed(of_literal(text))
     if formula is None:
         return granules
     left = granules_of(formula, lambda leaf: _having(pairs, leaf.keys, granules), granules)
@@ -204,7 +204,7 @@ def main() -> None:
         name, keys = f"n = {length}, {bits} bits", fixed(length, bits)
         pairs = measure(name, keys, values, positions, column)
         left[name] = lambda text, keys=keys, pairs=pairs: fixed_left(keys, pairs, text, granules)
-    pairs = measure("NGram", grams.keys_of_texts, values, positions, column)
+    pairs = measure("NGram", gram_keys.keys_of_texts, values, positions, column)
     left["NGram"] = lambda text, pairs=pairs: grams_left(pairs, text, granules)
     measure("Words", tokenizer.keys_of_texts, values, positions, column)
     folded = pc.ascii_lower(values)

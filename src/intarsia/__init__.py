@@ -40,16 +40,16 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         list_contains_any,
         map_contains,
     )
-    from intarsia.index.distinct import Distinct
-    from intarsia.index.elements import Elements
-    from intarsia.index.entries import Entries
-    from intarsia.index.idx1 import DistinctIDX1
-    from intarsia.index.lookup import Lookup
-    from intarsia.index.minmax import MinMax
-    from intarsia.index.ngram import NGram
+    from intarsia.index.kinds.distinct import Distinct
+    from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
+    from intarsia.index.kinds.elements import Elements
+    from intarsia.index.kinds.entries import Entries
+    from intarsia.index.kinds.lookup import Lookup
+    from intarsia.index.kinds.minmax import MinMax
+    from intarsia.index.kinds.ngram import NGram
+    from intarsia.index.kinds.words import Words
+    from intarsia.index.parquet_indexes import Bloom, PageIndex
     from intarsia.index.registry import register_index_kind
-    from intarsia.index.standard import Bloom, PageIndex
-    from intarsia.index.words import Words
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.plan.advice import Advice
     from intarsia.read.damage import CorruptData
@@ -142,19 +142,19 @@ _NAMES = {
         "QueryTimeoutError",
         "UnsupportedError",
     ),
-    "intarsia.index.distinct": ("Distinct",),
-    "intarsia.index.elements": ("Elements",),
-    "intarsia.index.entries": ("Entries",),
-    "intarsia.index.idx1": ("DistinctIDX1",),
-    "intarsia.index.lookup": ("Lookup",),
-    "intarsia.index.minmax": ("MinMax",),
-    "intarsia.index.ngram": ("NGram",),
+    "intarsia.index.kinds.distinct": ("Distinct",),
+    "intarsia.index.kinds.elements": ("Elements",),
+    "intarsia.index.kinds.entries": ("Entries",),
+    "intarsia.index.kinds.distinct_idx1": ("DistinctIDX1",),
+    "intarsia.index.kinds.lookup": ("Lookup",),
+    "intarsia.index.kinds.minmax": ("MinMax",),
+    "intarsia.index.kinds.ngram": ("NGram",),
     "intarsia.index.registry": ("register_index_kind",),
-    "intarsia.index.standard": (
+    "intarsia.index.parquet_indexes": (
         "Bloom",
         "PageIndex",
     ),
-    "intarsia.index.words": ("Words",),
+    "intarsia.index.kinds.words": ("Words",),
     "intarsia.memory": (
         "memory_limit",
         "set_memory_limit",

@@ -20,9 +20,9 @@ import xxhash
 
 import intarsia as ia
 from intarsia.errors import Where
-from intarsia.index import section_write
 from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
-from intarsia.index.section_write import (
+from intarsia.index.section import writer as writer_module
+from intarsia.index.section.writer import (
     CELL_SCHEMA,
     BuiltSection,
     build_section,
@@ -1367,7 +1367,7 @@ def entries_of(file, starts):
     with Workspace() as work:
         (found,) = gather(file, [Due(LOOKUP, check_index(file, LOOKUP), starts)], work)
         (table,) = found.blocks()
-    entries = section_write.entries_of(table)
+    entries = writer_module.entries_of(table)
     keys, granules = (entries >> np.uint64(32)).astype(np.uint32), entries.astype(np.uint32)
     firsts = np.searchsorted(starts, file.row_group_starts)
     for first, stop in itertools.pairwise(firsts):
@@ -1438,7 +1438,7 @@ def with_cells(data, change):
         (due,) = due_of(file, [WORDS], groups_of(file))
         (found,) = gather(file, [due], work)
         (table,) = found.blocks()
-    cells = change(due.blocks.cells_of(section_write.entries_of(table)))
+    cells = change(due.blocks.cells_of(writer_module.entries_of(table)))
     rows, out = entry_table(cells, CELL_SCHEMA), pa.BufferOutputStream()
     write_section(out, CELL_SCHEMA, [rows], due.starts, "f" * 32, block_size=due.blocks.size)
     return with_section(data, Built(WORDS, BuiltSection.of(memoryview(out.getvalue()))))

@@ -18,11 +18,11 @@ import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.decode.page_data import page_levels
+from intarsia.index.base import Subject
 from intarsia.index.directory import directory_at
-from intarsia.index.formula import Keys, KeysWhere
-from intarsia.index.kind import Subject
-from intarsia.index.probe import InvertedSection, SummarySection
+from intarsia.index.key_formula import Keys, KeysWhere
 from intarsia.index.registry import make
+from intarsia.index.section.probe import InvertedSection, SummarySection
 from intarsia.index.sidecar import Owner, Sidecar
 from intarsia.io.source import BufferSource, EndSource
 from intarsia.parquet.column_order import order_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.index.directory import FOOTER_KEY, binding_of
-from intarsia.index.section_write import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
+from intarsia.index.section.writer import CELL_SCHEMA, STEP_SCHEMA, BuiltSection, write_section
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import (
     LIST,

@@ -32,9 +32,9 @@ from crafted import (
 )
 
 import intarsia as ia
-from intarsia.index.probe import InvertedSection
-from intarsia.index.regex import of_regex
-from intarsia.index.required import Has, of_like
+from intarsia.index.kinds.regex_literals import of_regex
+from intarsia.index.kinds.required_substrings import Has, of_like
+from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import with_key_values
 from intarsia.read.sidecars import Sidecars

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.index import probe
-from intarsia.index.held_pages import HeldPages
+from intarsia.index.section import probe
+from intarsia.index.section.page_cache import HeldPages
 from intarsia.io.source import BufferSource
 from intarsia.read.health import Health
 from intarsia.read.opened import OpenedFile, lease_of

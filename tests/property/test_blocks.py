@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError
-from intarsia.index.blocks import Blocks
-from intarsia.index.formula import Every, Keys
-from intarsia.index.kind import Subject
-from intarsia.index.probe import InvertedSection
-from intarsia.index.section_write import (
+from intarsia.index.base import Subject
+from intarsia.index.indexed_type import order_of_type
+from intarsia.index.key_formula import Every, Keys
+from intarsia.index.section.granule_blocks import Blocks
+from intarsia.index.section.probe import InvertedSection
+from intarsia.index.section.writer import (
     CELL_SCHEMA,
     BuiltSection,
     entry_table,
@@ -19,7 +20,6 @@ from intarsia.index.section_write import (
     packed,
     write_section,
 )
-from intarsia.index.subject import order_of_type
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from intarsia.index import grams
-from intarsia.index.formula import granules_of, leaves_of
-from intarsia.index.grams import keys_needed, keys_of_texts
-from intarsia.index.regex import of_regex
-from intarsia.index.required import of_like, of_literal
+from intarsia.index.key_formula import granules_of, leaves_of
+from intarsia.index.kinds import gram_keys
+from intarsia.index.kinds.gram_keys import keys_needed, keys_of_texts
+from intarsia.index.kinds.regex_literals import of_regex
+from intarsia.index.kinds.required_substrings import of_like, of_literal
 
 NARROW = "abAB01kKsSiI"
 WIDE = "\u212a\u017f\u0130\u0131éÉßẞǅ中𝒳\u0301\0\n"
@@ -228,7 +228,7 @@ def test_a_text_of_three_characters_is_found_at_the_end_of_a_value():
 
 def test_long_texts_ask_for_few_keys():
     formula = keys_needed(of_literal("".join(chr(0x100 + i) for i in range(1000))))
-    assert len(leaves_of(formula)) <= grams.MOST_KEYS
+    assert len(leaves_of(formula)) <= gram_keys.MOST_KEYS
 
 
 def test_numbers_are_no_texts():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.index.affordable import Costs, Purse
-from intarsia.index.formula import Every, Keys, Some, granules_of, leaves_of
+from intarsia.index.key_formula import Every, Keys, Some, granules_of, leaves_of
+from intarsia.index.probe_budget import Costs, Purse
 
 PAGES = {
     key: [0] if key < 10 else [1] if key < 20 else [2, 3] if key == 20 else [3] for key in range(30)

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.index.kind import Subject
-from intarsia.index.subject import order_of_type
+from intarsia.index.base import Subject
+from intarsia.index.indexed_type import order_of_type
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.term import field_term
 from intarsia.read.opened import OpenedFile

@@ -8,7 +8,7 @@ import pytest
 import intarsia as ia
 from intarsia.data.lookups import hold_keys
 from intarsia.expr.tree import read_expression
-from intarsia.index.entries import Entries
+from intarsia.index.kinds.entries import Entries
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.type_compatibility import types_agree

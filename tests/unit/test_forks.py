@@ -14,7 +14,7 @@ import intarsia as ia
 from intarsia import process_state
 from intarsia.data.catalog import _KEPT
 from intarsia.engines import session
-from intarsia.index.held_pages import HELD_PAGES
+from intarsia.index.section.page_cache import HELD_PAGES
 from intarsia.io import storage
 
 FORK = """

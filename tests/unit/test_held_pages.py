@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.index import probe
-from intarsia.index.held_pages import Entries, HeldPages
+from intarsia.index.section import probe
+from intarsia.index.section.page_cache import Entries, HeldPages
 
 
 def entries(count):

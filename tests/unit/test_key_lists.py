@@ -9,9 +9,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.tree import read_expression
-from intarsia.index import probe
-from intarsia.index.held_pages import HeldPages
-from intarsia.index.probe import InvertedSection
+from intarsia.index.section import probe
+from intarsia.index.section.page_cache import HeldPages
+from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.row_ranges import RowRanges

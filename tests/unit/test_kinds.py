@@ -22,7 +22,7 @@ from intarsia.expr.evaluate import evaluate
 from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
-from intarsia.index.section_write import STEP_SCHEMA, entries_of
+from intarsia.index.section.writer import STEP_SCHEMA, entries_of
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource

@@ -20,7 +20,7 @@ import intarsia as ia
 from intarsia.data import lookups, survey
 from intarsia.data.lookups import decisive
 from intarsia.expr.tree import read_expression
-from intarsia.index.section import Section
+from intarsia.index.section.reader import Section
 from intarsia.io import storage
 from intarsia.pruning.builder import pruning_of
 from intarsia.read import planner

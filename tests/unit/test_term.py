@@ -7,7 +7,7 @@ import pytest
 import intarsia as ia
 from intarsia.expr import term as term_module
 from intarsia.expr.tree import read_expression
-from intarsia.index.encodings import exact_values
+from intarsia.index.literal_encoding import exact_values
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import Empty, LogicalType, SchemaElement, Type
 from intarsia.pruning.predicates import Op

@@ -11,12 +11,12 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.evaluate import evaluate
-from intarsia.index.formula import Keys
-from intarsia.index.grams import keys_of_texts
-from intarsia.index.kind import Subject
-from intarsia.index.probe import InvertedSection
-from intarsia.index.section_write import ENTRY_SCHEMA, BuiltSection, build_section, write_section
-from intarsia.index.subject import order_of_type
+from intarsia.index.base import Subject
+from intarsia.index.indexed_type import order_of_type
+from intarsia.index.key_formula import Keys
+from intarsia.index.kinds.gram_keys import keys_of_texts
+from intarsia.index.section.probe import InvertedSection
+from intarsia.index.section.writer import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
 from intarsia.read.opened import OpenedFile
@@ -244,7 +244,7 @@ def test_blocks_are_of_few_bytes(tmp_path, filter_, kind):
 
 @pytest.mark.parametrize("few", [0, 32])
 def test_steps_go_on_across_pages_and_row_groups(few, monkeypatch):
-    monkeypatch.setattr("intarsia.index.probe._FEW_PAGES", few)
+    monkeypatch.setattr("intarsia.index.section.probe._FEW_PAGES", few)
     random = np.random.default_rng(1)
     keys = np.sort(random.integers(0, 9, 40_000).astype(np.uint32) ** 7)
     granules = random.integers(0, 30_000, 40_000).astype(np.uint32)

@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from intarsia.catalog.pointer import Table
 from intarsia.errors import FormatError
-from intarsia.index.formula import FingerprintArray, Granules
-from intarsia.index.probe import InvertedSection, pages_with_keys
-from intarsia.index.section import Section
-from intarsia.index.section_write import (
+from intarsia.index.key_formula import FingerprintArray, Granules
+from intarsia.index.section.probe import InvertedSection, pages_with_keys
+from intarsia.index.section.reader import Section
+from intarsia.index.section.writer import (
     PAGE_ROWS,
     BuiltSection,
     UInt64Array,

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.cli.terminal import Update
-from intarsia.index.lookup import Lookup
-from intarsia.index.ngram import NGram
+from intarsia.index.kinds.lookup import Lookup
+from intarsia.index.kinds.ngram import NGram
 from intarsia.write.writer import ParquetWriter
 
 INDEXES = (Lookup("trace_id"), Lookup("user_id"), NGram("msg"))

@@ -23,8 +23,8 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, IntarsiaError
-from intarsia.index.kind import index_name
-from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.base import index_name
+from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.parquet.enum_names import type_name
 from intarsia.parquet.metadata import RowGroup
 from intarsia.read.opened import OpenedFile

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intarsia.data.cache import FileCache
 from intarsia.expr.tree import shown
+from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
-from intarsia.index.kind import Inverted
 from intarsia.index.registry import known_version
 from intarsia.parquet.schema import Leaf
 from intarsia.plan.account import Activity, FileAccount, FileRead, Stage

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from intarsia.catalog.pointer import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
 from intarsia.errors import FormatError
-from intarsia.index.formula import (
+from intarsia.index.base import Inverted, Subject
+from intarsia.index.key_formula import (
     FingerprintArray,
     Formula,
     GranuleMask,
@@ -27,9 +28,8 @@ from intarsia.index.formula import (
     granules_of,
     leaves_of,
 )
-from intarsia.index.kind import Inverted, Subject
 from intarsia.index.registry import known_version, make
-from intarsia.index.section_write import distinct
+from intarsia.index.section.writer import distinct
 from intarsia.io.source import EndSource, Source
 from intarsia.io.storage import FileSource
 from intarsia.parquet.statistics import Bounds

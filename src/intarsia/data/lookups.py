@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.index.formula import FingerprintArray, Keys
-from intarsia.index.holders import are_held
-from intarsia.index.kind import Inverted
-from intarsia.index.probe import InvertedSection
+from intarsia.index.base import Inverted
+from intarsia.index.key_formula import FingerprintArray, Keys
+from intarsia.index.section.multi_probe import are_held
+from intarsia.index.section.probe import InvertedSection
 from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Predicate, seeks_values

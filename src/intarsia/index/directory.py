@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, Where
-from intarsia.index.kind import index_name
+from intarsia.index.base import index_name
 from intarsia.io.source import ByteRange, Source
 from intarsia.limits import MAX_DIRECTORY_BYTES, check_claim
 from intarsia.parquet.footer import with_key_values

@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from intarsia.errors import IndexSpecError, warn
-from intarsia.index.distinct import Distinct
-from intarsia.index.elements import Elements
-from intarsia.index.entries import Entries
-from intarsia.index.idx1 import DistinctIDX1
-from intarsia.index.kind import Inverted, Summary, index_name
-from intarsia.index.lookup import Lookup
-from intarsia.index.minmax import MinMax
-from intarsia.index.ngram import NGram
+from intarsia.index.base import Inverted, Summary, index_name
+from intarsia.index.kinds.distinct import Distinct
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
+from intarsia.index.kinds.elements import Elements
+from intarsia.index.kinds.entries import Entries
+from intarsia.index.kinds.lookup import Lookup
+from intarsia.index.kinds.minmax import MinMax
+from intarsia.index.kinds.ngram import NGram
+from intarsia.index.kinds.words import Words
+from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.spec import parsed, split, unquoted
-from intarsia.index.standard import Bloom, PageIndex, Standard
-from intarsia.index.words import Words
 from intarsia.index_kinds import installed, names
 
 EmbeddedIndex = Inverted | Summary

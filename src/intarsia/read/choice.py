@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from intarsia.index.idx1 import DistinctIDX1
-from intarsia.index.kind import Inverted
+from intarsia.index.base import Inverted
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.pruning.predicates import Match, Op, Predicate, Test, seeks_values
 from intarsia.read.opened import OpenedFile

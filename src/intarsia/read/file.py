@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import PathError, UnsupportedError, Where, check_several, instead, public
 from intarsia.expr.filterable_types import restorer_of
+from intarsia.index.base import term_for
 from intarsia.index.directory import IndexEntry
-from intarsia.index.kind import term_for
 from intarsia.io.source import KnownEnd, Source
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.metadata import FileMetaData

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from intarsia.expr.functions import CONTAINS_WORDS
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.index.ngram import PATTERNS
-from intarsia.index.required import AllOf, AnyOf, Has, Required
+from intarsia.index.kinds.ngram import PATTERNS
+from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.tree import And

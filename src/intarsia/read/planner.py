@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
 from intarsia.index.directory import IndexEntry
-from intarsia.index.standard import bloom_hashes_for
+from intarsia.index.parquet_indexes import bloom_hashes_for
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import BoolArray, Bounds
 from intarsia.parquet.value_order import Key

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, OutOfMemoryError, PathError, quiet
+from intarsia.index.base import Inverted, Subject
 from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
-from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
-from intarsia.index.kind import Inverted, Subject
-from intarsia.index.probe import InvertedSection, SummarySection, open_section
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
+from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
 from intarsia.io.source import Source, WindowSource
 from intarsia.io.storage import FileReplaced
 from intarsia.process_state import cached_property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from intarsia.errors import FormatError
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
-from intarsia.index.idx1 import KEY, DistinctIDX1, Found, contradiction, found_in
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, Found, contradiction, found_in
 from intarsia.io.source import ByteRange
 
 if TYPE_CHECKING:  # it is what these are found in

@@ -12,10 +12,10 @@ from intarsia.expr.casts import has_zone, is_in_utc, without_extension
 from intarsia.expr.functions import element_type, is_list, plain_type
 from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
 from intarsia.expr.type_cache import kept
+from intarsia.index.base import Reads, Subject, index_name
 from intarsia.index.directory import IndexEntry
-from intarsia.index.kind import Reads, Subject, index_name
+from intarsia.index.indexed_type import order_of_type
 from intarsia.index.registry import EmbeddedIndex, make
-from intarsia.index.subject import order_of_type
 from intarsia.parquet.schema import Leaf, Schema
 from intarsia.parquet.value_order import Domain, ValueOrder
 from intarsia.pruning.term import Term, field_term, parse_term

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError
-from intarsia.index.idx1 import DistinctIDX1
-from intarsia.index.kind import index_name
-from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.base import index_name
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
+from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.parquet.enum_names import type_name, value_encodings
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import plural, readable

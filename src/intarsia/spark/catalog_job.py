@@ -28,7 +28,7 @@ from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.data.catalog import Identity
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IntarsiaError, quiet
-from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
 from intarsia.read.file import open_source

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
+from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import IndexSpec, spec_name
-from intarsia.index.standard import Standard
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.read.file import open_file

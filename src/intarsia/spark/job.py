@@ -14,8 +14,8 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import IndexSpecError, PathError, PredicateError, unknown_column
 from intarsia.expr.nested_types import nullable, without_dictionary
+from intarsia.index.parquet_indexes import PageIndex
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
-from intarsia.index.standard import PageIndex
 from intarsia.io.glob import HIDDEN, is_glob
 from intarsia.spark.curve import check_curve
 from intarsia.spark.footers import collations_of

@@ -23,9 +23,9 @@ from intarsia.errors import FormatError, IndexSpecError, PredicateError, Unsuppo
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable
 from intarsia.index.directory import FOOTER_KEY
-from intarsia.index.idx1 import KEY
+from intarsia.index.kinds.distinct_idx1 import KEY
+from intarsia.index.parquet_indexes import Bloom
 from intarsia.index.registry import IndexSpec, make, spec_name
-from intarsia.index.standard import Bloom
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import IntarsiaWarning
-from intarsia.index.points import TEXT_SEARCHES
 from intarsia.index.registry import EmbeddedIndex, make
+from intarsia.index.value_predicates import TEXT_SEARCHES
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.read.file import ParquetFile

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from intarsia.index.points import TEXT_SEARCHES
+from intarsia.index.value_predicates import TEXT_SEARCHES
 
 TEXTS = ["", "a", "A", "ab", "K", "ſ", "İ", "日本 語", "\U0001f600", "a%b_c", "z" * 100]
 SEARCHES = {search.__name__: search for search in TEXT_SEARCHES.values()}

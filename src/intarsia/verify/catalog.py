@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import IntarsiaError, Where
-from intarsia.index.section_write import UInt64Array
+from intarsia.index.section.writer import UInt64Array
 from intarsia.read.options import DEFAULTS
 from intarsia.read.sidecars import Sidecars
 from intarsia.verify.findings import Finding, error, warning

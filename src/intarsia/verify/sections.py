@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
-from intarsia.index.idx1 import KEY, DistinctIDX1, IDX1Section
-from intarsia.index.probe import InvertedSection, SummarySection, open_section
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import known_version, make
-from intarsia.index.section_write import UInt64Array, distinct, entries_of, packed
+from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
+from intarsia.index.section.writer import UInt64Array, distinct, entries_of, packed
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
 from intarsia.read.opened import OpenedFile

@@ -18,9 +18,9 @@ from intarsia.data.table_files import TableFormatOption
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown
-from intarsia.index.kind import Inverted
+from intarsia.index.base import Inverted
+from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name
-from intarsia.index.standard import PageIndex, Standard
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal

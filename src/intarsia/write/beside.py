@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 from intarsia.errors import IndexSpecError, PathError
 from intarsia.index.directory import Directory, IndexEntry, binding_of
+from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
-from intarsia.index.standard import Standard
 from intarsia.io.atomic_replace import copy_into, locked, make_folder, remove_file, replacing
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write

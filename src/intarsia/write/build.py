@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from intarsia import deadline
 from intarsia.errors import FormatError, IndexSpecError, Where, placed
-from intarsia.index.blocks import Blocks
+from intarsia.index.base import Inverted, Subject, index_name
 from intarsia.index.directory import IndexEntry
-from intarsia.index.idx1 import DistinctIDX1, encoded
-from intarsia.index.kind import Inverted, Subject, index_name
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1, encoded
+from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.section_write import (
+from intarsia.index.section.granule_blocks import Blocks
+from intarsia.index.section.writer import (
     CELL_SCHEMA,
     MOST_GRANULES,
     BuiltSection,
@@ -27,7 +28,6 @@ from intarsia.index.section_write import (
     entry_table,
     write_section,
 )
-from intarsia.index.standard import Standard
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.parquet.schema import Leaf
 from intarsia.pruning.term import Term

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import IndexSpecError
+from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
-from intarsia.index.standard import Bloom, PageIndex
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Op, Predicate, Test
 from intarsia.pruning.term import Term

@@ -14,8 +14,8 @@ from intarsia.catalog.pointer import KeyTable
 from intarsia.data.catalog_segment import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
-from intarsia.index.probe import InvertedSection
-from intarsia.index.section_write import UInt64Array
+from intarsia.index.section.probe import InvertedSection
+from intarsia.index.section.writer import UInt64Array
 from intarsia.parquet.compact_protocol import field_value
 from intarsia.parquet.page_statistics import (
     has_bounds,

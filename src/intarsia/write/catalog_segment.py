@@ -20,7 +20,7 @@ from intarsia.catalog.tables import (
     new_name,
 )
 from intarsia.data.catalog_segment import SegmentReader
-from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.io.external_sort import Runs, Workspace
 from intarsia.row_ranges import Int64Array
 from intarsia.write.catalog_facts import Facts, FileEntry, KeySpec, LeafBounds

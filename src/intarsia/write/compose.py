@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.index.base import index_name
 from intarsia.index.directory import (
     FOOTER_KEY,
     Checksums,
@@ -28,10 +29,9 @@ from intarsia.index.directory import (
     footer_checksum,
     page_index_places,
 )
-from intarsia.index.idx1 import KEY, DistinctIDX1
-from intarsia.index.kind import index_name
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
+from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
-from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import ByteRange, Source, WindowSource
 from intarsia.parquet.footer import (

@@ -9,8 +9,8 @@ from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IndexSpecError, public, quiet
+from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
-from intarsia.index.standard import Bloom, PageIndex
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of

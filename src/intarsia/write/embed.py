@@ -19,11 +19,11 @@ from typing import Any
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
+from intarsia.index.base import index_name
 from intarsia.index.directory import IndexEntry
-from intarsia.index.idx1 import DistinctIDX1
-from intarsia.index.kind import index_name
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
+from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, kinds_of, make
-from intarsia.index.standard import Bloom, PageIndex, Standard
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, check_may_write, version_of

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import IndexSpecError
-from intarsia.index.formula import KeyArray
-from intarsia.index.kind import Inverted, Positions, Subject, Summary, index_name
+from intarsia.index.base import Inverted, Positions, Subject, Summary, index_name
+from intarsia.index.key_formula import KeyArray
 from intarsia.index.registry import EmbeddedIndex
-from intarsia.index.section_write import STEP_SCHEMA, UInt64Array, entries_of, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entries_of, entry_table
 from intarsia.io.external_sort import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.memory import share
 from intarsia.row_ranges import Int64Array

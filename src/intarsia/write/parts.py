@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
+from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.standard import Standard
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.read.opened import OpenedFile
 from intarsia.row_ranges import Int64Array

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, PathError
-from intarsia.index.probe import open_section
+from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.index.standard import Bloom, PageIndex
+from intarsia.index.section.probe import open_section
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import columns_named
 from intarsia.read.opened import OpenedFile

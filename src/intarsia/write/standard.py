@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
-from intarsia.index.encodings import unfit_for_hashing
-from intarsia.index.standard import Bloom, PageIndex, Standard
+from intarsia.index.literal_encoding import unfit_for_hashing
+from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.io.source import ByteRange
 from intarsia.parquet.bloom_filter import BloomFilter
 from intarsia.parquet.levels import PageLevels, histogram

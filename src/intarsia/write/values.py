@@ -15,7 +15,7 @@ from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import elements_of, plain_values
-from intarsia.index.kind import Reads, Subject
+from intarsia.index.base import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.io.source import BufferSource, ByteRange, Source
 from intarsia.parquet.schema import Leaf, Root

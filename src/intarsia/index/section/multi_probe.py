@@ -10,8 +10,8 @@ import pyarrow as pa
 from intarsia.decode.splice import RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.errors import FormatError
-from intarsia.index.formula import FingerprintArray
-from intarsia.index.probe import InvertedSection, pages_with_keys
+from intarsia.index.key_formula import FingerprintArray
+from intarsia.index.section.probe import InvertedSection, pages_with_keys
 
 
 def are_held(asked: Sequence[tuple[InvertedSection, FingerprintArray]]) -> list[bool]:

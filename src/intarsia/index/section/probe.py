@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.index.affordable import Costs, Purse
-from intarsia.index.blocks import Blocks
-from intarsia.index.formula import (
+from intarsia.index.base import Inverted, Subject, Summary
+from intarsia.index.key_formula import (
     FingerprintArray,
     Formula,
     GranuleMask,
@@ -23,12 +22,12 @@ from intarsia.index.formula import (
     granules_of,
     leaves_of,
 )
-from intarsia.index.held_pages import HELD_PAGES, Entries
-from intarsia.index.idx1 import DistinctIDX1, IDX1Section
-from intarsia.index.kind import Inverted, Subject, Summary
-from intarsia.index.points import passing
-from intarsia.index.section import Section
-from intarsia.index.section_write import (
+from intarsia.index.kinds.distinct_idx1 import DistinctIDX1, IDX1Section
+from intarsia.index.probe_budget import Costs, Purse
+from intarsia.index.section.granule_blocks import Blocks
+from intarsia.index.section.page_cache import HELD_PAGES, Entries
+from intarsia.index.section.reader import Section
+from intarsia.index.section.writer import (
     CELL_SCHEMA,
     ENTRY_SCHEMA,
     STEP_SCHEMA,
@@ -38,6 +37,7 @@ from intarsia.index.section_write import (
     halves,
     packed,
 )
+from intarsia.index.value_predicates import passing
 from intarsia.io.source import Source
 from intarsia.process_state import cached_property
 from intarsia.pruning.predicates import Predicate, Test

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.index.encodings import exact_values, unfit_for_hashing
-from intarsia.index.formula import FingerprintArray, Formula, Keys
-from intarsia.index.kind import Inverted, Positions, Reads, Subject, fingerprints
+from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
+from intarsia.index.key_formula import FingerprintArray, Formula, Keys
+from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.pruning.predicates import Op, Predicate, Test
 
 

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.index.formula import Every, FingerprintArray, Formula, Keys, Some
-from intarsia.index.required import AllOf, AnyOf, Has, Required
+from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys, Some
+from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.row_ranges import Int64Array
 from intarsia.strings.case_folding import FOLD_VERSION, fold_table
 from intarsia.strings.code_points import (

@@ -14,7 +14,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from intarsia.index.required import AllOf, AnyOf, Has, Required, all_of, any_of, text_of
+from intarsia.index.kinds.required_substrings import (
+    AllOf,
+    AnyOf,
+    Has,
+    Required,
+    all_of,
+    any_of,
+    text_of,
+)
 from intarsia.strings.case_folding import folded
 
 _FEW = 24

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from intarsia.errors import IndexSpecError
 from intarsia.expr.tree import read_expression, shown
-from intarsia.index.formula import FingerprintArray, Formula, KeyArray
+from intarsia.index.key_formula import FingerprintArray, Formula, KeyArray
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import How, Op, Predicate

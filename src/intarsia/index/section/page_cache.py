@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from intarsia.index.formula import FingerprintArray, Granules
+from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.process_state import ForkLock, SharedState
 
 

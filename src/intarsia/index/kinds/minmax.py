@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from intarsia.index.distinct import unfit_for_comparing, unfit_for_pyarrow
-from intarsia.index.kind import BoolArray, Positions, Subject, Summary
-from intarsia.index.points import boolean, spans_might_match
+from intarsia.index.base import BoolArray, Positions, Subject, Summary
+from intarsia.index.kinds.distinct import unfit_for_comparing, unfit_for_pyarrow
+from intarsia.index.value_predicates import boolean, spans_might_match
 from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
 from intarsia.pruning.predicates import Op, Predicate, Test
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from intarsia.index.formula import FingerprintArray
-from intarsia.index.kind import Inverted, Positions, Subject
+from intarsia.index.base import Inverted, Positions, Subject
+from intarsia.index.key_formula import FingerprintArray
 from intarsia.strings.code_points import first_of_runs, is_text
 
 

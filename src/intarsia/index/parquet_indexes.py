@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.errors import IndexSpecError
-from intarsia.index.encodings import exact_values, unfit_for_hashing
+from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import UInt64Array, hash_values, xxh64
 from intarsia.pruning.predicates import Test

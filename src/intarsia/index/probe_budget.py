@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from intarsia.index.formula import Every, Formula, Keys, KeysWhere, Some
+from intarsia.index.key_formula import Every, Formula, Keys, KeysWhere, Some
 
 _ENOUGH = 1e-6
 """Keys that leave this part of the granules, were they independent, are looked for first."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
-from intarsia.index.kind import Positions, Subject
-from intarsia.index.text_kind import TextIndex
+from intarsia.index.base import Positions, Subject
+from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
+from intarsia.index.kinds.text_base import TextIndex
 from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.strings.code_points import as_column
 from intarsia.strings.tokenizer import WORDS_VERSION, keys_of_texts, keys_of_words

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
-from intarsia.index.formula import GranuleMask
-from intarsia.index.section_write import UInt64Array, distinct, without_repeats
+from intarsia.index.key_formula import GranuleMask
+from intarsia.index.section.writer import UInt64Array, distinct, without_repeats
 
 _RARE = 16
 """A key is rare that is in a single block, or in no more than one of so many."""

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError
-from intarsia.index.distinct import Distinct
-from intarsia.index.formula import Formula, KeysWhere
-from intarsia.index.kind import Subject, index_name
-from intarsia.index.points import passing
+from intarsia.index.base import Subject, index_name
+from intarsia.index.key_formula import Formula, KeysWhere
+from intarsia.index.kinds.distinct import Distinct
+from intarsia.index.value_predicates import passing
 from intarsia.io.source import ByteRange, Source
 from intarsia.parquet.metadata import FileMetaData, Statistics
 from intarsia.pruning.predicates import Op, Predicate, Test

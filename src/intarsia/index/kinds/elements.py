@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.expr.functions import compares, held_constants
-from intarsia.index.formula import Every, FingerprintArray, Formula, Keys
-from intarsia.index.kind import Inverted, Positions, Reads, Subject, fingerprints
+from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
+from intarsia.index.key_formula import Every, FingerprintArray, Formula, Keys
 from intarsia.pruning.predicates import How, Match, Predicate
 
 _MOST_NEEDED = 64

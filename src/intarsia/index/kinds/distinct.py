@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.type_cache import kept
-from intarsia.index.formula import Formula, KeysWhere
-from intarsia.index.kind import Inverted, Positions, Subject
-from intarsia.index.points import TEXT_SEARCHES, can_judge
+from intarsia.index.base import Inverted, Positions, Subject
+from intarsia.index.key_formula import Formula, KeysWhere
+from intarsia.index.value_predicates import TEXT_SEARCHES, can_judge
 from intarsia.pruning.predicates import Op, Predicate
 
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from intarsia.index.formula import FingerprintArray
+from intarsia.index.key_formula import FingerprintArray
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.footer_cache import OWN_KEY
 from intarsia.parquet.metadata import FileMetaData

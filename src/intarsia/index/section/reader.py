@@ -30,7 +30,7 @@ from intarsia.decode.page_size_limit import check_limit
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_roots
 from intarsia.decode.synthetic_footer import RootTemplate, SchemaTemplates
 from intarsia.errors import FormatError
-from intarsia.index.section_write import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
+from intarsia.index.section.writer import INFO_KEY, LENGTH_BYTES, MOST_GRANULES
 from intarsia.io.source import Source
 from intarsia.limits import MAX_SECTION_METADATA_BYTES, check_claim
 from intarsia.parquet.column_order import order_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.index.kind import BoolArray, Subject
+from intarsia.index.base import BoolArray, Subject
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
