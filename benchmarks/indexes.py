@@ -29,8 +29,8 @@ from queries import DATA, rounds
 
 import intarsia as ia
 from intarsia.index.section.page_cache import HELD_PAGES
-from intarsia.read.planner import plan_rows
-from intarsia.read.request import Filter
+from intarsia.scan.file_planner import plan_rows
+from intarsia.scan.request import Filter
 
 COLUMNS = ("user_id", "ts")
 IN_VALUES = 1_000

@@ -7,7 +7,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from intarsia.decode.synthetic_footer import RootTemplate
-from intarsia.read import conjuncts, matching
+from intarsia.scan import predicate_order, unit_reader
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # children compile the package once
 os.environ.pop("COLUMNS", None)  # rich goes by what it finds at first, and pytest-xdist sets it
@@ -50,9 +50,9 @@ def as_codes(monkeypatch):
 @pytest.fixture
 def always_coded(monkeypatch, as_codes):
     """Codes are read however few they are; gives what is decoded as codes."""
-    monkeypatch.setattr(conjuncts, "are_few", lambda *_: True)
-    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1)
-    monkeypatch.setattr(matching, "STAGED_ROWS", 1)
+    monkeypatch.setattr(predicate_order, "are_few", lambda *_: True)
+    monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1)
+    monkeypatch.setattr(unit_reader, "STAGED_ROWS", 1)
     return as_codes
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
         list_contains_any,
         map_contains,
     )
+    from intarsia.file.corrupt_rows import CorruptData
     from intarsia.index.kinds.distinct import Distinct
     from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
     from intarsia.index.kinds.elements import Elements
@@ -52,9 +53,8 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.index.registry import register_index_kind
     from intarsia.memory import memory_limit, set_memory_limit
     from intarsia.plan.advice import Advice
-    from intarsia.read.damage import CorruptData
-    from intarsia.read.file import ParquetFile
     from intarsia.row_ranges import RowRanges
+    from intarsia.scan.parquet_file import ParquetFile
     from intarsia.verify.file import verify
     from intarsia.verify.findings import Finding, Severity
     from intarsia.write.advise import advise
@@ -168,8 +168,8 @@ _NAMES = {
         "map_contains",
     ),
     "intarsia.row_ranges": ("RowRanges",),
-    "intarsia.read.damage": ("CorruptData",),
-    "intarsia.read.file": ("ParquetFile",),
+    "intarsia.file.corrupt_rows": ("CorruptData",),
+    "intarsia.scan.parquet_file": ("ParquetFile",),
     "intarsia.verify.file": ("verify",),
     "intarsia.verify.findings": (
         "Finding",

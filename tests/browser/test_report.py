@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.read.file import open_file
 from intarsia.report.query import SHOWN_FILES
 from intarsia.report.render import file_html, query_html
+from intarsia.scan.parquet_file import open_file
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)

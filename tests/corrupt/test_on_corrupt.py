@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.read import units
+from intarsia.scan import units
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 4000, 2000, 500
 

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_span, replace_fields, spans
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.parquet.thrift import decode, encode
-from intarsia.read import planner, scan, small_groups
-from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import plan_rows
-from intarsia.read.request import Filter, Request
-from intarsia.read.scan import scan_file
+from intarsia.scan import file_planner, scan, small_row_groups
+from intarsia.scan.file_planner import plan_rows
+from intarsia.scan.request import Filter, Request
+from intarsia.scan.scan import scan_file
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +154,9 @@ def test_a_plan_made_by_a_shifted_index_loses_no_row_when_carried_out(stored, ta
 def all_are_small(monkeypatch):
     """Chunks are read whole, whatever their size, after pages were chosen by their index."""
     for limit in ("_SMALL_BYTES", "_SPARED_BYTES", "_FILE_BYTES"):
-        monkeypatch.setattr(small_groups, limit, 1 << 40)
-    monkeypatch.setattr(small_groups, "_MANY", 1)
-    monkeypatch.setattr(planner, "pages_spare_little", lambda *_: False)
+        monkeypatch.setattr(small_row_groups, limit, 1 << 40)
+    monkeypatch.setattr(small_row_groups, "_MANY", 1)
+    monkeypatch.setattr(file_planner, "pages_spare_little", lambda *_: False)
 
 
 @pytest.mark.usefixtures("all_are_small")

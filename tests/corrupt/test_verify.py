@@ -20,6 +20,7 @@ import xxhash
 
 import intarsia as ia
 from intarsia.errors import Where
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY, Directory, binding_of, encode_directory
 from intarsia.index.section import writer as writer_module
 from intarsia.index.section.writer import (
@@ -46,7 +47,6 @@ from intarsia.parquet.metadata import (
     Statistics,
 )
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.read.opened import OpenedFile
 from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
 from intarsia.verify.sections import _differing_entries

@@ -19,7 +19,7 @@ from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 FOLDER = Path(__file__).with_name("seeds")
 TABLE = pa.table(

@@ -18,6 +18,8 @@ import intarsia as ia
 from intarsia.catalog.pointer import decode_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.decode.page_data import page_levels
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.read_options import DEFAULTS
 from intarsia.index.base import Subject
 from intarsia.index.directory import directory_at
 from intarsia.index.key_formula import Keys, KeysWhere
@@ -34,10 +36,8 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import page_bounds
 from intarsia.pruning.predicates import Op, Test
 from intarsia.pruning.term import field_term
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.options import DEFAULTS
-from intarsia.read.request import Filter, Request
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.request import Filter, Request
 from intarsia.write.salvage import salvage
 
 ROWS = 1000

@@ -15,7 +15,7 @@ from mutants import FEW_CHUNKS, mutant
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 from intarsia.verify.file import findings_of
 
 MEMORY_BYTES = 512 * 1024 * 1024

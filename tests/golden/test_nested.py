@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.read import selection
 from intarsia.row_ranges import RowRanges
+from intarsia.scan import page_selection
 
 FILES = [
     "apache-impala__testdata-ComplexTypesTbl-structs.parq.parquet",
@@ -36,7 +36,7 @@ def test_random_rows_are_pyarrows(corpus, tmp_path, monkeypatch, name, apart):
         def portions(read):
             return [(leaf,) for leaf in range(len(read.root.leaves))]
 
-        monkeypatch.setattr(selection.ColumnRead, "portions", portions)
+        monkeypatch.setattr(page_selection.ColumnRead, "portions", portions)
     path = tmp_path / name
     shutil.copy(corpus / "files" / name, path)
     expected = pq.ParquetFile(path).read()

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 from intarsia.decode import splice
+from intarsia.file.chunk_reader import Chunk
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import PageType
 from intarsia.parquet.thrift import amended, encode
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 NAMES = {
     PageType.DATA_PAGE: "DATA_V1",

@@ -32,12 +32,12 @@ from crafted import (
 )
 
 import intarsia as ia
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.kinds.regex_literals import of_regex
 from intarsia.index.kinds.required_substrings import Has, of_like
 from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import with_key_values
-from intarsia.read.sidecars import Sidecars
 from intarsia.sql.condition import parse_where
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -16,7 +16,7 @@ from crafted import MAGIC, document_of, footer_of, sound, with_directory
 from sizes import SIZES
 
 import intarsia as ia
-import intarsia.read.rows
+import intarsia.scan.column_reader
 import intarsia.write.rebuilt
 import intarsia.write.values
 from intarsia.catalog.pointer import POINTER
@@ -35,7 +35,7 @@ from intarsia.limits import (
 )
 from intarsia.parquet.compact_protocol import Decoder
 from intarsia.parquet.footer import framed, with_key_values
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 from intarsia.write.torn_pages import TornPages
 
 sorting = importlib.import_module("intarsia.verify.sorting")  # ``intarsia.verify`` is a function
@@ -167,8 +167,10 @@ def test_a_long_pointer_of_a_catalog_is_refused_before_it_is_read(tmp_path):
 def selections(monkeypatch):
     """How many times it is decided which parts of a file to read."""
     found = []
-    real = intarsia.read.rows.select
-    monkeypatch.setattr(intarsia.read.rows, "select", lambda *a: found.append(a) or real(*a))
+    real = intarsia.scan.column_reader.select
+    monkeypatch.setattr(
+        intarsia.scan.column_reader, "select", lambda *a: found.append(a) or real(*a)
+    )
     return found
 
 

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import dataset, matches, numbered
+from intarsia.data import dataset, numbered
 from intarsia.data.fragment import pyarrows
+from intarsia.scan.files import small_file_reader
 
 field = pads.field
 FILTER = (field("k") > 40) & (field("k") < 260) & (field("word") != "w3")
@@ -544,13 +545,13 @@ def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path,
     data = ia.dataset(tmp_path, partitioning="hive", schema=schema)
     rows = np.random.default_rng(1).integers(0, 1200, 200)
     expected = pads.dataset(tmp_path, partitioning="hive", schema=schema).take(rows)
-    decoded, of_portions = [], matches.of_portions
+    decoded, of_portions = [], small_file_reader.of_portions
 
     def watched(files, *rest):
         decoded.extend(files)
         return of_portions(files, *rest)
 
-    monkeypatch.setattr(matches, "of_portions", watched)
+    monkeypatch.setattr(small_file_reader, "of_portions", watched)
     for columns in (None, ["s"], ["k", "i"], {"n": pc.field("i") + 1}):
         wanted = expected.select(columns) if isinstance(columns, list) else expected
         if isinstance(columns, dict):

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.read import small_groups
+from intarsia.scan import small_row_groups
 
 ROWS, GROUP, PAGE = 8000, 40, 20
 DAY = datetime.datetime(2026, 1, 1)
@@ -68,13 +68,13 @@ def write(table: pa.Table, path: Path, **options: Any) -> Path:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many row groups were read whole each time that some were."""
     counts: list[int] = []
-    read = small_groups.decode_groups
+    read = small_row_groups.decode_groups
 
     def counted(*args: Any, **options: Any) -> pa.Table:
         counts.append(len(args[3]))
         return read(*args, **options)
 
-    monkeypatch.setattr(small_groups, "decode_groups", counted)
+    monkeypatch.setattr(small_row_groups, "decode_groups", counted)
     return counts
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 import intarsia as ia
-from intarsia.read import columns as read_columns
+from intarsia.scan import schema_adapter as read_columns
 from intarsia.sql.query.projection_pushdown import paths_used
 
 ROWS = 3_000

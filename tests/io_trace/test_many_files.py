@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import survey, together
-from intarsia.data.cache import FileCache
 from intarsia.errors import Where
+from intarsia.file.embedded_indexes import Sections
+from intarsia.file.open_file import OpenedFile
 from intarsia.io import storage
-from intarsia.read import count, rows
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sections import Sections
+from intarsia.scan import column_reader, count
+from intarsia.scan.files import batch_decode, file_pruning
+from intarsia.scan.files.file_cache import FileCache
 
 FILES, ROWS = 2000, 20
 
@@ -125,12 +125,16 @@ def test_each_file_is_opened_once_and_its_footer_read_once(folder, asked):
 
 
 def test_small_files_are_decoded_together(folder, monkeypatch):
-    calls, original = [], together.decode_roots
+    calls, original = [], batch_decode.decode_roots
     monkeypatch.setattr(
-        together, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
+        batch_decode, "decode_roots", lambda *args: calls.append(len(args[1])) or original(*args)
     )
-    monkeypatch.setattr(rows, "decode_root", lambda *_, **__: pytest.fail("decoded by itself"))
-    monkeypatch.setattr(rows, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself"))
+    monkeypatch.setattr(
+        column_reader, "decode_root", lambda *_, **__: pytest.fail("decoded by itself")
+    )
+    monkeypatch.setattr(
+        column_reader, "decode_roots", lambda *_, **__: pytest.fail("decoded by itself")
+    )
     data = ia.dataset(folder, reader="pages")
     for _ in range(2):
         calls.clear()
@@ -169,8 +173,8 @@ def test_a_file_overwritten_after_it_was_sifted_is_read_as_it_is_now(tmp_path, m
 
     for number in range(8):
         write(number, "old", list(range(10)))
-    data, original = ia.dataset(tmp_path), survey.matching_rows
-    monkeypatch.setattr(survey, "matching_rows", sifted)
+    data, original = ia.dataset(tmp_path), file_pruning.matching_rows
+    monkeypatch.setattr(file_pruning, "matching_rows", sifted)
     found = data.to_table(["s"], filter=pc.field("k") == 7)["s"]
     assert sorted(text[:3] for text in found.to_pylist()) == ["new"] * 2 + ["old"] * 7
 
@@ -273,7 +277,7 @@ def test_all_columns_of_matches_are_as_those_of_single_files(tmp_path, wanted, m
     data = ia.dataset(tmp_path)
     for expression in filters:
         with monkeypatch.context() as patched:
-            patched.setattr(survey, "LEAST_FILES", 100)
+            patched.setattr(file_pruning, "LEAST_FILES", 100)
             expected = data.to_table(COLUMNS[wanted], filter=expression)
         assert expected.num_rows > 20
         for options in ({}, {"use_threads": False}):
@@ -345,14 +349,14 @@ def test_few_files_stay_open_of_all_data_sets_when_they_are_asked_again(tmp_path
 
 def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypatch):
     """A text of 20 KB that all of a file's 200 rows have: 4 MB each, and 21 KB of disk."""
-    sizes, original = [], together.decode_roots
+    sizes, original = [], batch_decode.decode_roots
 
     def decoded(*arguments):
         table = original(*arguments)
         sizes.append(table.nbytes)
         return table
 
-    monkeypatch.setattr(together, "decode_roots", decoded)
+    monkeypatch.setattr(batch_decode, "decode_roots", decoded)
     for number in range(40):
         text = np.random.default_rng(number).bytes(10_000).hex()
         table = pa.table({"n": range(200), "s": [text] * 200})
@@ -362,26 +366,26 @@ def test_small_files_of_long_texts_are_decoded_few_at_a_time(tmp_path, monkeypat
     data, text = ia.dataset(tmp_path), pc.field("s")
     for without_sizes in (False, True):
         if without_sizes:
-            monkeypatch.setattr(together, "decoded_bytes", lambda *_: 30_000)
+            monkeypatch.setattr(batch_decode, "decoded_bytes", lambda *_: 30_000)
         assert data.count_rows(pc.ends_with(text, "a")) % 200 == 0
         found = data.to_table(filter=pc.bit_wise_and(pc.field("n"), 1) == 0)
         assert found.num_rows == 40 * 100
-        assert max(sizes, default=0) <= 3 * together.PORTION_BYTES
+        assert max(sizes, default=0) <= 3 * batch_decode.PORTION_BYTES
 
 
 @pytest.mark.parametrize(("rows", "in_threads"), [(5000, True), (50, False)])
 def test_files_are_decoded_in_threads_where_there_is_enough_in_them(
     rows, in_threads, tmp_path, monkeypatch
 ):
-    threads, original = [], together.decode_roots
+    threads, original = [], batch_decode.decode_roots
 
     def decoded(*arguments):
         threads.append(threading.current_thread().name)
         return original(*arguments)
 
-    monkeypatch.setattr(together, "decode_roots", decoded)
+    monkeypatch.setattr(batch_decode, "decode_roots", decoded)
     for number in range(80):
-        columns = np.random.default_rng(number).integers(0, 1 << 40, (6, rows))
+        columns = np.random.default_rng(number).integers(0, 1 << 40, (6, column_reader))
         pq.write_table(
             pa.table({f"c{i}": c for i, c in enumerate(columns)}), tmp_path / f"{number}"
         )
@@ -568,16 +572,16 @@ ONE_THREAD = """
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads as Linux does")
 def test_use_threads_false_means_one_thread(tmp_path, folder):
-    rows = 200_000
-    values = np.random.default_rng(0).integers(0, 1 << 40, (6, rows))
+    column_reader = 200_000
+    values = np.random.default_rng(0).integers(0, 1 << 40, (6, column_reader))
     wide = pa.table({"id": values[0]} | {f"c{i}": values[i] for i in range(1, 6)})
     pq.write_table(wide, tmp_path / "wide.parquet", row_group_size=50_000)
     command = [sys.executable, "-c", textwrap.dedent(ONE_THREAD), folder / "part=0", tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "4"}  # pyarrow's threads, be there one core
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    alone, together = map(int, done.stdout.split())
+    alone, batch_decode = map(int, done.stdout.split())
     assert alone == 0
-    assert together > 0
+    assert batch_decode > 0
 
 
 def test_rows_of_folders_are_counted_by_their_footers_alone(folder, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.index.directory import page_index_places
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 ROWS = 4000
 

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file.health import Health
+from intarsia.file.open_file import OpenedFile, lease_of
 from intarsia.index.section import probe
 from intarsia.index.section.page_cache import HeldPages
 from intarsia.io.source import BufferSource
-from intarsia.read.health import Health
-from intarsia.read.opened import OpenedFile, lease_of
 from intarsia.row_ranges import RowRanges
 
 ROWS = 40_000

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file import page_walk
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed
 from intarsia.parquet.metadata import PageHeader
 from intarsia.parquet.thrift import amended, encode
-from intarsia.read import walked
 from intarsia.testing import CountingSource
 
 ROWS = 400_000
@@ -59,15 +59,15 @@ def test_a_head_reads_headers_and_the_first_pages(path):
 
 
 def test_a_scan_of_all_rows_walks_through_nothing(path, monkeypatch):
-    monkeypatch.setattr(walked, "Chunk", None)
+    monkeypatch.setattr(page_walk, "Chunk", None)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("x") > 2).num_rows == 0
     assert file.read(["id"]).num_rows == ROWS
 
 
 def test_what_headers_do_not_tell_is_read_whole(path, monkeypatch):
-    monkeypatch.setattr(walked, "_MOST_PAGES", 3)
-    monkeypatch.setattr(walked, "_TRIED", 1)
+    monkeypatch.setattr(page_walk, "_MOST_PAGES", 3)
+    monkeypatch.setattr(page_walk, "_TRIED", 1)
     file = ia.ParquetFile(BufferSource(path.read_bytes()))
     assert file.read(filter=pc.field("id") == 123_456).equals(TABLE.slice(123_456, 1))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.read import conjuncts, units
+from intarsia.scan import predicate_order, units
 
 SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UTC = datetime.UTC
@@ -217,7 +217,7 @@ def test_small_units_in_threads_and_filters_in_stages_change_no_answer(data, tmp
     with (
         mock.patch.object(units, "FIRST_ROWS", data.draw(st.integers(1, 9))),
         mock.patch.object(units, "UNIT_ROWS", data.draw(st.integers(1, 20))),
-        mock.patch.object(conjuncts, "STAGED_ROWS", 0),
+        mock.patch.object(predicate_order, "STAGED_ROWS", 0),
     ):
         assert same(ds.to_table(filter=filter_), expected)
         assert same(ds.to_table(filter=filter_, use_threads=False), expected)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.read import codes, columns, conjuncts
+from intarsia.scan import dictionary_codes, predicate_order, schema_adapter
 
 TEXTS = ["api", "web", "", "é", "API", "db%", "a_b", "z" * 40]
 texts = st.sampled_from([*TEXTS, None])
@@ -61,14 +61,16 @@ def filters(draw):
 
 def written(path, columns, writer, large):
     kind = pa.large_string() if large else pa.string()
-    table = pa.table({"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)})
+    table = pa.table(
+        {"t": pa.array(schema_adapter[0], kind), "u": pa.array(schema_adapter[1], kind)}
+    )
     inner = pa.StructArray.from_arrays([*table["u"].chunks], ["u"])
     outer = pa.StructArray.from_arrays(
         [*table["t"].chunks, inner],
         ["t", "v"],
         mask=pa.array([i % 5 == 3 for i in range(len(inner))]),
     )
-    table = table.append_column("i", pa.array(range(len(columns[0])), pa.int64()))
+    table = table.append_column("i", pa.array(range(len(schema_adapter[0])), pa.int64()))
     table = table.append_column("s", outer)
     match writer:
         case "polars":
@@ -94,8 +96,8 @@ def written(path, columns, writer, large):
 def anyhow(request, always_coded, monkeypatch):
     """So are texts that are not compared, which are made texts again."""
     if request.param == "all":
-        monkeypatch.setattr(columns, "_LEAST_ROWS", 1)
-        monkeypatch.setattr(columns, "are_few", lambda *_: True)
+        monkeypatch.setattr(schema_adapter, "_LEAST_ROWS", 1)
+        monkeypatch.setattr(schema_adapter, "are_few", lambda *_: True)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -121,8 +123,8 @@ def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
     "condition", [T == "web", pc.match_like(T, "%e%"), (T != "api") & (row > 3)]
 )
 def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
-    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", columns, writer, False)
+    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", schema_adapter, writer, False)
     ds = ia.dataset(tmp_path / "a.parquet")
     assert ds.to_table(["i", "t"], filter=condition).equals(
         table.select(["i", "t"]).filter(condition)
@@ -133,12 +135,12 @@ def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
 def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(
     always_coded, tmp_path, monkeypatch
 ):
-    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", columns, "paged", False)
+    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", schema_adapter, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
     both = pc.utf8_length(T) > pc.utf8_length(U)
     assert ds.to_table(filter=both).equals(table.filter(both))
-    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 61)
+    monkeypatch.setattr(predicate_order, "STAGED_ROWS", 61)
     assert ds.to_table(filter=T == "web").equals(table.filter(T == "web"))
     assert always_coded == set()
 
@@ -188,8 +190,8 @@ def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
 
 
 def test_fields_of_structs_are_read_as_codes_to_be_compared(always_coded, tmp_path):
-    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", columns, "paged", False)
+    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", schema_adapter, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
     t, u = pc.field("s", "t"), pc.field("s", "v", "u")
     for condition, decoded in (
@@ -235,8 +237,8 @@ def test_more_text_than_one_array_holds(monkeypatch):
             raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
 
     texts = pa.array(["a", None, "b"] * 5)
-    monkeypatch.setattr(codes, "_PART", 4)
-    found = codes.texts_of(
+    monkeypatch.setattr(dictionary_codes, "_PART", 4)
+    found = dictionary_codes.texts_of(
         Values([texts.dictionary_encode(), texts[:2].dictionary_encode()]), pa.string()
     )
     assert found.to_pylist() == [*texts.to_pylist(), "a", None]
@@ -253,8 +255,8 @@ def test_pages_that_are_no_codes_are_found_where_no_footer_tells(
     table = pa.table({"t": texts, "i": range(600)})
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, write_page_index=has_page_index, row_group_size=300, **options)
-    monkeypatch.setattr(codes, "told_encodings", lambda chunk: set())
-    monkeypatch.setattr(codes, "has_codes_only", lambda chunk: False)
+    monkeypatch.setattr(dictionary_codes, "told_encodings", lambda chunk: set())
+    monkeypatch.setattr(dictionary_codes, "has_codes_only", lambda chunk: False)
     ds = ia.dataset(path)
     for _ in range(2):
         for condition in (T == "text 7", pc.match_like(T, "%2%"), (T != "text 1") & (row > 20)):

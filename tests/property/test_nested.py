@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_walk import walk_through
 from intarsia.io.source import BufferSource
-from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import read_rows
-from intarsia.read.walked import walk_through
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.column_reader import read_rows
 
 EPOCH = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.file.chunk_reader import Chunk
 from intarsia.parquet.value_order import Domain
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 EPOCH = datetime.datetime(2020, 1, 1)

@@ -17,7 +17,7 @@ import intarsia as ia
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes
 from intarsia.decode.thread_split import shares
 from intarsia.parquet.metadata import ColumnMetaData
-from intarsia.read import rows
+from intarsia.scan import column_reader
 
 groups_of_pages = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=8), max_size=6)
 
@@ -81,19 +81,19 @@ def test_rows_of_a_lone_column_are_the_same(path, edges, verified):
     expected = pq.read_table(path, columns=["s"]).take(pa.array(ranges.rows()))
     file = ia.ParquetFile(path, page_checksum_verification=verified)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_DIVIDED_BYTES", 0)
+        patch.setattr(column_reader, "_DIVIDED_BYTES", 0)
         assert file.read(["s"], rows=ranges) == expected
 
 
 def test_a_lone_column_is_decoded_by_all_cores_and_others_are_not_divided(path, monkeypatch):
-    threads, original = [], rows.decode_root
+    threads, original = [], column_reader.decode_root
 
     def decoded(*args, **options):
         threads.append(threading.current_thread().name)
         return original(*args, **options)
 
-    monkeypatch.setattr(rows, "decode_root", decoded)
-    monkeypatch.setattr(rows, "_DIVIDED_BYTES", 1)
+    monkeypatch.setattr(column_reader, "decode_root", decoded)
+    monkeypatch.setattr(column_reader, "_DIVIDED_BYTES", 1)
     data, expected = ia.dataset(path), pads.dataset(path)
     wanted = pc.starts_with(pc.field("s"), "77")
     assert data.to_table(["s"], filter=wanted) == expected.to_table(["s"], filter=wanted)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.expr.functions import contains_words
 from intarsia.expr.tree import read_expression
-from intarsia.read import matching, sieve
-from intarsia.read.needed import needed_text
-from intarsia.read.substring import Contained
+from intarsia.scan import unit_reader
+from intarsia.scan.filter import page_text_filter
+from intarsia.scan.filter.required_text import needed_text
+from intarsia.scan.filter.substring import Contained
 
 F = pc.field("f")
 TEXTS = st.text("abä%", max_size=4) | st.none()
@@ -67,7 +68,10 @@ def test_answers_are_those_of_pyarrow(tmp_path_factory, data):
     ds = ia.dataset(path)
     if ds.schema.field("f").type == pa.binary() and "match" in str(condition):
         condition = F == b"ab"
-    with mock.patch.object(matching, "STAGED_ROWS", 0), mock.patch.object(sieve, "_TRIED", 1000):
+    with (
+        mock.patch.object(unit_reader, "STAGED_ROWS", 0),
+        mock.patch.object(page_text_filter, "_TRIED", 1000),
+    ):
         found = ds.to_table(filter=condition)
     assert found.equals(pads.dataset(path).to_table().filter(condition))
 
@@ -113,9 +117,11 @@ def test_only_pages_that_hold_the_text_are_decoded(large, condition):
 
 
 def test_a_frequent_text_is_soon_not_looked_for(large):
-    with mock.patch.object(sieve.Sieve, "_holds", autospec=True, return_value=True) as holds:
+    with mock.patch.object(
+        page_text_filter.Sieve, "_holds", autospec=True, return_value=True
+    ) as holds:
         assert ia.dataset(large).to_table(filter=F == "message 1").num_rows == 0
-    assert holds.call_count <= sieve._TRIED + 4
+    assert holds.call_count <= page_text_filter._TRIED + 4
 
 
 @pytest.mark.parametrize("use_dictionary", [False, True])
@@ -147,19 +153,19 @@ def test_what_was_frequent_in_other_files_is_looked_for_in_few_pages(tmp_path):
         )
     data, condition = ia.dataset(tmp_path), pc.match_substring(F, "message")
     looked = []
-    holds = sieve.Sieve._holds
+    holds = page_text_filter.Sieve._holds
 
     def counting(self, page, codec):
         looked.append(self._file.name[-9:])
         return holds(self, page, codec)
 
     with (
-        mock.patch.object(matching, "STAGED_ROWS", 0),
-        mock.patch.object(sieve.Sieve, "_holds", counting),
+        mock.patch.object(unit_reader, "STAGED_ROWS", 0),
+        mock.patch.object(page_text_filter.Sieve, "_holds", counting),
     ):
         assert data.to_table(filter=condition, use_threads=False).num_rows == 4 * count
     found = [looked.count(f"{number}.parquet") for number in range(6)]
-    assert found[:4] == [sieve._TRIED, 2, 2, 2]
+    assert found[:4] == [page_text_filter._TRIED, 2, 2, 2]
     assert found[4:] == [count // PAGE] * 2, "where the text is not, it is looked for all the same"
 
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intarsia.expr.tree import read_expression
-from intarsia.read import substring
-from intarsia.read.substring import Contained, contained_of, rows_containing
+from intarsia.scan.filter import substring
+from intarsia.scan.filter.substring import Contained, contained_of, rows_containing
 from intarsia.strings import byte_search
 
 LETTERS = st.text("ab", max_size=6)

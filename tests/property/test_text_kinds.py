@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.expr.evaluate import evaluate
+from intarsia.file.open_file import OpenedFile
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
-from intarsia.read.opened import OpenedFile
 from intarsia.testing import check_index_kind
 from intarsia.testing.strategies import SEARCHES
 from intarsia.write.compose import compose

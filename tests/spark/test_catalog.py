@@ -18,8 +18,8 @@ import intarsia as ia
 import intarsia.spark as ias
 from intarsia.catalog.pointer import POINTER, is_table_name
 from intarsia.data.catalog import open_segments, read_pointer
+from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
-from intarsia.read.options import DEFAULTS
 from intarsia.spark import catalog_job
 
 pytestmark = pytest.mark.spark

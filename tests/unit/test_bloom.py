@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
+from intarsia.file.chunk_reader import Chunk
 from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import (
     MAX_BYTES,
@@ -25,8 +26,7 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.thrift import decode, encode
 from intarsia.parquet.xxhash64 import xxh64
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 from intarsia.write.standard import bloom_hashes
 
 SALT = [

@@ -19,9 +19,9 @@ from intarsia.catalog.tables import FILES, build_table, new_name
 from intarsia.data.catalog import read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import FormatError
+from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
 from intarsia.io.source import BufferSource
-from intarsia.read.options import DEFAULTS
 
 NUMBER = 6
 

@@ -14,9 +14,9 @@ from intarsia.catalog.pointer import is_table_name
 from intarsia.data import catalog
 from intarsia.data.catalog import read_pointer
 from intarsia.data.catalog_kept import KeptCatalogs
+from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
 from intarsia.io.storage import SIDECAR_FOLDER
-from intarsia.read.options import DEFAULTS
 from intarsia.spark.read import opened as opened_for_spark
 
 FILES, ROWS = 12, 3000

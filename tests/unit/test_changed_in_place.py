@@ -14,7 +14,7 @@ import pytest
 import intarsia as ia
 from intarsia.data import dataset as dataset_module
 from intarsia.io.storage import FileReplaced
-from intarsia.read import scan, units
+from intarsia.scan import scan, units
 
 ROWS = 20_000
 FILTER = pc.field("n") >= 0

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file.writer_quirks import miscounts_nulls
 from intarsia.parquet.metadata import SizeStatistics
 from intarsia.parquet.statistics import UNKNOWN
-from intarsia.read.distrust import miscounts_nulls
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 WORDS = pa.dictionary(pa.int32(), pa.string())
 ROWS = [{"word": "x", "text": "y", "n": 1}, None, {"word": None, "text": None, "n": None}] * 50

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Subject
 from intarsia.index.indexed_type import order_of_type
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.term import field_term
-from intarsia.read.opened import OpenedFile
 from intarsia.sql.condition import parse_where
 
 ROWS, PAGE = 4000, 100

@@ -6,13 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data.lookups import hold_keys
 from intarsia.expr.tree import read_expression
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.kinds.entries import Entries
 from intarsia.io.source import BufferSource
 from intarsia.pruning.builder import pruning_of
 from intarsia.pruning.type_compatibility import types_agree
-from intarsia.read.opened import OpenedFile
+from intarsia.scan.files.index_pruning import hold_keys
 
 ROWS, PAGE = 4000, 100
 #  host     h0, h1 … in every row but each seventh, which have no map

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file import page_index_cache
 from intarsia.plan.account import Activity, FileAccount, FileRead, Filtered, Stage
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
-from intarsia.read import conjuncts, page_indexes
 from intarsia.row_ranges import RowRanges
+from intarsia.scan import predicate_order
 from intarsia.write import build
 
 PAGES = {"row_group_size": 2000, "max_rows_per_page": 500, "write_batch_size": 100}
@@ -278,10 +279,10 @@ def test_a_damaged_index_is_told_of_as_it_was_warned_of(lake, tmp_path):
 
 
 def test_a_page_index_that_pages_belie_is_told_of_when_it_is_read(lake, monkeypatch):
-    decode = page_indexes.read_offset_index
+    decode = page_index_cache.read_offset_index
     starts = np.array([0, 400, 1000, 1500])
     monkeypatch.setattr(
-        page_indexes,
+        page_index_cache,
         "read_offset_index",
         lambda data: replace(decode(data), first_row_index=starts),
     )
@@ -311,7 +312,7 @@ def test_the_order_of_conditions_is_told_where_they_are_evaluated_in_turn(lake, 
     source = ia.dataset(lake / "day=1")
     condition = "s <> 's00001' AND n >= 0 AND n <> 5"
     assert "all conditions are evaluated at once" in str(source.explain(["n"], condition))
-    monkeypatch.setattr(conjuncts, "STAGED_ROWS", 1000)
+    monkeypatch.setattr(predicate_order, "STAGED_ROWS", 1000)
     found = source.explain(["n"], condition, analyze=True)
     stages = found.files[0].stages
     assert [stage.columns for stage in stages] == [("n",), ("s",)]

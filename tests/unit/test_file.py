@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import FileMetaData, RowGroup
 from intarsia.parquet.thrift import encode
-from intarsia.read.opened import OpenedFile
 
 
 def stored(table):

@@ -107,8 +107,8 @@ def test_a_replaced_file_is_noticed(memory, tmp_path):
 
 
 def test_a_scan_that_finds_another_file_midway_says_so(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr("intarsia.read.units.UNIT_ROWS", 100)
-    monkeypatch.setattr("intarsia.read.units.FIRST_ROWS", 100)
+    monkeypatch.setattr("intarsia.scan.units.UNIT_ROWS", 100)
+    monkeypatch.setattr("intarsia.scan.units.FIRST_ROWS", 100)
     noise = [os.urandom(100) for _ in range(5000)]  # more than the tail, which is in memory
     for name, value in (("a", 1), ("b", 2)):
         table = pa.table({"k": range(5000), "noise": noise, "v": [value] * 5000})

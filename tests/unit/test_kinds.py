@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.expr import term
 from intarsia.expr.evaluate import evaluate
+from intarsia.file.open_file import OpenedFile
 from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
@@ -28,9 +29,8 @@ from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
 from intarsia.pruning.term import field_term
-from intarsia.read import choice
-from intarsia.read.opened import OpenedFile
 from intarsia.row_ranges import RowRanges
+from intarsia.scan import index_selection
 from intarsia.testing import CountingSource
 from intarsia.write import gather, values
 from intarsia.write.build import build
@@ -112,12 +112,12 @@ def test_the_most_promising_index_is_asked_and_no_other_once_little_is_left(file
     ia.add_indexes(file, [ia.Distinct("status"), ia.Lookup("k", granule_rows=20)])
     both = (pc.field("status") == "ok") & (pc.field("k") == "K00007")
     assert list(steps(file, both)) == ["row-group statistics", "index k:lookup"]
-    monkeypatch.setattr(choice, "_PROBE_BYTES", 0)
+    monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
     assert [*steps(file, both)][1:3] == ["index k:lookup", "index status:distinct"]
 
 
 def test_two_bounds_of_small_granules_serve_a_box(file, monkeypatch):
-    monkeypatch.setattr(choice, "_PROBE_BYTES", 0)
+    monkeypatch.setattr(index_selection, "_PROBE_BYTES", 0)
     ia.add_indexes(file, [ia.MinMax("n", 20), ia.MinMax(pc.field("x") * 2, 4)])
     box = (pc.field("n") >= 900) & (pc.field("n") < 960) & (pc.field("x") * 2 > 110)
     found = steps(file, box)

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import lookups, survey
-from intarsia.data.lookups import decisive
 from intarsia.expr.tree import read_expression
 from intarsia.index.section.reader import Section
 from intarsia.io import storage
 from intarsia.pruning.builder import pruning_of
-from intarsia.read import planner
+from intarsia.scan import file_planner
+from intarsia.scan.files import file_pruning, index_pruning
+from intarsia.scan.files.index_pruning import decisive
 from intarsia.sql.condition import parse_where
 
 FILES, ROWS = 12, 4000
@@ -88,13 +88,13 @@ def test_answers_are_those_of_the_table(lake, whole, name):
 @pytest.fixture
 def planned(monkeypatch):
     """How often each file was planned by itself."""
-    found, original = Counter(), planner._Planner.run
+    found, original = Counter(), file_planner._Planner.run
 
     def run(self, *args):
         found[self._file.name] += 1
         return original(self, *args)
 
-    monkeypatch.setattr(planner._Planner, "run", run)
+    monkeypatch.setattr(file_planner._Planner, "run", run)
     return found
 
 
@@ -201,8 +201,10 @@ def test_nothing_is_asked_where_the_sift_has_told(tmp_path, monkeypatch):
     for number in range(FILES):
         table = table_of(number).slice(0, 100)
         ia.write_table(table, tmp_path / f"{number:02}.parquet", indexes=[ia.Lookup("id")])
-    asked, original = [], lookups.hold_keys
-    monkeypatch.setattr(survey, "hold_keys", lambda *args: asked.append(args) or original(*args))
+    asked, original = [], index_pruning.hold_keys
+    monkeypatch.setattr(
+        file_pruning, "hold_keys", lambda *args: asked.append(args) or original(*args)
+    )
     found = ia.dataset(tmp_path).to_table(filter=pc.field("id") == value(3, 5))
     assert found["n"].to_pylist() == [3 * ROWS + 5]
     assert not asked
@@ -214,7 +216,7 @@ def test_nothing_is_asked_of_files_of_which_all_rows_match(tmp_path, monkeypatch
         path = tmp_path / f"{number:02}.parquet"  # too large for the sift, by its bloom filter
         ia.write_table(table, path, indexes=[ia.Lookup("k"), ia.Bloom("k")])
     asked = []
-    monkeypatch.setattr(survey, "hold_keys", lambda *args: asked.append(args))
+    monkeypatch.setattr(file_pruning, "hold_keys", lambda *args: asked.append(args))
     assert ia.dataset(tmp_path).to_table(filter=pc.field("k") == 7).num_rows == FILES * ROWS
     assert not asked
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.read import matching, page_counts
-from intarsia.read.columns import read_columns
-from intarsia.read.condition import are_everywhere, picked
 from intarsia.row_ranges import RowRanges
+from intarsia.scan import unit_reader
+from intarsia.scan.filter.condition import are_everywhere, picked
+from intarsia.scan.integrity import row_counts
+from intarsia.scan.schema_adapter import read_columns
 
 ROWS, PAGE = 100_000, 1_000
 
@@ -141,8 +142,8 @@ def steps(monkeypatch):
         found["picked"].append(sorted(table.column_names))
         return picked(mask, table, rows)
 
-    monkeypatch.setattr(matching, "read_columns", read)
-    monkeypatch.setattr(matching, "picked", pick)
+    monkeypatch.setattr(unit_reader, "read_columns", read)
+    monkeypatch.setattr(unit_reader, "picked", pick)
     return found
 
 
@@ -257,7 +258,7 @@ def test_pages_of_row_groups_that_are_wanted_whole_are_not_asked_for_their_rows(
     stored, monkeypatch
 ):
     file, table, _ = stored
-    monkeypatch.setattr(page_counts, "_counts", None)
+    monkeypatch.setattr(row_counts, "_counts", None)
     assert file.read(["odd", "t"]).equals(table.select(["odd", "t"]))
     with pytest.raises(TypeError):
         file.read(["t"], RowRanges.of((0, 10)))

@@ -10,6 +10,7 @@ import pytest
 
 from intarsia.decode.page_data import check_size, decompress, num_rows, page_levels
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.file.chunk_reader import Chunk
 from intarsia.parquet.metadata import (
     CompressionCodec,
     DataPageHeader,
@@ -19,8 +20,7 @@ from intarsia.parquet.metadata import (
     SchemaElement,
 )
 from intarsia.parquet.schema import read_schema
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 CODECS = {
     CompressionCodec.SNAPPY: "snappy",

@@ -25,7 +25,7 @@ from intarsia.errors import FormatError, IndexSpecError
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import version_of
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 from intarsia.write import gather
 from intarsia.write.build import FromPages, due_of
 from intarsia.write.build import gather as gather_all

@@ -5,9 +5,9 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.data.cache import FileCache
+from intarsia.file.page_index_cache import PageIndexes
 from intarsia.plan.plan import Amount, Figures
-from intarsia.read.page_indexes import PageIndexes
+from intarsia.scan.files.file_cache import FileCache
 from intarsia.sql.condition import parse_where
 
 

@@ -19,9 +19,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.data import catalog
+from intarsia.file import open_file
 from intarsia.io import storage
 from intarsia.io.storage import FileSource
-from intarsia.read import opened, units
+from intarsia.scan import units
 
 FILES, ROWS = 9, 300
 KEY, LOW, SOME = (
@@ -277,7 +278,7 @@ def test_a_file_that_is_never_the_same_ends_in_an_error_that_says_so(lake, ask, 
     monkeypatch.setattr(FileSource, "_was_written_to", touched)
     with pytest.raises(ia.PathError, match=r"parquet.*: the file was replaced 20 times") as error:
         ask(data)
-    assert isinstance(error.value, opened.ChangesTooOften)
+    assert isinstance(error.value, open_file.ChangesTooOften)
 
 
 def test_a_file_that_is_read_in_units_stays_open_from_the_first_to_the_last(lake):

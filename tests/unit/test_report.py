@@ -21,14 +21,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import FormatError
+from intarsia.file.byte_map import _disjoint
 from intarsia.parquet.page_index import OffsetIndex
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.file_map import Band, ChunkMap, FileMap, Part
 from intarsia.plan.pages import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
-from intarsia.read.file import open_file
-from intarsia.read.file_map import _disjoint
 from intarsia.report import file as file_module
 from intarsia.report import query_html
 from intarsia.report.lanes import MOST_CELLS, lane_of, rows_lane
@@ -38,6 +37,7 @@ from intarsia.report.rows import axis_of
 from intarsia.report.strip import strip_of
 from intarsia.report.text import begin, clip, condition, percent
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.parquet_file import open_file
 
 ROWS, GROUP, PAGE = 10_000, 5_000, 500
 VOID = {"meta", "br", "col"}

@@ -19,7 +19,7 @@ from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.parquet.thrift import amended, encode
-from intarsia.read import choice
+from intarsia.scan import index_selection
 from intarsia.write import beside, in_place
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
@@ -116,7 +116,9 @@ def test_a_stale_sidecar_is_ignored_with_one_warning_and_made_anew(file, change,
 
 
 def test_indexes_in_a_file_and_beside_it_serve_together_the_embedded_one_first(file, monkeypatch):
-    monkeypatch.setattr(choice, "_PROBE_BYTES", 0)  # else one index leaves too little for another
+    monkeypatch.setattr(
+        index_selection, "_PROBE_BYTES", 0
+    )  # else one index leaves too little for another
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=100)])
     ia.add_indexes(file, [ia.Lookup("k", granule_rows=1000), ia.MinMax("n")], sidecar=True)
     assert [entry.name for entry in ia.ParquetFile(file).indexes] == ["k:lookup", "n:minmax"]
@@ -413,7 +415,7 @@ def test_where_sidecars_cannot_be_listed_nothing_is_written(where, file, monkeyp
     def refused(*_):
         raise PermissionError("not today")
 
-    monkeypatch.setattr("intarsia.read.sidecars._listed", refused)
+    monkeypatch.setattr("intarsia.file.sidecar_discovery._listed", refused)
     for change in (
         lambda: ia.add_indexes(file, ["n:lookup"], sidecar=where == "sidecar"),
         lambda: ia.drop_indexes(file, ["k:lookup"], sidecar=where == "sidecar"),

@@ -11,10 +11,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.decode.synthetic_footer import RootTemplate
-from intarsia.read import small_chunks
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
-from intarsia.read.small_chunks import chunks_of
+from intarsia.file.chunk_reader import Chunk
+from intarsia.scan import small_chunks
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.small_chunks import chunks_of
 
 COLUMNS = {
     "i32": pa.array(range(60), pa.int32()),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.file.chunk_reader import Chunk
 from intarsia.io.source import BufferSource
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import (
@@ -30,8 +31,7 @@ from intarsia.parquet.page_statistics import (
     shortened_low,
     summarize,
 )
-from intarsia.read.chunk import Chunk
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 
 EPOCH = datetime.datetime(1970, 1, 1)
 DAY = datetime.date(1970, 1, 1)

@@ -11,6 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.evaluate import evaluate
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Subject
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import Keys
@@ -19,7 +20,6 @@ from intarsia.index.section.probe import InvertedSection
 from intarsia.index.section.writer import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
-from intarsia.read.opened import OpenedFile
 from intarsia.sql.condition import parse_where
 from intarsia.strings import tokenizer
 from intarsia.testing import CountingSource

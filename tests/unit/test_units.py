@@ -10,13 +10,13 @@ import pytest
 
 import intarsia as ia
 from intarsia.expr.tree import read_expression
-from intarsia.read import units
-from intarsia.read.columns import roots_of
-from intarsia.read.comparisons import holds
-from intarsia.read.condition import Condition, picked
-from intarsia.read.file import open_file
-from intarsia.read.options import ReadOptions
+from intarsia.file.read_options import ReadOptions
 from intarsia.row_ranges import RowRanges
+from intarsia.scan import units
+from intarsia.scan.filter.comparison import holds
+from intarsia.scan.filter.condition import Condition, picked
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.schema_adapter import roots_of
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 from intarsia.control_characters import shown_in_json
 from intarsia.errors import FormatError
+from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.footer import TRAILER_BYTES
 from intarsia.parquet.metadata import (
     CompressionCodec,
@@ -26,7 +27,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import readable
-from intarsia.read.opened import OpenedFile
 from intarsia.redaction import redacted
 
 _ENUMS = {

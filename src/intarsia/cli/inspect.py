@@ -16,15 +16,15 @@ from intarsia.cli.document import describe, json_text
 from intarsia.cli.show_files import Summary
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
+from intarsia.file.sidecar_discovery import places_of
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import FileSource, resolve
-from intarsia.read.file import open_file, open_source
-from intarsia.read.opened import OpenedFile
-from intarsia.read.page_indexes import ChunkId
-from intarsia.read.sidecars import places_of
 from intarsia.redaction import redacted
 from intarsia.report.render import file_html
+from intarsia.scan.parquet_file import open_file, open_source
 
 _Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
 """Files by their names, or why they are not shown."""

@@ -23,12 +23,12 @@ from intarsia.errors import PathError, PredicateError, name_of_several, unknown_
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
 from intarsia.expr.nested_types import without_dictionary
+from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.io.glob import HIDDEN, is_glob, means
 from intarsia.io.storage import resolve
-from intarsia.read.damage import OnCorrupt
-from intarsia.read.file import open_file
-from intarsia.read.request import without_rows
-from intarsia.read.scan import limited
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.request import without_rows
+from intarsia.scan.scan import limited
 from intarsia.sql.condition import parse_where
 from intarsia.threads import waited_for
 from intarsia.write.annotations import Annotations, agreed_alone, annotations_of

@@ -10,7 +10,7 @@ from intarsia.cli.document import json_text
 from intarsia.data.asked import check_columns
 from intarsia.data.discover import dataset
 from intarsia.data.table_files import TableFormatOption
-from intarsia.read.damage import OnCorrupt
+from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.report.query import SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.condition import parse_where

@@ -12,8 +12,8 @@ import pyarrow as pa
 from intarsia.cli.document import json_text
 from intarsia.cli.terminal import Column, clean, escaped, plural, say, whole_table
 from intarsia.expr.scalar_format import readable_values
+from intarsia.file.health import missing_in
 from intarsia.index.directory import IndexEntry
-from intarsia.read.health import missing_in
 from intarsia.write.embed import IndexReport, StandardReport
 
 _FILES = 20

@@ -20,12 +20,12 @@ from intarsia.cli.terminal import (
     tables,
 )
 from intarsia.errors import FormatError, Where
+from intarsia.file.footer_summary import bloom_bytes, chunks_of, null_count
+from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.enum_names import codec_name, type_name, value_encodings
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, SizeStatistics, Statistics
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import readable
-from intarsia.read.opened import OpenedFile
-from intarsia.read.summary import bloom_bytes, chunks_of, null_count
 
 _CHUNKS = 100
 _NO_STATISTICS = Statistics()

@@ -23,12 +23,12 @@ from intarsia.cli.terminal import (
     table,
 )
 from intarsia.errors import FormatError, IntarsiaError
+from intarsia.file.footer_summary import ColumnSummary, largest, problems_of, summary_of
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import index_name
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.parquet.enum_names import type_name
 from intarsia.parquet.metadata import RowGroup
-from intarsia.read.opened import OpenedFile
-from intarsia.read.summary import ColumnSummary, largest, problems_of, summary_of
 from intarsia.write.embed import StandardReport, strays
 
 _COLUMNS = 40

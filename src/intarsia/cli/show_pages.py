@@ -27,12 +27,12 @@ from intarsia.cli.terminal import (
 )
 from intarsia.errors import FormatError, IntarsiaError, Where
 from intarsia.expr.scalar_format import readable_values
+from intarsia.file.chunk_reader import Chunk
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
+from intarsia.file.page_listing import PageInfo, describe_pages
 from intarsia.parquet.enum_names import encoding_name, page_name
 from intarsia.parquet.schema import Leaf
-from intarsia.read.chunk import Chunk
-from intarsia.read.opened import OpenedFile
-from intarsia.read.page_indexes import ChunkId
-from intarsia.read.pages import PageInfo, describe_pages
 from intarsia.redaction import redacted
 
 _SHOWN = 100

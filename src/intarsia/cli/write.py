@@ -18,8 +18,8 @@ from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import cast_type
+from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.memory import share
-from intarsia.read.damage import OnCorrupt
 from intarsia.write.annotations import placed
 from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.embed import IndexReport, list_indexes

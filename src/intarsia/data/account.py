@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from intarsia.data.cache import FileCache
 from intarsia.expr.tree import shown
+from intarsia.file.embedded_indexes import Embedded
+from intarsia.file.open_file import OpenedFile, lease_of
+from intarsia.file.scan_profile import Profile
 from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
@@ -16,16 +18,14 @@ from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Predicate
 from intarsia.pruning.tree import tests_of
-from intarsia.read.choice import may_pay
-from intarsia.read.conjuncts import stages
-from intarsia.read.matching import Trend
-from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.planner import PAGE_INDEX, index_source, indexes_for, leaf_of
-from intarsia.read.profile import Profile
-from intarsia.read.request import Request
-from intarsia.read.scan import Part, scan
-from intarsia.read.sections import Embedded
-from intarsia.read.selection import groups_of
+from intarsia.scan.file_planner import PAGE_INDEX, index_source, indexes_for, leaf_of
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.index_selection import may_pay
+from intarsia.scan.page_selection import groups_of
+from intarsia.scan.predicate_order import stages
+from intarsia.scan.request import Request
+from intarsia.scan.scan import Part, scan
+from intarsia.scan.unit_reader import Trend
 
 
 def account_of(file: OpenedFile, request: Request, plan: FilePlan) -> FileAccount:

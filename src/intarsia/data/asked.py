@@ -15,8 +15,8 @@ from intarsia.expr.evaluate import compute_columns, needs_evaluation
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of
 from intarsia.expr.nested_types import type_at
 from intarsia.expr.tree import FieldRef, field_paths, read_expression, shown
-from intarsia.read.projection import check_paths, pruned_to_fields
-from intarsia.read.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
+from intarsia.scan.nested_projection import check_paths, pruned_to_fields
+from intarsia.scan.request import FILENAME, PSEUDO_COLUMNS, Filter, Request, pruned_schema
 
 _SPECIAL = ("__fragment_index", "__batch_index", "__last_in_fragment")
 

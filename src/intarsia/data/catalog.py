@@ -23,6 +23,8 @@ from intarsia.catalog.pointer import POINTER, First, Pointer, Table, decode_poin
 from intarsia.data.catalog_kept import KeptCatalogs
 from intarsia.data.catalog_segment import SegmentReader, in_order
 from intarsia.errors import PathError, warn
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.read_options import ReadOptions
 from intarsia.io.file_handle import Stamp, Version, stamps_below
 from intarsia.io.fsspec_listing import is_fsspec
 from intarsia.io.retry import infos_of
@@ -32,9 +34,7 @@ from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.plan.plan import Amount, Figures
 from intarsia.process_state import ForkLock, SharedState
 from intarsia.pruning.partition_values import Constants
-from intarsia.read.opened import OpenedFile
-from intarsia.read.options import ReadOptions
-from intarsia.read.request import Request
+from intarsia.scan.request import Request
 
 F = TypeVar("F", bound=tuple[str, Constants])
 Identity = tuple[int, int | None]

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intarsia.data.catalog_segment import SegmentReader
+from intarsia.file.read_options import ReadOptions
 from intarsia.process_state import ForkLock, SharedState
-from intarsia.read.options import ReadOptions
 
 Files = Mapping[str, tuple[int, int | None]]
 """A catalog's files by name: length in bytes, and time of change in nanoseconds."""

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from intarsia.catalog.pointer import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
 from intarsia.errors import FormatError
+from intarsia.file.embedded_indexes import may_answer
+from intarsia.file.index_subjects import subject_of
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.read_options import ReadOptions
 from intarsia.index.base import Inverted, Subject
 from intarsia.index.key_formula import (
     FingerprintArray,
@@ -38,13 +42,9 @@ from intarsia.pruning.evaluate import rows_left
 from intarsia.pruning.partition_values import Constants, constants_might_match
 from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.statistics import rows_might_match
-from intarsia.read.opened import OpenedFile
-from intarsia.read.options import ReadOptions
-from intarsia.read.planner import leaf_of, missing_columns, values_agree
-from intarsia.read.request import Request
-from intarsia.read.sections import may_answer
-from intarsia.read.subjects import subject_of
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.file_planner import leaf_of, missing_columns, values_agree
+from intarsia.scan.request import Request
 
 BoolArray = NDArray[np.bool_]
 _MOST_PROBED = 32 * 1024 * 1024

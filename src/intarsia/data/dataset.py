@@ -32,7 +32,6 @@ from intarsia.data.asked import (
     request_of,
 )
 from intarsia.data.batches import batches_of, or_empty
-from intarsia.data.cache import FileCache
 from intarsia.data.catalog import Catalog
 from intarsia.data.complete import (
     FAILURES,
@@ -55,7 +54,6 @@ from intarsia.data.numbered import check_within, parts_at, parts_together, row_n
 from intarsia.data.scan_options import check_counts, check_scan_options
 from intarsia.data.special import special_scan
 from intarsia.data.stream import scanner_of
-from intarsia.data.survey import File, files_left
 from intarsia.data.whole_scan import (
     WholeScan,
     are_mostly_left,
@@ -77,27 +75,23 @@ from intarsia.deadline import (
 from intarsia.errors import public
 from intarsia.expr.evaluate import needs_evaluation, unused
 from intarsia.expr.filterable_types import filterable_schema, restorer_of, taken
+from intarsia.file.corrupt_rows import CorruptData
+from intarsia.file.open_file import of_one_version, until_whole
+from intarsia.file.read_options import ReadOptions
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
 from intarsia.io.storage import gap_bytes
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import Plan
-from intarsia.read.count import count_rows
-from intarsia.read.damage import CorruptData
-from intarsia.read.limit import fitting
-from intarsia.read.opened import of_one_version, until_whole
-from intarsia.read.options import ReadOptions
-from intarsia.read.planner import plan_rows
-from intarsia.read.request import (
-    ROW_NUMBER,
-    FilterLike,
-    Request,
-    expression_of,
-    without_rows,
-)
-from intarsia.read.scan import Part, scan
-from intarsia.read.sidecars import Sidecars
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.count import count_rows
+from intarsia.scan.file_planner import plan_rows
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File, files_left
+from intarsia.scan.integrity.page_size_limit import fitting
+from intarsia.scan.request import ROW_NUMBER, FilterLike, Request, expression_of, without_rows
+from intarsia.scan.scan import Part, scan
 from intarsia.threads import each_in_one_thread
 
 _BATCH_ROWS = 131_072

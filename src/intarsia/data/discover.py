@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.data.cache import FileCache
 from intarsia.data.catalog import catalog_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folder_values import folder_expressions
@@ -33,11 +32,12 @@ from intarsia.data.table_files import (
 from intarsia.data.united import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
+from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.read_options import Reader, check_reader
+from intarsia.file.sidecar_discovery import places_of
 from intarsia.io.storage import FileSource, PathLike, list_files, resolve, several
-from intarsia.read.damage import OnCorrupt, check_on_corrupt
-from intarsia.read.opened import OpenedFile
-from intarsia.read.options import Reader, check_reader
-from intarsia.read.sidecars import places_of
+from intarsia.scan.files.file_cache import FileCache
 from intarsia.threads import begin, result_of
 
 

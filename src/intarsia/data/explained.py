@@ -7,21 +7,21 @@ from dataclasses import replace
 from functools import partial
 
 from intarsia.data.account import account_of, read_of
-from intarsia.data.cache import FileCache
-from intarsia.data.survey import File, Kept, each_of, files_left, in_folders
 from intarsia.expr.tree import shown
+from intarsia.file.byte_map import map_of
+from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
 from intarsia.plan.account import FileAccount
 from intarsia.plan.explain import Explanation
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.pruning.partition_values import Constants
-from intarsia.read.columns import roots_to_read
-from intarsia.read.figures import plan_reads
-from intarsia.read.file_map import map_of
-from intarsia.read.matching import Trend
-from intarsia.read.opened import OpenedFile, of_one_version, until_whole
-from intarsia.read.planner import folder_might_match, plan_rows
-from intarsia.read.request import Request
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.file_planner import folder_might_match, plan_rows
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File, Kept, each_of, files_left, in_folders
+from intarsia.scan.read_estimate import plan_reads
+from intarsia.scan.request import Request
+from intarsia.scan.schema_adapter import roots_to_read
+from intarsia.scan.unit_reader import Trend
 
 
 def plan_files(cache: FileCache, files: Sequence[File], request: Request, gap: int) -> Plan:

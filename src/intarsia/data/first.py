@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
-from intarsia.data.survey import each_of
+from intarsia.file.open_file import OpenedFile, lease_of
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, ValueOrder
-from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.scan import Part, scan
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.files.file_pruning import each_of
+from intarsia.scan.scan import Part, scan
 from intarsia.sql.query.limit_pushdown import First
 
 _LEAST_ROWS = 64 * 1024

@@ -1,7 +1,7 @@
 """Are the values of folders those of the files, before pyarrow scans the files by itself?
 
 pyarrow gives the folder's value for every row and never compares. Scans by page do, in
-``read/planner.py``.
+``scan/file_planner.py``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
-from intarsia.data.survey import File
 from intarsia.pruning.partition_values import Constants
-from intarsia.read.planner import check_folder
+from intarsia.scan.file_planner import check_folder
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File
 
 
 def check_folders(

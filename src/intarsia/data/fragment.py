@@ -10,8 +10,8 @@ import pyarrow.dataset as pads
 from intarsia.data.asked import Columns
 from intarsia.data.footers import Footers
 from intarsia.errors import UnsupportedError, Where
-from intarsia.read.request import FilterLike
 from intarsia.redaction import shown_redacted
+from intarsia.scan.request import FilterLike
 
 if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset

@@ -30,20 +30,20 @@ import pyarrow.fs as pafs
 
 from intarsia.data.asked import request_of
 from intarsia.data.folder_values import NULL_FOLDER
-from intarsia.data.survey import files_left
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.tree import tests_of
-from intarsia.read.columns import roots_to_read
-from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import check_folder, indexes_for, leaf_of, plan_rows
-from intarsia.read.portable import has_old_bounds, plain_type, why_not_portable
-from intarsia.read.request import Request
-from intarsia.read.selection import groups_of, rows_of, select
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.file_planner import check_folder, indexes_for, leaf_of, plan_rows
+from intarsia.scan.files.file_pruning import files_left
+from intarsia.scan.page_selection import groups_of, rows_of, select
+from intarsia.scan.request import Request
+from intarsia.scan.schema_adapter import roots_to_read
 
 if TYPE_CHECKING:
     from intarsia.data.dataset import Dataset

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from intarsia.data.cache import FileCache
-from intarsia.data.matches import Read, readers
-from intarsia.data.survey import File, alike, each_of
-from intarsia.read.opened import OpenedFile, lease_of
-from intarsia.read.request import Request
-from intarsia.read.scan import Matching, Part
+from intarsia.file.open_file import OpenedFile, lease_of
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File, alike, each_of
+from intarsia.scan.files.small_file_reader import Read, readers
+from intarsia.scan.request import Request
+from intarsia.scan.scan import Matching, Part
 
 _SMALL_BYTES, _SMALL_ROWS = 128 * 1024, 8192
 """A file of so many is decoded sooner with others than its pages are by themselves."""

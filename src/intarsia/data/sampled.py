@@ -11,9 +11,9 @@ import pyarrow as pa
 from intarsia.data.asked import request_of
 from intarsia.data.dataset import Dataset
 from intarsia.expr.filterable_types import filterable_schema
-from intarsia.read.request import without_rows
-from intarsia.read.scan import Part, scan
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.request import without_rows
+from intarsia.scan.scan import Part, scan
 
 
 def spread_rows(data: Dataset, column: str, count: int) -> pa.Table:

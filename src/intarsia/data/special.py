@@ -21,8 +21,8 @@ from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.nested_types import with_whole_maps
 from intarsia.expr.tree import field_paths, read_expression
-from intarsia.read.request import without_rows
-from intarsia.read.scan import limited
+from intarsia.scan.request import without_rows
+from intarsia.scan.scan import limited
 
 
 def special_scan(

@@ -18,13 +18,13 @@ from typing import Any, Literal, get_args
 import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError
+from intarsia.file.open_file import OpenedFile
 from intarsia.io.glob import base_of, is_glob
 from intarsia.io.local_path import local_path, unwrapped
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import NoDataError, PathLike, list_files, resolve, several
 from intarsia.io.table_format import FORMATS, ICEBERG, TableFormat, Tables, makes_table
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
+from intarsia.scan.parquet_file import open_file
 from intarsia.threads import all_awaited, waited_for
 
 TableFormatOption = Literal["auto", "ignore"]

@@ -10,13 +10,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from intarsia.data.cache import FileCache
-from intarsia.data.survey import each_of
 from intarsia.errors import UnsupportedError, Where, name_of_several
 from intarsia.expr.casts import keeps_values
 from intarsia.expr.filterable_types import filterable_type
 from intarsia.expr.nested_types import leaf_pairs, nullable, with_children
-from intarsia.read.opened import OpenedFile
+from intarsia.file.open_file import OpenedFile
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import each_of
 
 UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
 """What pyarrow raises of schemas that cannot be united."""

@@ -22,20 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.cache import FileCache
 from intarsia.data.complete import FAILURES
 from intarsia.data.hand_over import PAGE_COST
-from intarsia.data.survey import File, Survey, alike, files_left, in_folders
 from intarsia.errors import IntarsiaError
+from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.tree import tests_of
-from intarsia.read.matching import fits
-from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import indexes_for, leaf_of, plan_rows
-from intarsia.read.request import Request
-from intarsia.read.selection import rows_of
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
+from intarsia.scan.files.file_cache import FileCache
+from intarsia.scan.files.file_pruning import File, Survey, alike, files_left, in_folders
+from intarsia.scan.page_selection import rows_of
+from intarsia.scan.request import Request
+from intarsia.scan.unit_reader import fits
 
 _MATCHES = "matches"
 _PAGE_BYTES = 16 * 1024

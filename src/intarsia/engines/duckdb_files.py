@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from intarsia.data.hand_over import HandOver
-from intarsia.read.portable import plain_type
+from intarsia.file.portable_columns import plain_type
 
 _KEY_TYPES = {
     pa.string(): "VARCHAR",

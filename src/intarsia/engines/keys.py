@@ -20,7 +20,7 @@ from intarsia.data.sampled import spread_rows
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type
-from intarsia.read.opened import READ_ERRORS
+from intarsia.file.open_file import READ_ERRORS
 from intarsia.sql.query.scans import Keys, Scan
 
 _MOST_KEYS = 100_000

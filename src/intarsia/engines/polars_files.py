@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from intarsia.data.dataset import Dataset
 from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
 from intarsia.errors import IntarsiaError
+from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.statistics import Bounds
-from intarsia.read.opened import OpenedFile
 from intarsia.row_ranges import RowRanges
 
 if TYPE_CHECKING:

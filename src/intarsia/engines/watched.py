@@ -15,9 +15,9 @@ from intarsia.deadline import Stop, Stopped, active, current, each_active
 from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.expr.nested_types import Path
 from intarsia.expr.tree import field_paths, read_expression
-from intarsia.read.projection import pruned_to_fields
-from intarsia.read.request import pruned_schema
-from intarsia.read.scan import Part
+from intarsia.scan.nested_projection import pruned_to_fields
+from intarsia.scan.request import pruned_schema
+from intarsia.scan.scan import Part
 
 
 class WatchedDataset(Dataset):

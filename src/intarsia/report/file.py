@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from intarsia.errors import FormatError
+from intarsia.file.byte_map import map_of
+from intarsia.file.footer_summary import ColumnSummary, largest, problems_of, summary_of
+from intarsia.file.foreign_idx1 import stray_list
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import index_name
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex
@@ -13,10 +17,6 @@ from intarsia.parquet.enum_names import type_name, value_encodings
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import plural, readable
 from intarsia.plan.file_map import ChunkMap
-from intarsia.read.file_map import map_of
-from intarsia.read.opened import OpenedFile
-from intarsia.read.strays import stray_list
-from intarsia.read.summary import ColumnSummary, largest, problems_of, summary_of
 from intarsia.report.lanes import Lane, cells_in, lane_of
 from intarsia.report.rows import RowAxis, axis_of
 from intarsia.report.strip import Strip, strip_of

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import optional
+from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import clean, plural
 from intarsia.plan.explain import Explanation
 from intarsia.plan.report import of
-from intarsia.read.opened import OpenedFile
 from intarsia.report.file import file_page
 from intarsia.report.query import report_of
 from intarsia.report.text import percent

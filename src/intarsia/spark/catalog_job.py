@@ -28,11 +28,11 @@ from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.data.catalog import Identity
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IntarsiaError, quiet
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
-from intarsia.read.file import open_source
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_source
 from intarsia.spark.failure import as_told
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.write.catalog import (

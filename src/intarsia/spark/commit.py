@@ -39,8 +39,8 @@ from intarsia.data.journal import (
     root_at,
 )
 from intarsia.errors import FormatError, PathError, warn
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.storage import PathLike
-from intarsia.read.sidecars import Sidecars
 from intarsia.spark.place import Place
 
 TEMPORARY = "_temporary-"

@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 
 from intarsia.errors import IntarsiaError, PathError, warn
 from intarsia.io.glob import HIDDEN
-from intarsia.read.file import open_file
+from intarsia.scan.parquet_file import open_file
 from intarsia.spark.job import Job
 from intarsia.spark.types import spark_schema
 

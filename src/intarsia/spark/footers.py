@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where, warn
-from intarsia.read.opened import OpenedFile
+from intarsia.file.open_file import OpenedFile
 from intarsia.spark.types import leaves
 
 _VERSION = "org.apache.spark.version"

@@ -27,11 +27,11 @@ import pyarrow.fs as pafs
 from intarsia.data.journal import visible
 from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
-from intarsia.read.file import open_file
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_file
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.failure import as_told
 from intarsia.spark.index_task import (

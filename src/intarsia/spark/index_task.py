@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, IntarsiaError, PathError, quiet
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import IndexSpec, spec_name
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_file
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
 from intarsia.write.build import Builder, new_file_id

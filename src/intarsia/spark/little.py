@@ -15,8 +15,8 @@ import pyarrow as pa
 from intarsia.data.batches import copied
 from intarsia.errors import IntarsiaError
 from intarsia.plan.plan import FilePlan, Plan
-from intarsia.read.request import Filter, Request
-from intarsia.read.scan import Part, scan
+from intarsia.scan.request import Filter, Request
+from intarsia.scan.scan import Part, scan
 from intarsia.spark.sources import Source
 from intarsia.spark.tasks import OPENING_BYTES, SPLIT_BYTES
 from intarsia.spark.variants import as_output, check_whole

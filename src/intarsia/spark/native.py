@@ -20,11 +20,11 @@ import pyarrow.fs as pafs
 from intarsia.data.hand_over import RefusedError, check_folder_value, check_names, check_paths
 from intarsia.errors import PredicateError
 from intarsia.expr.tree import field_paths, read_expression
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.portable_columns import plain_type, why_not_portable
 from intarsia.io.table_format import STREAM_LOG
 from intarsia.parquet.metadata import CompressionCodec, Encoding, Type
 from intarsia.parquet.schema import Leaf
-from intarsia.read.opened import OpenedFile
-from intarsia.read.portable import plain_type, why_not_portable
 from intarsia.spark.condition import spark_column, spark_condition
 from intarsia.spark.footers import entries_of, has_old_dates
 from intarsia.spark.sources import Source

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from intarsia.data.journal import visible
 from intarsia.errors import FormatError, PathError, Where
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.io.storage import PathLike
-from intarsia.read.sidecars import Sidecars
 from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
 from intarsia.spark.failure import as_told
 from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of, stated_order

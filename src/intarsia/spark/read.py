@@ -29,18 +29,18 @@ from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
 from intarsia.expr.nested_types import nullable
 from intarsia.expr.tree import field_paths, read_expression
+from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.read_options import ReadOptions
+from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import binding_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import Type
 from intarsia.plan.plan import Plan
-from intarsia.read.damage import OnCorrupt, check_on_corrupt
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.options import ReadOptions
-from intarsia.read.request import Filter, Request
-from intarsia.read.scan import scan_file
-from intarsia.read.sidecars import places_of
 from intarsia.row_ranges import RowRanges
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.request import Filter, Request
+from intarsia.scan.scan import scan_file
 from intarsia.spark.choice import choose
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.failure import silence_broken_pipes

@@ -22,6 +22,8 @@ from intarsia.data.united import UNLIKE, first_unlike, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.index.parquet_indexes import Bloom
@@ -30,9 +32,7 @@ from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
 from intarsia.parquet.metadata import CompressionCodec, Type
-from intarsia.read.file import open_source
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_source
 from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER

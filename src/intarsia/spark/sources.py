@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.data.dataset import Dataset
+from intarsia.file.open_file import Lease, OpenedFile
 from intarsia.process_state import cached_property
-from intarsia.read.opened import Lease, OpenedFile
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.file.open_file import OpenedFile
 from intarsia.plan.plan import FilePlan, PlannedRead
-from intarsia.read.opened import OpenedFile
 from intarsia.row_ranges import Int64Array, RowRanges
 
 TASK_BYTES = 64 * 1024 * 1024

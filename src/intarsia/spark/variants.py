@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.errors import UnsupportedError, Where
 from intarsia.expr.nested_types import nullable, with_children
-from intarsia.read.opened import OpenedFile
+from intarsia.file.open_file import OpenedFile
 
 _SHREDDED = "typed_value"
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.io.storage import PathLike
-from intarsia.read.request import without_rows
+from intarsia.scan.request import without_rows
 from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
 from intarsia.spark.existing import check_existing
 from intarsia.spark.failure import as_told

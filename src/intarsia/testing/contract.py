@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import IntarsiaWarning
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.index.value_predicates import TEXT_SEARCHES
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
-from intarsia.read.file import ParquetFile
-from intarsia.read.opened import OpenedFile
+from intarsia.scan.parquet_file import ParquetFile
 from intarsia.testing.cases import BLOCK_ROWS, all_conditions, blocks_of, cells_of
 from intarsia.testing.strategies import arrays, conditions
 from intarsia.verify.sections import check_sections

@@ -10,9 +10,9 @@ import pyarrow.fs as pafs
 from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
 from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import IntarsiaError, Where
+from intarsia.file.read_options import DEFAULTS
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.section.writer import UInt64Array
-from intarsia.read.options import DEFAULTS
-from intarsia.read.sidecars import Sidecars
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.catalog import facts_at
 from intarsia.write.catalog_facts import Facts, KeySpec, LeafBounds

@@ -12,17 +12,17 @@ from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
+from intarsia.file.chunk_reader import Chunk
+from intarsia.file.column_types import ColumnTypes
+from intarsia.file.health import able_to_have, missing_in
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars, places_of
 from intarsia.index.directory import IndexEntry, checked_footer, page_index_places
 from intarsia.io.storage import PathLike
 from intarsia.parquet.compact_protocol import spans
 from intarsia.parquet.footer import MAGIC
-from intarsia.read.chunk import Chunk
-from intarsia.read.column_types import ColumnTypes
-from intarsia.read.file import open_file
-from intarsia.read.health import able_to_have, missing_in
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars, places_of
-from intarsia.read.small_chunks import chunks_of
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.small_chunks import chunks_of
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, note, of_exception, warning

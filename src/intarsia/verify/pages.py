@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
+from intarsia.file.chunk_reader import Chunk, run_bytes
 from intarsia.parquet.levels import PageLevels
 from intarsia.parquet.metadata import DICTIONARY_ENCODINGS, CompressionCodec
 from intarsia.parquet.page_header import PageAt, checksum_problem
 from intarsia.parquet.page_statistics import PageSummaries, Summarizer, has_bounds
 from intarsia.parquet.value_order import ValueOrder
-from intarsia.read.chunk import Chunk, run_bytes
 from intarsia.row_ranges import Int64Array
 from intarsia.verify.findings import Finding, error, of_exception, warning
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from intarsia.errors import FormatError, Where
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import ColumnChunk
-from intarsia.read.opened import OpenedFile
-from intarsia.read.page_indexes import ChunkId
 from intarsia.verify.findings import Finding, error
 
 _CHUNK = "chunk"

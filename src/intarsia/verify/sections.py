@@ -9,6 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, UnsupportedError, Where
+from intarsia.file.embedded_indexes import Holder
+from intarsia.file.foreign_idx1 import stray_list
+from intarsia.file.index_subjects import subject_of
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import known_version, make
@@ -16,10 +20,6 @@ from intarsia.index.section.probe import InvertedSection, SummarySection, open_s
 from intarsia.index.section.writer import UInt64Array, distinct, entries_of, packed
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sections import Holder
-from intarsia.read.strays import stray_list
-from intarsia.read.subjects import subject_of
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.write.build import Due, cell_tables, gather
 

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import Where
+from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import SortingColumn
 from intarsia.parquet.page_statistics import has_bounds, numbers_of
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.read.opened import OpenedFile
 from intarsia.verify.findings import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 

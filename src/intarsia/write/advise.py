@@ -18,6 +18,7 @@ from intarsia.data.table_files import TableFormatOption
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name
@@ -25,10 +26,9 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
 from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.pruning.partition_values import Constants
-from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import plan_rows
-from intarsia.read.request import FilterLike, Request, expression_of
-from intarsia.read.selection import groups_of
+from intarsia.scan.file_planner import plan_rows
+from intarsia.scan.page_selection import groups_of
+from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.write import present
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of

@@ -10,6 +10,9 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from intarsia.errors import IndexSpecError, PathError
+from intarsia.file.embedded_indexes import Holder
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars, kept_under
 from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
@@ -19,9 +22,6 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
 from intarsia.io.local_path import local_path
 from intarsia.io.source import ByteRange, WindowSource
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sections import Holder
-from intarsia.read.sidecars import Sidecars, kept_under
 from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
 
 _TRIES = 10

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from intarsia import deadline
 from intarsia.errors import FormatError, IndexSpecError, Where, placed
+from intarsia.file.index_subjects import subject_of
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted, Subject, index_name
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1, encoded
@@ -31,8 +33,6 @@ from intarsia.index.section.writer import (
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.parquet.schema import Leaf
 from intarsia.pruning.term import Term
-from intarsia.read.opened import OpenedFile
-from intarsia.read.subjects import subject_of
 from intarsia.row_ranges import Int64Array
 from intarsia.write.gather import Gatherer, gatherer_for
 from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of

@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import IndexSpecError
+from intarsia.file.embedded_indexes import may_answer
+from intarsia.file.index_subjects import subject_of
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
@@ -13,11 +16,8 @@ from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Op, Predicate, Test
 from intarsia.pruning.term import Term
 from intarsia.pruning.tree import tests_of
-from intarsia.read.opened import OpenedFile
-from intarsia.read.planner import values_agree
-from intarsia.read.request import Request
-from intarsia.read.sections import may_answer
-from intarsia.read.subjects import subject_of
+from intarsia.scan.file_planner import values_agree
+from intarsia.scan.request import Request
 
 
 def tests_in(requests: Sequence[Request]) -> list[Predicate]:

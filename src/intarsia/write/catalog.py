@@ -38,16 +38,16 @@ from intarsia.data.catalog_segment import SegmentReader
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
+from intarsia.file.read_options import DEFAULTS
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.atomic_replace import remove_file
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, check_may_write, version_of
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import FileSource, PathLike
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES
-from intarsia.read.file import open_file, open_source
-from intarsia.read.options import DEFAULTS
-from intarsia.read.sidecars import Sidecars
 from intarsia.redaction import shown_redacted
+from intarsia.scan.parquet_file import open_file, open_source
 from intarsia.threads import in_order, may_divide, waited_for
 from intarsia.write.catalog_facts import Facts, facts_of
 from intarsia.write.catalog_segment import SegmentWriter

@@ -13,6 +13,7 @@ import numpy as np
 from intarsia.catalog.pointer import KeyTable
 from intarsia.data.catalog_segment import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
 from intarsia.index.section.probe import InvertedSection
 from intarsia.index.section.writer import UInt64Array
@@ -27,7 +28,6 @@ from intarsia.parquet.page_statistics import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import UNKNOWN, Bounds
 from intarsia.parquet.value_order import ValueOrder
-from intarsia.read.opened import OpenedFile
 
 _LONGEST_BOUND = 64
 _LONGEST_TAIL = 16 * 1024 * 1024

@@ -23,13 +23,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import Span, list_span, replace_fields, spans, zigzag
 from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.parquet.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.read.opened import OpenedFile
-from intarsia.read.request import without_rows
+from intarsia.scan.request import without_rows
 from intarsia.write.arrow import ArrowWriter
 from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.dictionaries import fitted

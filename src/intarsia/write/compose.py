@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
 from intarsia.index.base import index_name
 from intarsia.index.directory import (
     FOOTER_KEY,
@@ -44,8 +46,6 @@ from intarsia.parquet.footer import (
 )
 from intarsia.parquet.footer_cache import decode_footer
 from intarsia.parquet.metadata import ColumnChunk
-from intarsia.read.opened import OpenedFile
-from intarsia.read.page_indexes import ChunkId
 from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.write.standard import ChunkPart
 

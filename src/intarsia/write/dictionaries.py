@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.read.opened import OpenedFile
+from intarsia.file.open_file import OpenedFile
 from intarsia.threads import all_of
 from intarsia.write.defaults import PAGE_ROWS
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IndexSpecError, public, quiet
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_file
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose

@@ -19,6 +19,10 @@ from typing import Any
 from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
+from intarsia.file.foreign_idx1 import stray_list
+from intarsia.file.health import missing_in
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars, places_of
 from intarsia.index.base import index_name
 from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
@@ -30,12 +34,8 @@ from intarsia.io.file_handle import Version, check_may_write, version_of
 from intarsia.io.storage import PathLike
 from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
-from intarsia.read.file import open_file
-from intarsia.read.health import missing_in
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars, places_of
-from intarsia.read.strays import stray_list
 from intarsia.redaction import shown_redacted
+from intarsia.scan.parquet_file import open_file
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose

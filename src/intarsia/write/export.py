@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, IndexSpecError, PathError, public
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import IndexSpec
 from intarsia.io.atomic_replace import replacing
 from intarsia.io.source import Source
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import MAGIC
-from intarsia.read.file import open_source
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import places_of
+from intarsia.scan.parquet_file import open_source
 from intarsia.write.drop import name_of
 
 _PIECE_BYTES = 8 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from intarsia.read.opened import OpenedFile
+from intarsia.file.open_file import OpenedFile
 from intarsia.write.arrow import ArrowWriter
 from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.dictionaries import fitted

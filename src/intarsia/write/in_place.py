@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import FormatError, Where, warn
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.atomic_replace import (
     changed,
     check_unchanged,
@@ -23,9 +25,7 @@ from intarsia.io.local_path import local_path
 from intarsia.io.s3_copy import replaced_by_store
 from intarsia.io.source import WindowSource
 from intarsia.parquet.footer import check_editable
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sidecars import Sidecars
+from intarsia.scan.parquet_file import open_file
 from intarsia.write.beside import carry_sidecar, check_can_carry
 from intarsia.write.compose import Composed
 

@@ -26,10 +26,10 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.io.external_sort import Workspace, on_disk
-from intarsia.read.opened import OpenedFile
 from intarsia.row_ranges import Int64Array
 from intarsia.write.build import (
     Built,

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, PathError
+from intarsia.file.embedded_indexes import Holder
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.probe import open_section
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import columns_named
-from intarsia.read.opened import OpenedFile
-from intarsia.read.sections import Holder
 from intarsia.write.build import check_index, check_indexes, on_of
 from intarsia.write.standard import check_standard, groups_of
 

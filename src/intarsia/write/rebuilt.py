@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intarsia.errors import FormatError
+from intarsia.file.chunk_reader import RUN_BYTES
 from intarsia.parquet.metadata import (
     ColumnChunk,
     ColumnMetaData,
@@ -27,7 +28,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
-from intarsia.read.chunk import RUN_BYTES
 from intarsia.write.claimed import SavedGroup
 from intarsia.write.torn_pages import TornPages, needs_dictionary
 

@@ -14,6 +14,8 @@ import bisect
 import itertools
 from collections.abc import Collection, Sequence
 
+from intarsia.file.chunk_reader import Chunk
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
 from intarsia.io.external_sort import Workspace
@@ -22,8 +24,6 @@ from intarsia.parquet.footer import framed, with_key_values
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.read.chunk import Chunk
-from intarsia.read.opened import OpenedFile
 from intarsia.write.compose import Part, compose
 
 

@@ -10,6 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError
+from intarsia.file.chunk_reader import Chunk
+from intarsia.file.index_subjects import no_leaf
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
+from intarsia.file.page_walk import offset_index_of
 from intarsia.index.literal_encoding import unfit_for_hashing
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.io.source import ByteRange
@@ -30,13 +35,8 @@ from intarsia.parquet.page_statistics import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.read.chunk import Chunk
-from intarsia.read.opened import OpenedFile
-from intarsia.read.page_indexes import ChunkId
-from intarsia.read.small_chunks import chunks_of
-from intarsia.read.subjects import no_leaf
-from intarsia.read.walked import offset_index_of
 from intarsia.row_ranges import Int64Array
+from intarsia.scan.small_chunks import chunks_of
 
 _MOST_DIGITS = 38
 """Of decimals that engines take for such."""

@@ -12,6 +12,7 @@ from intarsia.decode.page_data import check_size, decompress, page_levels
 from intarsia.decode.splice import ChunkBytes, RowGroupBytes, leaf_batches
 from intarsia.decode.synthetic_footer import SchemaTemplates
 from intarsia.errors import FormatError, UnsupportedError
+from intarsia.file.chunk_reader import run_bytes
 from intarsia.io.source import Source
 from intarsia.memory import Room
 from intarsia.parquet.levels import bit_packed_bytes
@@ -26,7 +27,6 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.schema import Leaf, Schema
-from intarsia.read.chunk import run_bytes
 from intarsia.write.tiles import Checksum, Pages
 
 _CODECS = frozenset(CompressionCodec)

@@ -15,16 +15,16 @@ from intarsia import memory
 from intarsia.errors import IndexSpecError, PredicateError
 from intarsia.expr.casts import without_extension
 from intarsia.expr.functions import elements_of, plain_values
+from intarsia.file.index_subjects import HELD, evaluated
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Reads, Subject
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.io.source import BufferSource, ByteRange, Source
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.read.guard import PageIndexMistrust
-from intarsia.read.opened import OpenedFile
-from intarsia.read.rows import read_rows
-from intarsia.read.subjects import HELD, evaluated
-from intarsia.read.units import decoded_chunk_bytes, page_starts
 from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.scan.column_reader import read_rows
+from intarsia.scan.integrity.page_guard import PageIndexMistrust
+from intarsia.scan.units import decoded_chunk_bytes, page_starts
 
 PIECE_BYTES = 64 * 1024 * 1024
 """Decoded bytes read at a time, where pages can be told apart."""

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from intarsia.errors import PathError, Where, placed, public
+from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder
@@ -28,9 +29,8 @@ from intarsia.io.retry import infos_of
 from intarsia.io.source import BufferSource
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import framed, read_footer, with_elements
-from intarsia.read.file import open_file
-from intarsia.read.opened import OpenedFile
-from intarsia.read.request import without_rows
+from intarsia.scan.parquet_file import open_file
+from intarsia.scan.request import without_rows
 from intarsia.write.arrow import ArrowWriter
 from intarsia.write.build import check_indexes
 from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter

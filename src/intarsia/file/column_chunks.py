@@ -1,0 +1,179 @@
+"""What the footer of an opened file says of its chunks: decoded once, and held against what else it
+says.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from intarsia.errors import FormatError, UnsupportedError, Where
+from intarsia.file.page_index_cache import ChunkId
+from intarsia.parquet.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    CountedChunk,
+    Outline,
+    OutlinedChunk,
+    RowGroup,
+)
+from intarsia.parquet.thrift import Structs
+from intarsia.process_state import cached_property
+
+if TYPE_CHECKING:  # it is what has these
+    from intarsia.file.open_file import OpenedFile
+
+_DICTIONARY_HEADER_BYTES = 100
+_MANY, _SINGLY = 256, 3
+"""Of a file with so many chunks, those of a row group are gone through at once, where it is for one
+in so many of them at least. Of fewer, all that is known will be asked for.
+"""
+
+
+class ColumnChunks:
+    """The chunks of one file, by row group and leaf. They need it to be held."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        """Raises ``FormatError`` for a footer that contradicts itself."""
+        self._file: OpenedFile = weakref.proxy(file)
+        self.mended: dict[ChunkId, ColumnMetaData] = {}
+        """Those of which the footer says what is not so, and what is."""
+        self._column_chunks: dict[ChunkId, ColumnChunk] = {}
+        self._chunks: dict[ChunkId, ColumnMetaData] = {}
+        self._outlines: dict[int, Sequence[Outline] | None] = {}
+        self._check()
+
+    def column_chunk(self, row_group: int, leaf: int) -> ColumnChunk:
+        """As ``OpenedFile.column_chunk``."""
+        known = self._column_chunks.get((row_group, leaf))
+        if known is not None:
+            return known
+        try:
+            column = self._with_row_count(
+                row_group, leaf, self._file.metadata.row_groups[row_group].columns[leaf]
+            )
+        except FormatError as error:
+            raise error.at(self._where(row_group, leaf)) from error
+        self._column_chunks[row_group, leaf] = column
+        return column
+
+    def chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
+        """As ``OpenedFile.chunk``."""
+        known = self._chunks.get((row_group, leaf))
+        if known is None:
+            known = self._chunks[row_group, leaf] = self._chunk(row_group, leaf)
+        return known
+
+    def outlines(self, row_group: int, leaves: Sequence[int]) -> Sequence[Outline | ColumnMetaData]:
+        """As ``OpenedFile.outlines``."""
+        count = len(self._file.schema.leaves)
+        are_many = count * len(self._file.metadata.row_groups) >= _MANY
+        if are_many and len(leaves) * _SINGLY >= count and not self.mended:
+            if row_group not in self._outlines:
+                self._outlines[row_group] = self._outlined(row_group)
+            outlines = self._outlines[row_group]
+            if outlines is not None:
+                return [outlines[leaf] for leaf in leaves]
+        return [self.chunk(row_group, leaf) for leaf in leaves]
+
+    def _outlined(self, row_group: int) -> Sequence[Outline] | None:
+        """All chunks of a row group; None where one is not plain, in this file, and as counted."""
+        group, leaves = self._file.metadata.row_groups[row_group], self._file.schema.leaves
+        if not isinstance(group.columns, Structs) or self._forgets_dictionary_headers:
+            return None
+        try:
+            chunks = group.columns.all_as(OutlinedChunk)
+        except FormatError:
+            return None
+        found = [
+            chunk.meta_data
+            for chunk, leaf in zip(chunks, leaves, strict=True)
+            if chunk.meta_data is not None
+            and not chunk.file_path
+            and chunk.crypto_metadata is None
+            and (not leaf.is_flat or chunk.meta_data.num_values == group.num_rows)
+        ]
+        return found if len(found) == len(chunks) else None
+
+    def mend(self, row_group: int, leaf: int, chunk: ColumnMetaData) -> None:
+        """Go by ``chunk`` from now on, where the footer says something else."""
+        self.mended[row_group, leaf] = self._chunks[row_group, leaf] = chunk
+
+    def _chunk(self, row_group: int, leaf: int) -> ColumnMetaData:
+        column = self.column_chunk(row_group, leaf)
+        if column.meta_data is None:
+            raise FormatError("the chunk has no metadata", self._where(row_group, leaf))
+        if column.crypto_metadata is not None:
+            raise UnsupportedError("the column is encrypted", self._where(row_group, leaf))
+        if column.file_path:
+            reason = f"the data is in another file, {column.file_path!r}"
+            raise FormatError(reason, self._where(row_group, leaf))
+        return self._with_dictionary_header(column.meta_data)
+
+    def _with_dictionary_header(self, chunk: ColumnMetaData) -> ColumnMetaData:
+        """Writers before parquet-mr 1.2.9 left the dictionary page's header out of the size."""
+        if not self._forgets_dictionary_headers:
+            return chunk
+        size = chunk.total_compressed_size
+        left = self._file.source.size - chunk.start - size
+        slack = max(min(_DICTIONARY_HEADER_BYTES, left), 0)
+        return replace(chunk, total_compressed_size=size + slack)
+
+    @cached_property
+    def _forgets_dictionary_headers(self) -> bool:
+        writer = self._file.metadata.created_by or ""
+        version = re.match(r"parquet-mr(?: version (\d+)\.(\d+)\.(\d+))?", writer)
+        if version is None:
+            return False
+        return version.group(1) is None or tuple(map(int, version.groups())) < (1, 2, 9)
+
+    def _where(self, row_group: int, leaf: int) -> Where:
+        return Where(self._file.name, row_group, self._file.schema.leaves[leaf].name)
+
+    # --- counts ---------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        metadata, leaves = self._file.metadata, self._file.schema.leaves
+        flat = next((leaf.index for leaf in leaves if leaf.is_flat), None)
+        if sum(group.num_rows for group in metadata.row_groups) >= 2**63:
+            raise FormatError("more rows than can be counted")
+        for i, group in enumerate(metadata.row_groups):
+            if len(group.columns) != len(leaves):
+                raise FormatError(
+                    f"{len(group.columns)} chunks for {len(leaves)} columns", Where(row_group=i)
+                )
+            if flat is not None and not _has_as_many_values(group, flat):
+                self.column_chunk(i, flat)
+
+    def _with_row_count(self, row_group: int, leaf: int, column: ColumnChunk) -> ColumnChunk:
+        """A flat column has a value a row; rows that only the footer claims are not believed.
+
+        Where damage is skipped, and another flat column bears the rows out, the chunk's count is
+        taken for wrong: its pages will be counted.
+        """
+        rows, data = self._file.num_rows_in(row_group), column.meta_data
+        is_flat = self._file.schema.leaves[leaf].is_flat
+        if not is_flat or data is None or data.num_values == rows:
+            return column
+        if self._file.options.skips_corrupt and self._are_borne_out(row_group):
+            return replace(column, meta_data=replace(data, num_values=rows))
+        raise FormatError(f"{data.num_values:,} values for {rows:,} rows")
+
+    def _are_borne_out(self, row_group: int) -> bool:
+        """Has any flat column as many values as its row group has rows?"""
+        group = self._file.metadata.row_groups[row_group]
+        flat = (leaf.index for leaf in self._file.schema.leaves if leaf.is_flat)
+        found = (group.columns[leaf].meta_data for leaf in flat)
+        return any(data is not None and data.num_values == group.num_rows for data in found)
+
+
+def _has_as_many_values(group: RowGroup, leaf: int) -> bool:
+    """Has a chunk of a row group as many values as that has rows?"""
+    columns = group.columns
+    if not isinstance(columns, Structs):
+        return False
+    data = columns.decoded_as(CountedChunk, leaf).meta_data
+    return data is None or data.num_values == group.num_rows

@@ -1,0 +1,359 @@
+"""The indexes of an opened file, in itself and in its sidecar: opened when first asked.
+
+Whatever is damaged or contradicts the file is reported by a warning and ignored from then on.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import FormatError, IndexSpecError, OutOfMemoryError, PathError, quiet
+from intarsia.file.foreign_idx1 import doubt, entry_of, stray_list
+from intarsia.file.index_subjects import subject_of
+from intarsia.index.base import Inverted, Subject
+from intarsia.index.directory import Directory, IndexEntry, StaleError, read_directory
+from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
+from intarsia.index.registry import EmbeddedIndex, known_kind, known_version, make
+from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
+from intarsia.io.source import Source, WindowSource
+from intarsia.io.storage import FileReplaced
+from intarsia.process_state import cached_property
+from intarsia.pruning.predicates import How, Match, Op, Predicate
+from intarsia.pruning.term import Term
+from intarsia.row_ranges import RowRanges
+
+if TYPE_CHECKING:  # it is what makes these
+    from intarsia.file.open_file import OpenedFile
+
+_LEAST_BYTES = 16 * 1024
+"""So much a probe may read, however little it might save."""
+_PATIENCE = 5.0
+"""Seconds after which storage that failed is asked again."""
+_MOST_MEANT = 256
+"""Kinds and subjects that files of one shape have in common, as far as they are kept."""
+AnySection = InvertedSection | SummarySection | IDX1Section
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """One embedded index: what the directory says, and what that means in its file."""
+
+    entry: IndexEntry
+    kind: EmbeddedIndex
+    of: Subject
+
+    @property
+    def finds_values(self) -> bool:
+        """Does it point at values, rather than bound them?"""
+        return isinstance(self.kind, Inverted)
+
+    @property
+    def is_partial(self) -> bool:
+        """May it leave out keys that are needed?"""
+        return isinstance(self.kind, Inverted) and self.kind.reading_share is not None
+
+    def may_answer(self, predicate: Predicate) -> bool:
+        """Is its kind asked such things of its term?"""
+        return may_answer(self.kind, self.of, predicate)
+
+
+def may_answer(kind: EmbeddedIndex, of: Subject, predicate: Predicate) -> bool:
+    """Is a kind asked such things of what it is on?"""
+    has_nans = False
+    if isinstance(predicate, Match):
+        what: Op | How = predicate.how
+        if (predicate.negated or predicate.nulls) and not kind.negations:
+            return False
+    else:
+        has_nans, what = predicate.nans and pa.types.is_floating(of.type), predicate.op
+    if what not in kind.serves:
+        return False
+    if isinstance(kind, Inverted):
+        return (kind.nulls or not predicate.nulls) and (kind.nans or not has_nans)
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """What holds sections, the file itself or its sidecar, and the directory of these."""
+
+    source: Source
+    directory: Directory
+    is_sidecar: bool
+
+    def window(self, entry: IndexEntry) -> WindowSource:
+        """The section of one of its entries."""
+        return WindowSource(self.source, entry.offset, entry.length)
+
+
+class Sections:
+    """The embedded indexes of one file, and those of its sidecar. They need the file to be held."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        self._file: OpenedFile = weakref.proxy(file)
+        self._embedded: dict[IndexEntry, Embedded | None] = {}
+        self._opened: dict[IndexEntry, AnySection | None] = {}
+        self.stale: dict[bool, tuple[IndexEntry, ...]] = {}
+        """Indexes that are none of this file's: of those embedded, False, and beside it, True."""
+        self._unread: PathError | None = None
+        self._failed_at: float | None = None
+
+    @cached_property
+    def directory(self) -> Directory | None:
+        """The directory of embedded indexes, where there is one that belongs to this file."""
+        try:
+            file = self._file
+            return read_directory(
+                file.metadata, file.source, file.footer_offset, lambda: file.binding
+            )
+        except StaleError as error:
+            self.stale[False] = error.entries
+            self._file.warn(f"embedded indexes are ignored: {error}", counted=True)
+        except FormatError as error:
+            self._file.warn(f"embedded indexes are ignored: {error}")
+        return None
+
+    @cached_property
+    def beside(self) -> Holder | None:
+        """The file's sidecar, where there is one that belongs to it."""
+        try:
+            found = self._file.open_sidecar()
+            return None if found is None else Holder(found.source, found.directory, True)
+        except StaleError as error:
+            self.stale[True] = error.entries
+            self._file.warn(f"its sidecar is ignored: {error}", counted=True)
+        except (FormatError, PathError) as error:
+            self._unread = error if isinstance(error, PathError) else None
+            self._note_failure(error)
+            self._file.warn(f"its sidecar is ignored: {error}")
+        return None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Did storage fail to tell of an index, so that the file is to be opened anew by now?"""
+        return self._failed_at is not None and time.monotonic() - self._failed_at > _PATIENCE
+
+    def _note_failure(self, error: Exception | str) -> None:
+        if isinstance(error, PathError) and self._failed_at is None:
+            self._failed_at = time.monotonic()
+
+    def check_beside(self) -> None:
+        """Raise ``PathError`` where storage does not tell what the file's sidecar holds.
+
+        Who goes on to write would leave it behind.
+        """
+        if self._file.beside is not None:
+            self._file.beside.check_listed()
+        if self.beside is None:
+            del self.beside  # another writer may make one meanwhile
+            if self._unread is not None:
+                raise PathError(f"what its sidecar holds cannot be told: {self._unread}")
+
+    def beside_now(self) -> Holder | None:
+        """As ``beside``, opened again where another writer changed it. Raises ``PathError``."""
+        if self.beside is not None and not self._file.sidecar_is_current:
+            del self.beside
+            with quiet():
+                self.check_beside()
+        return self.beside
+
+    @cached_property
+    def holders(self) -> Mapping[IndexEntry, Holder]:
+        """Every index and what holds it; of two of one name and known version the embedded one."""
+        found: dict[IndexEntry, Holder] = {}
+        if self.directory is not None:
+            own = Holder(self._file.source, self.directory, False)
+            found.update(dict.fromkeys(self.directory.indexes, own))
+        if self.beside is not None:
+            names = {e.name for e in found if known_version(e.kind) == e.kind_version}
+            entries = [e for e in self.beside.directory.indexes if e.name not in names]
+            found.update(dict.fromkeys(entries, self.beside))
+        held = {entry: holder.is_sidecar for entry, holder in found.items()}
+        self._file.note_indexes(held, self.stale)
+        return found
+
+    @property
+    def entries(self) -> tuple[IndexEntry, ...]:
+        """All indexes, those embedded first."""
+        return tuple(self.holders)
+
+    def is_beside(self, entry: IndexEntry) -> bool:
+        """Does the sidecar hold it?"""
+        return self.holders[entry].is_sidecar
+
+    def about(self, term: Term) -> list[Embedded]:
+        """The indexes on a term, of kinds, versions and functions known here.
+
+        The smallest come first, and last those that may read a part of themselves only.
+        """
+        column = str(term) if term.path else None
+        found = [
+            self.resolved(entry)
+            for entry in self.entries
+            if (entry.on == column if column else bool(entry.meaning))
+        ]
+        options = self._file.options
+        is_listed = column is not None and column == options.distinct_index_column
+        if is_listed and not options.looks_for_damage:  # such lists have no checksum
+            found.append(self._stray)
+        known = [index for index in found if index is not None and index.of.term == term]
+        return sorted(known, key=lambda index: (index.is_partial, index.entry.length))
+
+    @cached_property
+    def _stray(self) -> Embedded | None:
+        """The list of another writer, where the file is read with a column that it is of."""
+        column = self._file.options.distinct_index_column
+        assert column is not None
+        try:
+            found = stray_list(self._file)
+            if found is None:
+                return None
+            reason = doubt(self._file, found, column)
+            if reason:
+                raise FormatError(reason)
+            entry, kind = entry_of(found, column), DistinctIDX1(column)
+            embedded = Embedded(entry, kind, subject_of(self._file.columns, kind, ""))
+        except (FormatError, IndexSpecError) as error:
+            self._file.warn(f"the list at {KEY} is ignored: {error}")
+            return None
+        self._opened[entry] = IDX1Section(found.values, is_ours=False)
+        return embedded
+
+    def resolved(self, entry: IndexEntry) -> Embedded | None:
+        """What an entry means in this file; None where it is not of a kind known here."""
+        if entry not in self._embedded:
+            self._embedded[entry] = self._resolved(entry)
+        return self._embedded[entry]
+
+    def _resolved(self, entry: IndexEntry) -> Embedded | None:
+        if known_version(entry.kind) != entry.kind_version:
+            return None
+        try:
+            return Embedded(entry, *self._meant(entry))
+        except (FormatError, IndexSpecError) as error:
+            self._file.warn(f"index {entry.name} is ignored: {error}")
+            self._opened[entry] = None
+            return None
+
+    def _meant(self, entry: IndexEntry) -> tuple[EmbeddedIndex, Subject]:
+        """The kind of an entry, and what it is on: of a column, the same objects for files of one
+        shape. What functions mean is looked at anew.
+        """
+        file = self._file
+        known: dict[Hashable, tuple[EmbeddedIndex, Subject]] = {}
+        if not entry.meaning:
+            known = file.shape.kept(("indexes", file.options.of_types), dict)
+        key = known_kind(entry.kind), entry.on, repr(entry.params)
+        found = known.get(key)
+        if found is None:
+            kind = make(entry.kind, entry.on, entry.params)
+            found = kind, subject_of(file.columns, kind, entry.meaning)
+            if len(known) < _MOST_MEANT:
+                known[key] = found
+        return found
+
+    def section(self, index: Embedded) -> AnySection | None:
+        """The opened section, or None where it is damaged."""
+        entry = index.entry
+        if entry not in self._opened:
+            self._opened[entry] = self._open(index)
+        return self._opened[entry]
+
+    def _open(self, index: Embedded) -> AnySection | None:
+        entry = index.entry
+        holder = self.holders[entry]
+        window = holder.window(entry)
+        file_id, rows = holder.directory.file_id, self._file.num_rows
+        try:
+            return open_section(
+                index.kind, window, entry.meta_length, entry.meta_crc32, file_id, rows
+            )
+        except FormatError as error:
+            self._file.warn(f"index {entry.name} is ignored: {error}")
+            return None
+
+    def is_opened(self, entry: IndexEntry) -> bool:
+        """Is its metadata at hand, as far as it can be?"""
+        return entry in self._opened
+
+    def is_ignored(self, entry: IndexEntry) -> bool:
+        """Was it found to be damaged?"""
+        return entry in self._opened and self._opened[entry] is None
+
+    def rows_of(self, index: Embedded, predicate: Predicate, within: RowRanges) -> RowRanges | None:
+        """The rows ``within`` that might pass, as ``index`` knows; None where it cannot tell.
+
+        Rows outside may be among them, or missing. Raises ``FileReplaced``: that is no damage.
+        """
+        try:
+            return self._rows_of(index, predicate, within)
+        except FileReplaced:
+            raise
+        except (FormatError, PathError, OutOfMemoryError) as error:
+            self._distrust(index.entry, error)
+        except Exception as error:  # noqa: BLE001 # of a kind from elsewhere: it costs no answer
+            self._distrust(index.entry, f"its kind failed: {type(error).__name__}: {error}")
+        return None
+
+    def _rows_of(
+        self, index: Embedded, predicate: Predicate, within: RowRanges
+    ) -> RowRanges | None:
+        kind, of = index.kind, index.of
+        if isinstance(kind, Inverted):
+            formula = kind.keys_for(predicate, of)
+            section = None if formula is None else self.section(index)
+            if formula is None or section is None:
+                return None
+            if isinstance(section, IDX1Section):
+                return section.rows_of(formula, of)
+            assert isinstance(section, InvertedSection)
+            return section.rows_of(formula, of, self._most_bytes(kind, of, within))
+        section = self.section(index)
+        if section is None:
+            return None
+        assert isinstance(section, SummarySection)
+        return section.rows_of(kind, predicate, of, within)
+
+    def _most_bytes(self, kind: Inverted, of: Subject, within: RowRanges) -> int | None:
+        """What a probe may read, by the bytes that the rows ``within`` take of what is indexed."""
+        if kind.reading_share is None:
+            return None
+        file, starts = self._file, self._file.row_group_starts
+        groups = np.flatnonzero(within.covers(starts[:-1], starts[1:]))
+        size = sum(
+            file.chunk(group, leaf.index).total_compressed_size
+            for leaf in file.schema.leaves
+            if any(leaf.path[: len(path)] == path for path in of.term.fields)
+            for group in groups.tolist()
+        )
+        rows = int((starts[groups + 1] - starts[groups]).sum())
+        share = kind.reading_share * within.num_rows / max(rows, 1)
+        return max(int(share * size), _LEAST_BYTES)
+
+    def values(self, index: Embedded) -> pa.Array | None:
+        """The distinct values that an index of exact keys lists; None where it cannot.
+
+        Raises ``FileReplaced``.
+        """
+        if not (isinstance(index.kind, Inverted) and index.kind.exact):
+            return None
+        try:
+            section = self.section(index)
+            return section.values() if isinstance(section, InvertedSection) else None
+        except FileReplaced:
+            raise
+        except (FormatError, PathError) as error:
+            self._distrust(index.entry, error)
+            return None
+
+    def _distrust(self, entry: IndexEntry, reason: Exception | str) -> None:
+        self._opened[entry] = None
+        self._note_failure(reason)
+        self._file.warn(f"index {entry.name} is ignored: {reason}")

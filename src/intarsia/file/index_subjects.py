@@ -1,0 +1,180 @@
+"""What indexes are on, in one file: columns, leaves of structs, lists, functions of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyarrow import acero
+
+from intarsia.errors import FormatError, IndexSpecError, PredicateError, instead
+from intarsia.expr.casts import has_zone, is_in_utc, without_extension
+from intarsia.expr.functions import element_type, is_list, plain_type
+from intarsia.expr.nested_types import leaf_pairs, type_at, without_dictionary
+from intarsia.expr.type_cache import kept
+from intarsia.file.column_types import ColumnTypes
+from intarsia.index.base import Reads, Subject, index_name
+from intarsia.index.directory import IndexEntry
+from intarsia.index.indexed_type import order_of_type
+from intarsia.index.registry import EmbeddedIndex, make
+from intarsia.parquet.schema import Leaf, Schema
+from intarsia.parquet.value_order import Domain, ValueOrder
+from intarsia.pruning.term import Term, field_term, parse_term
+
+HELD = (Reads.ELEMENTS, Reads.ENTRIES)
+"""What lists and maps hold."""
+_VALUE = "value"
+
+
+def subject_of(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None = None) -> Subject:
+    """Returns what ``index`` is on in files with these ``columns``.
+
+    ``meaning`` is what the directory says of its functions; without one, ``on`` is a column where
+    there is one of that path, else a function. Raises ``IndexSpecError`` where there is neither, or
+    where it cannot be indexed, ``FormatError`` if pyarrow cannot read the schema.
+    """
+    try:
+        found = _subject(columns, index, meaning)
+    except IndexSpecError as error:
+        raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {error}") from error
+    try:
+        reason = index.unfit(found)
+    except Exception as error:  # noqa: BLE001 # whatever a plugin raises, files are read without it
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        raise IndexSpecError(f"no index {index_name(index.on, index.kind)}: {reason}")
+    return found
+
+
+def can_have(columns: ColumnTypes, entry: IndexEntry) -> bool:
+    """True if files with these ``columns`` can be given an index as ``entry`` describes it.
+
+    False for a kind that is not known here.
+    """
+    try:
+        subject_of(columns, make(entry.kind, entry.on, entry.params))
+    except (IndexSpecError, FormatError):
+        return False
+    return True
+
+
+def _subject(columns: ColumnTypes, index: EmbeddedIndex, meaning: str | None) -> Subject:
+    on, schema = index.on, columns.schema
+    if len(index.on_path) > 1 and schema.root(on) is not None:
+        raise IndexSpecError("a column is called that as well, and would be taken for the field")
+    if not meaning:
+        if index.reads in HELD:
+            return _of_held(columns, on, index.reads)
+        leaf = schema.leaf(on)
+        if leaf is not None:
+            return _of_leaf(columns, leaf, index.reads)
+        if schema.root(on) is not None:
+            raise IndexSpecError(no_leaf(on, schema))
+        if meaning is not None:
+            raise IndexSpecError(f"column {on!r} is not there")
+    if index.reads in HELD:
+        raise IndexSpecError("it is of lists and maps, not of functions")
+    try:
+        term, kind = _function(on, columns.schema_arrow)
+    except PredicateError as error:
+        is_function = any(character in on for character in "()[]+-*")
+        nor = f". Nor is it a function of columns: {error}" if is_function else ""
+        raise IndexSpecError(no_leaf(on, schema) + nor) from error
+    if term.path:  # names in SQL have no case, those of columns have
+        raise IndexSpecError(no_leaf(on, schema))
+    if meaning and meaning != term.meaning:
+        raise IndexSpecError(f"its functions meant {meaning!r}; here they mean {term.meaning!r}")
+    return Subject(term, decoded(kind), order_of_type(decoded(kind)))
+
+
+def no_leaf(on: str, schema: Schema) -> str:
+    """Why a column that is no leaf of ``schema`` is none: it has several, or is not there."""
+    root = schema.root(on)
+    if root is not None:
+        leaves = [leaf for leaf in schema.leaves if leaf.path[0] == on]
+        logical = schema.elements[root.elements.start].logicalType
+        holds = logical is not None and (logical.LIST is not None or logical.MAP is not None)
+        hint = f"; {on}:elements is of what lists and maps hold" if holds else ""
+        return f"the column is nested: it has {', '.join(leaf.name for leaf in leaves)}{hint}"
+    return f"column {on!r} is not there{instead(on, (leaf.name for leaf in schema.leaves))}"
+
+
+def _of_leaf(columns: ColumnTypes, leaf: Leaf, reads: Reads) -> Subject:
+    kind = columns.arrow_type(columns.schema.roots[leaf.root])
+    for name in leaf.path[1:]:
+        if leaf.max_repetition_level or not pa.types.is_struct(kind):
+            raise IndexSpecError("the column is nested in lists")
+        if kind.get_field_index(name) < 0:
+            raise IndexSpecError(f"two fields are called {name!r}")
+        kind = kind.field(name).type
+    if leaf.max_repetition_level:
+        raise IndexSpecError("the column is a list")
+    kind = decoded(kind)
+    order = columns.order(leaf.index) if reads is Reads.PHYSICAL else order_of_type(kind)
+    return Subject(field_term(*leaf.path), kind, order)
+
+
+def _of_held(columns: ColumnTypes, on: str, reads: Reads) -> Subject:
+    """What a list or a map holds, by its name or its path within structs: elements, or keys, or
+    entries.
+    """
+    path = (on,) if columns.schema.root(on) is not None else tuple(on.split("."))
+    root = columns.schema.root(path[0])
+    if root is None or not root.all_leaves:
+        raise IndexSpecError(f"column {on!r} is not there")
+    kind = columns.arrow_type(root)
+    for name in path[1:]:
+        if not pa.types.is_struct(kind):
+            raise IndexSpecError("the column is nested in lists")
+        if kind.get_field_index(name) < 0:
+            raise IndexSpecError(f"column {on!r} is not there")
+        kind = kind.field(name).type
+    if reads is Reads.ENTRIES:
+        if not pa.types.is_map(kind):
+            raise IndexSpecError("the column is no map")
+        entry = pa.struct({"key": element_type(kind), "value": plain_type(kind.item_type)})
+        return Subject(field_term(*path), entry, ValueOrder(Domain.UNDEFINED))
+    if not is_list(kind) and not pa.types.is_map(kind):
+        raise IndexSpecError("the column is no list")
+    kind = element_type(kind)
+    return Subject(field_term(*path), kind, order_of_type(kind))
+
+
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """A type without Arrow's dictionary, and what UUIDs and JSON are stored as."""
+    return without_extension(without_dictionary(kind))
+
+
+@kept
+def _function(text: str, schema: pa.Schema) -> tuple[Term, pa.DataType]:
+    """The term of SQL text, and the type of its values."""
+    term = parse_term(text, schema)
+    names = {path[0] for path in term.fields}
+    fields = [schema.field(name) for name in names]
+    for path in sorted(term.given):
+        kind = type_at(schema, path)
+        if any(has_zone(leaf) and not is_in_utc(leaf) for leaf, _ in leaf_pairs(kind, kind)):
+            name = ".".join(path)
+            raise PredicateError(f"what {name!r} becomes depends on the rules of its time zone")
+    nothing = {field.name: pa.chunked_array([pa.nulls(0, field.type)]) for field in fields}
+    return term, evaluated(term, nothing).type
+
+
+def evaluated(term: Term, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The values of a term on columns by their names.
+
+    Raises ``PredicateError`` where pyarrow cannot evaluate it on one of them.
+    """
+    if len(term.path) == 1:
+        return columns[term.path[0]]
+    table = pa.Table.from_arrays(list(columns.values()), list(columns))
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([term.expression], [_VALUE])),
+        ]
+    )
+    try:
+        return plan.to_table(use_threads=False).column(_VALUE)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise PredicateError(f"cannot evaluate {term}: {error}") from error

@@ -1,0 +1,204 @@
+"""The page indexes of an opened file: fetched together, decoded once, kept.
+
+What is damaged, contradicts the chunk or is belied by its pages is reported by a warning, and from
+then on treated as if it were not there.
+"""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from intarsia.errors import FormatError, Where
+from intarsia.io.source import ByteRange
+from intarsia.parquet.page_index import (
+    ColumnIndex,
+    OffsetIndex,
+    read_column_index,
+    read_offset_index,
+)
+from intarsia.parquet.statistics import Bounds, Int64Array, without_false_nulls
+
+if TYPE_CHECKING:  # it is what makes these
+    from intarsia.file.open_file import OpenedFile
+
+T = TypeVar("T")
+ChunkId = tuple[int, int]
+"""``(row group, leaf)``."""
+_OFFSETS, _COLUMNS = "offset_index", "column_index"
+
+
+class PageIndexes:
+    """The offset and column indexes of one file, by row group and leaf. They need it to be held."""
+
+    def __init__(self, file: OpenedFile, checksums: Mapping[tuple[int, int, str], int]) -> None:
+        """``checksums`` are those known, by row group, leaf and ``offset_index`` or
+        ``column_index``.
+        """
+        self._file: OpenedFile = weakref.proxy(file)
+        self._checksums = checksums
+        self._offsets: dict[ChunkId, OffsetIndex | None] = {}
+        self._columns: dict[ChunkId, ColumnIndex | None] = {}
+        self._bounds: dict[ChunkId, Bounds] = {}
+        self.walked: set[ChunkId] = set()
+        """Chunks of which headers were asked where pages are, be it in vain."""
+        self.confirmed: set[ChunkId] = set()
+        """Chunks that were read whole since, and have the pages that their index says."""
+        self.num_bytes = 0
+        """As they were stored, of all that were fetched."""
+        self.distrusted = 0
+        """How many were found to be wrong, or their chunks; plans made before may be wrong too."""
+
+    def load(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> None:
+        """Fetch offset and column indexes of the chunks named, those not yet there, at once."""
+        missing = self._missing(offsets, columns)
+        if not missing:
+            return
+        ranges = [self._range_of(id_, kind) for kind, id_ in missing]
+        stored = [range_ for range_ in ranges if range_[1]]
+        found = [memoryview(b"")] * len(stored)
+        try:
+            if stored:
+                found = self._file.source.read(stored)
+            self.num_bytes += sum(map(len, found))
+        except FormatError as error:
+            self._file.warn(f"page indexes are ignored: {error}")
+        fetched = iter(found)
+        for (kind, id_), (_, length) in zip(missing, ranges, strict=True):
+            data = next(fetched) if length else memoryview(b"")
+            if kind == _COLUMNS:
+                self._columns[id_] = self._checked(id_, data, self._column_index)
+            else:
+                self._offsets[id_] = self._checked(id_, data, self._offset_index)
+
+    def ranges(self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]) -> list[ByteRange]:
+        """What ``load`` would read."""
+        return [self._range_of(id_, kind) for kind, id_ in self._missing(offsets, columns)]
+
+    def _missing(
+        self, offsets: Iterable[ChunkId], columns: Iterable[ChunkId]
+    ) -> list[tuple[str, ChunkId]]:
+        found = [(_OFFSETS, id_) for id_ in dict.fromkeys(offsets) if id_ not in self._offsets]
+        found += [(_COLUMNS, id_) for id_ in dict.fromkeys(columns) if id_ not in self._columns]
+        return found
+
+    def _range_of(self, id_: ChunkId, kind: str) -> ByteRange:
+        """Where an index is; no bytes at all where there is none."""
+        column = self._file.column_chunk(*id_)
+        offset, length = getattr(column, f"{kind}_offset"), getattr(column, f"{kind}_length")
+        return (offset, length) if offset is not None and length else (0, 0)
+
+    def _checked(
+        self, id_: ChunkId, data: memoryview, decode: Callable[[ChunkId, memoryview], T | None]
+    ) -> T | None:
+        """The decoded index; None where there is none, or one that is not to be trusted."""
+        try:
+            return decode(id_, data) if data else None
+        except FormatError as error:
+            self._file.warn(f"a page index is ignored: {error.at(self._where(*id_))}")
+            return None
+
+    def _column_index(self, id_: ChunkId, data: memoryview) -> ColumnIndex | None:
+        is_trusted = self._is_vouched_for(_COLUMNS, id_, data)
+        is_trusted = is_trusted or not self._file.options.looks_for_damage
+        return read_column_index(data) if is_trusted else None
+
+    def _offset_index(self, id_: ChunkId, data: memoryview) -> OffsetIndex:
+        self._is_vouched_for(_OFFSETS, id_, data)
+        index = read_offset_index(data)
+        chunk = self._file.chunk(*id_)
+        stop = min(chunk.start + chunk.total_compressed_size, self._file.source.size)
+        problem = index.problem(self._file.num_rows_in(id_[0]), chunk.start, stop)
+        if problem:
+            raise FormatError(problem)
+        return index
+
+    def _is_vouched_for(self, kind: str, id_: ChunkId, data: memoryview) -> bool:
+        """Does an index match its checksum? Raises ``FormatError`` where it has another."""
+        known = self._checksums.get((*id_, kind))
+        if known is not None and zlib.crc32(data) != known:
+            raise FormatError("it does not match its checksum")
+        return known is not None
+
+    def learn(self, id_: ChunkId, data: bytes) -> None:
+        """Take an OffsetIndex that is about to be added, as it will be stored."""
+        self._offsets[id_] = self._checked(id_, memoryview(data), self._offset_index)
+
+    def take(self, row_group: int, leaf: int, index: OffsetIndex) -> None:
+        """Go by an index made of a chunk's pages, which has none, from now on."""
+        self._offsets[row_group, leaf] = index
+
+    def offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
+        """The chunk's OffsetIndex, where it has one that is consistent."""
+        return self._loaded(self._offsets, (row_group, leaf), [])
+
+    def columns(self, row_group: int, leaf: int) -> ColumnIndex | None:
+        """The chunk's ColumnIndex, where it has one that fits its OffsetIndex."""
+        id_ = (row_group, leaf)
+        index = self._loaded(self._columns, id_, [id_])
+        offsets = self.offsets(row_group, leaf)
+        if offsets is None or index is None or len(index) != len(offsets):
+            return None
+        return index
+
+    def _loaded(
+        self, known: Mapping[ChunkId, T | None], id_: ChunkId, columns: Sequence[ChunkId]
+    ) -> T | None:
+        """What is ``known`` of a chunk, once it is; another thread may forget it meanwhile."""
+        while True:
+            try:
+                return known[id_]
+            except KeyError:
+                self.load([id_], columns)
+
+    def bounds(self, row_group: int, leaf: int) -> Bounds | None:
+        """What the ColumnIndex says of a chunk's pages; None where there is no page index."""
+        index = self.columns(row_group, leaf)
+        if index is None:
+            return None
+        id_ = (row_group, leaf)
+        if id_ not in self._bounds:
+            values = self._values_in(id_, len(index))
+            told = without_false_nulls(index, values, self._file.chunk(*id_))
+            self._bounds[id_] = self._file.bounds_of(leaf, told)
+        return self._bounds[id_]
+
+    def _values_in(self, id_: ChunkId, pages: int) -> Int64Array | None:
+        """How many values each of a chunk's ``pages`` has, where its OffsetIndex tells.
+
+        Another thread may have changed that meanwhile.
+        """
+        offsets, leaf = self.offsets(*id_), self._file.schema.leaves[id_[1]]
+        if offsets is None or len(offsets) != pages or leaf.max_repetition_level:
+            return None
+        starts, stops = offsets.row_bounds(self._file.num_rows_in(id_[0]))
+        return stops - starts
+
+    def known_offsets(self, row_group: int, leaf: int) -> OffsetIndex | None:
+        """The chunk's OffsetIndex where it has been fetched, and so may have cut rows."""
+        return self._offsets.get((row_group, leaf))
+
+    def num_pages(self, row_group: int, leaf: int) -> int:
+        """Data pages of a chunk; 1 where no offset index tells, or none was needed."""
+        index = self.known_offsets(row_group, leaf)
+        return 1 if index is None else len(index)
+
+    def distrust(self, row_group: int, leaf: int, reason: str) -> None:
+        """Forget a page index that the pages themselves belie."""
+        self._offsets[row_group, leaf] = None
+        self.confirmed.discard((row_group, leaf))
+        self.distrusted += 1
+        is_walked = (row_group, leaf) in self.walked
+        what = "what headers tell of its pages" if is_walked else "a page index"
+        self._file.warn(f"{what} is ignored: {self._where(row_group, leaf)}: {reason}")
+
+    def forget(self, row_group: int, leaf: int) -> None:
+        """Look at a chunk's page index anew, with what is known of the chunk now."""
+        self._offsets.pop((row_group, leaf), None)
+        self.confirmed.discard((row_group, leaf))
+        self.distrusted += 1  # plans are made anew
+
+    def _where(self, row_group: int, leaf: int) -> Where:
+        return Where(row_group=row_group, column=self._file.schema.leaves[leaf].name)

@@ -1,0 +1,150 @@
+"""Comparisons of columns with constants of their own types, one or several: what most filters are
+made of.
+
+pyarrow's kernels evaluate them without an engine being set up for it, which for few rows takes
+longer than they do.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.expr.map_lookup import first_key, first_values
+from intarsia.expr.nested_types import column_at, type_at
+from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
+from intarsia.pruning.builder import COMPARISONS
+from intarsia.scan.dictionary_codes import Holds, by_code
+from intarsia.scan.filter.in_list import is_among
+
+_JOINTS = (*CHAINS, "invert")
+_KINDS = (
+    pa.types.is_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_timestamp,
+    pa.types.is_date,
+)
+_EXACT_IN_DOUBLE = 2**53
+_MATCH = 0
+"""How ``is_in`` treats NULLs by default: they are like any other value."""
+
+
+def comparison_of(node: Node, schema: pa.Schema) -> Node | None:
+    """``node``, where it is comparisons of columns with values of their own types, joined by AND,
+    OR and NOT, not too deeply. Values of another type are cast, where that changes nothing.
+
+    Such a condition is sure to evaluate, whatever the rows.
+    """
+    return None if is_deep(node) else _comparison(node, schema)
+
+
+def _comparison(node: Node, schema: pa.Schema) -> Node | None:
+    match node:
+        case Call(function, arguments) if function in _JOINTS:
+            joined = operands(node, function) if function in CHAINS else arguments
+            parts = [_comparison(argument, schema) for argument in joined]
+            known = tuple(part for part in parts if part is not None)
+            return Call(function, known) if len(known) == len(parts) else None
+        case Call("is_in", (subject,), options):
+            constants = _constants(options, _type_of(subject, schema))
+            return None if constants is None else Call("is_in", (subject, Literal(constants)))
+        case Call(function, (subject, Literal(value))):
+            typed = _typed(value, _type_of(subject, schema)) if function in COMPARISONS else None
+            return None if typed is None else Call(function, (subject, Literal(typed)))
+        case _:
+            return None
+
+
+def _type_of(subject: Node, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a column, or of the values of a map's key; None of anything else."""
+    match subject:
+        case FieldRef(path):
+            return type_at(schema, path)
+        case Call("map_lookup", (FieldRef(path),), options):
+            kind = type_at(schema, path)
+            if kind is not None and first_key(options, kind) is not None:
+                return kind.item_type
+            return None
+        case _:
+            return None
+
+
+def _constants(options: Mapping[str, Any], kind: pa.DataType | None) -> pa.ListScalar | None:
+    """The values of an ``is_in``, as those of type ``kind``, where none is NULL."""
+    values = options["value_set"].values
+    if values is None or values.null_count or options["null_matching_behavior"].as_py() != _MATCH:
+        return None
+    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
+        return None
+    if values.type != kind:
+        if not (pa.types.is_integer(values.type) and pa.types.is_integer(kind)):
+            return None
+        try:
+            values = values.cast(kind)
+        except pa.ArrowInvalid:
+            return None
+    return pa.scalar(values, pa.list_(kind))
+
+
+def _typed(value: pa.Scalar, kind: pa.DataType | None) -> pa.Scalar | None:
+    """``value`` as one of type ``kind`` that compares just the same with all others."""
+    if kind is None or not any(is_kind(kind) for is_kind in _KINDS):
+        return None
+    if value.type == kind:
+        return value
+    if not pa.types.is_integer(value.type) or not value.is_valid:
+        return None
+    if pa.types.is_integer(kind) or (
+        pa.types.is_float64(kind) and abs(value.as_py()) <= _EXACT_IN_DOUBLE
+    ):
+        try:
+            return value.cast(kind)
+        except pa.ArrowInvalid:
+            return None
+    return None
+
+
+def holds(node: Node, table: pa.Table) -> pa.ChunkedArray:
+    """For each row whether a ``comparison_of`` something is true: Boolean, with NULLs.
+
+    Columns may be coded: of these, each text is compared once.
+    """
+    match node:
+        case Call("is_in", (subject, Literal(constants))):
+            return _of_each(_values(subject, table), partial(is_among, constants=constants.values))
+        case Call(function, (subject, Literal(value))):
+            return _of_each(_values(subject, table), partial(_compared, function, value))
+        case Call(function, arguments) if function in CHAINS:
+            parts = (holds(argument, table) for argument in arguments)
+            return functools.reduce(lambda a, b: pc.call_function(function, [a, b]), parts)
+        case Call(function, arguments):
+            return pc.call_function(function, [holds(argument, table) for argument in arguments])
+        case _:
+            raise TypeError(f"{node} is no comparison")
+
+
+def _values(subject: Node, table: pa.Table) -> pa.ChunkedArray:
+    match subject:
+        case FieldRef(path):
+            return column_at(table, path)
+        case Call("map_lookup", (maps,), options):
+            return first_values(_values(maps, table), options["query_key"])
+        case _:
+            raise TypeError(f"{subject} is no column")
+
+
+def _compared(function: str, value: pa.Scalar, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.call_function(function, [values, value])
+
+
+def _of_each(values: pa.ChunkedArray, holds: Holds) -> pa.ChunkedArray:
+    return by_code(values, holds) if pa.types.is_dictionary(values.type) else holds(values)

@@ -1,0 +1,89 @@
+"""Pages against their offset index: one that is off by rows would give wrong answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intarsia.decode.page_data import num_rows
+from intarsia.errors import FormatError
+from intarsia.file.open_file import OpenedFile
+from intarsia.parquet.metadata import ColumnMetaData, PageType
+from intarsia.parquet.page_header import num_values, read_page_header
+from intarsia.parquet.page_index import OffsetIndex
+from intarsia.parquet.schema import Leaf
+from intarsia.plan.pages import ChunkSelection
+from intarsia.scan.integrity.page_guard import PageIndexMistrust, doubt
+
+
+def checked_values(
+    file: OpenedFile,
+    group: int,
+    leaf: int,
+    chunk: ColumnMetaData,
+    selection: ChunkSelection,
+    pages: Sequence[memoryview],
+) -> int:
+    """How many values the selected pages hold; each is asked how many rows it has.
+
+    Where all rows are wanted, no index has left any out, and none is asked. Raises
+    ``PageIndexMistrust`` where these are others than the index says.
+    """
+    index = file.page_indexes.known_offsets(group, leaf)
+    if index is None or not len(index) or selection.is_wanted_whole:
+        return chunk.num_values
+    counts: Sequence[int] = selection.page_rows
+    if not counts:  # a whole chunk: its pages are told apart by the index
+        if file.schema.leaves[leaf].max_repetition_level:
+            return chunk.num_values  # and no bounds of a repeated column have cut any rows
+        starts, stops = index.row_bounds(file.num_rows_in(group))
+        counts = (stops - starts).tolist()
+        pages = _pages_of(pages[0], index, selection.parts[0][0])
+    values = 0
+    for number, (count, page) in enumerate(zip(counts, pages, strict=True)):
+        found, num_rows_found = _counts(page, file.schema.leaves[leaf], chunk.codec)
+        if num_rows_found != count:
+            has = "is none" if num_rows_found is None else f"has {num_rows_found} rows"
+            reason = f"page {number} of those read {has}, where {count} were due"
+            if file.options.looks_for_damage:
+                raise doubt(file, group, leaf, selection, reason)
+            file.page_indexes.distrust(group, leaf, reason)
+            raise PageIndexMistrust
+        values += found
+    return values
+
+
+def _counts(page: memoryview, leaf: Leaf, codec: int) -> tuple[int, int | None]:
+    """Values and rows of a page; its rows are None where it is no whole data page."""
+    try:
+        header, length = read_page_header(page)
+        values = num_values(header)
+        if values is None or length + header.compressed_page_size != page.nbytes:
+            return 0, None
+        if not leaf.max_repetition_level:
+            return values, values
+        return values, num_rows(header, page[length:], leaf, codec)
+    except FormatError:
+        return 0, None
+
+
+def check_dictionary(file: OpenedFile, group: int, leaf: int, data: memoryview) -> None:
+    """Raise ``PageIndexMistrust`` where more lies before the first page than one dictionary."""
+    if file.page_indexes.known_offsets(group, leaf) is None:
+        return
+    try:
+        header, length = read_page_header(data)
+        fits = length + header.compressed_page_size == data.nbytes
+        sound = header.type == PageType.DICTIONARY_PAGE and fits
+    except FormatError:
+        sound = False
+    if not sound:
+        reason = "there is more than a dictionary before its first page"
+        file.page_indexes.distrust(group, leaf, reason)
+        raise PageIndexMistrust
+
+
+def _pages_of(chunk: memoryview, index: OffsetIndex, start: int) -> list[memoryview]:
+    """The pages of a chunk's data that starts at ``start``."""
+    offsets = (index.offset - start).tolist()
+    sizes = index.compressed_page_size.tolist()
+    return [chunk[at : at + size] for at, size in zip(offsets, sizes, strict=True)]

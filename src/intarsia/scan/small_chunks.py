@@ -1,0 +1,100 @@
+"""Chunks in order, of which small ones are decoded many at a time.
+
+Opening a spliced file takes longer than decoding a few values, so chunks of columns that have one
+physical type become the row groups of one such file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from intarsia.decode.page_size_limit import value_bytes
+from intarsia.decode.splice import ChunkBytes, RowGroupBytes, decode_root, leaf_array
+from intarsia.errors import FormatError
+from intarsia.file.chunk_reader import Chunk
+from intarsia.file.open_file import OpenedFile
+from intarsia.file.page_index_cache import ChunkId
+from intarsia.parquet.metadata import Type
+from intarsia.parquet.page_header import PageAt
+
+_MAX_BATCH = 256  # chunks; opening a file then takes a hundredth of the time
+_MAX_STORED_BYTES = 64 * 1024  # of a chunk; a larger one takes longer to decode than to open
+_MAX_DECODED_BYTES = 128 * 1024  # of a chunk, at worst: a batch takes 32 MiB at most
+
+
+def chunks_of(
+    file: OpenedFile, ids: Iterable[tuple[ChunkId, bool]]
+) -> Iterator[Chunk | FormatError]:
+    """Yields each chunk of ``ids``, by row group and leaf, or the error of one that has none.
+
+    Each id comes with True if the caller will ask for all values of the chunk. The values of small
+    chunks are then decoded ahead.
+    """
+    batch: list[Chunk | FormatError] = []
+    kinds: dict[Hashable, list[tuple[Chunk, list[PageAt]]]] = defaultdict(list)
+    for id_, has_values in ids:
+        try:
+            found: Chunk | FormatError = Chunk(file, *id_)
+        except FormatError as error:
+            found = error
+        batch.append(found)
+        if has_values and isinstance(found, Chunk):
+            pages = _pages_of_small(found)
+            if pages:
+                kinds[_kind_of(found)].append((found, pages))
+        if len(batch) == _MAX_BATCH:
+            _decode(kinds.values())
+            yield from batch
+            batch.clear()
+            kinds.clear()
+    _decode(kinds.values())
+    yield from batch
+
+
+def _kind_of(chunk: Chunk) -> Hashable:
+    """Chunks of one kind can be decoded as row groups of one column."""
+    leaf, elements = chunk.leaf, chunk.file.schema.elements
+    nesting = tuple(elements[at].repetition_type for at in leaf.elements)
+    return leaf.element.type, leaf.element.type_length, nesting
+
+
+def _pages_of_small(chunk: Chunk) -> list[PageAt]:
+    """The pages of a small, sound chunk, whose bytes are loaded; none of any other chunk."""
+    metadata, element = chunk.metadata, chunk.leaf.element
+    is_small = metadata.num_values and metadata.total_compressed_size <= _MAX_STORED_BYTES
+    if not is_small or metadata.type != element.type:
+        return []
+    try:
+        chunk.load()
+        pages = list(chunk.pages())
+        chunk.check(pages)
+    except FormatError:  # whoever decodes the chunk by itself reports it
+        return []
+    size = sum(page.header.uncompressed_page_size for page in pages)
+    width = value_bytes(element) + (size if element.type == Type.BYTE_ARRAY else 0)
+    values = sum(page.num_values or 0 for page in pages)
+    if size + values * width > _MAX_DECODED_BYTES:
+        return []
+    first = 1 if pages[0].is_dictionary else 0
+    return pages if all(page.num_values for page in pages[first:]) else []
+
+
+def _decode(kinds: Iterable[Sequence[tuple[Chunk, list[PageAt]]]]) -> None:
+    """Have the chunks of each kind hold their values, if pyarrow can decode all of them."""
+    for members in kinds:
+        first = members[0][0]
+        groups = []
+        for chunk, pages in members:
+            values = sum(page.num_values or 0 for page in pages)
+            data = ChunkBytes(chunk.metadata, None, [chunk.bytes_of(pages)], values)
+            groups.append(RowGroupBytes(chunk.num_rows, [data]))
+        template = first.file.templates.physical(first.file.schema, first.leaf)
+        try:
+            rows = decode_root(template, groups)
+        except (FormatError, MemoryError):  # of which chunk, decoding each by itself tells
+            continue
+        at = 0
+        for chunk, pages in members:
+            chunk.hold(pages, leaf_array(rows.slice(at, chunk.num_rows).combine_chunks()))
+            at += chunk.num_rows
