@@ -11,8 +11,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.file import page_index_cache
-from intarsia.plan.account import Activity, FileAccount, FileRead, Filtered, Stage
-from intarsia.plan.explain import Explanation
+from intarsia.plan.explanation import Explanation
+from intarsia.plan.file_account import Activity, FileAccount, FileRead, Filtered, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import predicate_order

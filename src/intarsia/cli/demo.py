@@ -15,7 +15,7 @@ from intarsia.cli.demo_logs import write_logs
 from intarsia.cli.terminal import Column
 from intarsia.errors import PathError
 from intarsia.io.storage import resolve
-from intarsia.plan.report import of
+from intarsia.plan.explain_text import of
 from intarsia.write.embed import list_indexes
 
 _FILE = "logs.parquet"

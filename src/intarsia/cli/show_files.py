@@ -26,7 +26,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file.footer_summary import problems_of, summary_of
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.enum_names import type_name
-from intarsia.plan.report import common_folder
+from intarsia.plan.explain_text import common_folder
 from intarsia.redaction import redacted
 
 _FILES = 20

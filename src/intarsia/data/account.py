@@ -13,7 +13,7 @@ from intarsia.index.base import Inverted
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import known_version
 from intarsia.parquet.schema import Leaf
-from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
+from intarsia.plan.file_account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.pruning.partition_values import Constants
 from intarsia.pruning.predicates import Predicate

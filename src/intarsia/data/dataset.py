@@ -81,7 +81,7 @@ from intarsia.file.read_options import ReadOptions
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.directory import without_pointer
 from intarsia.io.storage import gap_bytes
-from intarsia.plan.explain import Explanation
+from intarsia.plan.explanation import Explanation
 from intarsia.plan.plan import Plan
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import Int64Array, RowRanges

@@ -10,8 +10,8 @@ from intarsia.data.account import account_of, read_of
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
 from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
-from intarsia.plan.account import FileAccount
-from intarsia.plan.explain import Explanation
+from intarsia.plan.explanation import Explanation
+from intarsia.plan.file_account import FileAccount
 from intarsia.plan.plan import FilePlan, Plan, Step
 from intarsia.pruning.partition_values import Constants
 from intarsia.row_ranges import RowRanges

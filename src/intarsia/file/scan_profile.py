@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.expr.tree import shown
 from intarsia.io.source import ByteRange, Source
-from intarsia.plan.account import Activity, Filtered
+from intarsia.plan.file_account import Activity, Filtered
 from intarsia.plan.plan import Amount
 
 _UNTIMED = nullcontext()

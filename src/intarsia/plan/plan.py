@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
-from intarsia.plan.pages import ChunkSelection
+from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import RowRanges
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.plan.file_map import ChunkMap
-from intarsia.plan.pages import ChunkSelection
+from intarsia.plan.byte_map import ChunkMap
+from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.row_ranges import Int64Array, RowRanges
 
 ALL_CELLS, MOST_CELLS, LEAST_CELLS = 10_000, 500, 24

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from intarsia.parquet.value_display import plural
-from intarsia.plan.account import Activity, FileAccount, FileRead
-from intarsia.plan.explain import Explanation
-from intarsia.plan.file_map import ChunkMap, FileMap
+from intarsia.plan.byte_map import ChunkMap, FileMap
+from intarsia.plan.explain_text import common_folder
+from intarsia.plan.explanation import Explanation
+from intarsia.plan.file_account import Activity, FileAccount, FileRead
 from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.plan.report import common_folder
 from intarsia.redaction import redacted
 from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
 from intarsia.report.rows import RowAxis, axis_of

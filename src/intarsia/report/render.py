@@ -14,8 +14,8 @@ from intarsia.errors import optional
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import clean, plural
-from intarsia.plan.explain import Explanation
-from intarsia.plan.report import of
+from intarsia.plan.explain_text import of
+from intarsia.plan.explanation import Explanation
 from intarsia.report.file import file_page
 from intarsia.report.query import report_of
 from intarsia.report.text import percent

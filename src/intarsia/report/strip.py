@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intarsia.io.source import ByteRange
-from intarsia.plan.file_map import Band, FileMap, Part
+from intarsia.plan.byte_map import Band, FileMap, Part
 from intarsia.report.lanes import Cell
 from intarsia.report.text import clip
 from intarsia.row_ranges import RowRanges

@@ -10,7 +10,7 @@ import numpy as np
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import ByteRange
 from intarsia.parquet.schema import Root
-from intarsia.plan.pages import ChunkSelection, PageSelector, whole_chunk
+from intarsia.plan.page_ranges import ChunkSelection, PageSelector, whole_chunk
 from intarsia.row_ranges import RowRanges
 
 

@@ -17,7 +17,7 @@ from intarsia.errors import Where, placed
 from intarsia.file.open_file import MAX_TRIES, ChangesTooOften, Lease, OpenedFile, lease_of
 from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
-from intarsia.plan.account import Activity
+from intarsia.plan.file_account import Activity
 from intarsia.pruning.partition_values import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import plan_rows

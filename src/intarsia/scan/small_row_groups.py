@@ -18,7 +18,7 @@ from intarsia.io.coalesce import coalesce
 from intarsia.io.source import ByteRange, Source
 from intarsia.memory import has_limit
 from intarsia.parquet.schema import Root
-from intarsia.plan.pages import whole_chunk
+from intarsia.plan.page_ranges import whole_chunk
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import groups_of, load_offsets, rows_of

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from intarsia.expr.casts import keeps_values
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import AheadSource, RereadSource, Source
-from intarsia.plan.account import Activity
+from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
 from intarsia.pruning.partition_values import Constants
 from intarsia.row_ranges import RowRanges

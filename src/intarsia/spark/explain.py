@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from intarsia.plan.explain import Explanation
+from intarsia.plan.explanation import Explanation
 
 _READERS = {"intarsia": "pages", "spark": "engine"}
 _NOTE = "a .where() put on the result filters rows, but skips none: say it in where="

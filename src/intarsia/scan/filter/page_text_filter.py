@@ -24,7 +24,7 @@ from intarsia.parquet.metadata import (
     PageType,
 )
 from intarsia.parquet.page_header import num_values, read_page_header
-from intarsia.plan.pages import WHOLE_CHUNK_SHARE
+from intarsia.plan.page_ranges import WHOLE_CHUNK_SHARE
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.filter.substring import Contained, is_text
 from intarsia.scan.page_selection import groups_of

@@ -9,7 +9,7 @@ from intarsia.errors import FormatError, quiet
 from intarsia.file.corrupt_rows import CorruptData
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import PageType
-from intarsia.plan.pages import ChunkSelection
+from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.scan.integrity.damage_locator import IndexIsWrong, all_lost, locate
 from intarsia.scan.integrity.footer_repair import mend
 

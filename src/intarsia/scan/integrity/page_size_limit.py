@@ -20,7 +20,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.memory import Room, memory_limit
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Leaf
-from intarsia.plan.pages import ChunkSelection
+from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
 
 

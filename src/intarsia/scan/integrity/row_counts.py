@@ -11,7 +11,7 @@ from intarsia.parquet.metadata import ColumnMetaData, PageType
 from intarsia.parquet.page_header import num_values, read_page_header
 from intarsia.parquet.page_index import OffsetIndex
 from intarsia.parquet.schema import Leaf
-from intarsia.plan.pages import ChunkSelection
+from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.scan.integrity.page_guard import PageIndexMistrust, doubt
 
 

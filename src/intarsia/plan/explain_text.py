@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from intarsia.parquet.value_display import clean, plural
-from intarsia.plan.account import Activity, FileAccount, FileRead, Stage
+from intarsia.plan.file_account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, Step
 from intarsia.redaction import redacted
 

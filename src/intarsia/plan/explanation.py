@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from intarsia.plan.account import Activity, FileAccount, FileRead
+from intarsia.plan.explain_text import report
+from intarsia.plan.file_account import Activity, FileAccount, FileRead
 from intarsia.plan.plan import Amount, Figures, Plan
-from intarsia.plan.report import report
 from intarsia.redaction import shown_redacted
 
 
