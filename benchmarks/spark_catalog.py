@@ -23,7 +23,7 @@ from many_files import tables
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.data.catalog import read_pointer
+from intarsia.catalog.catalog import read_pointer
 
 Ask = Callable[[], int]
 PETABYTE = 10**15

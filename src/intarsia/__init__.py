@@ -16,6 +16,8 @@ from intarsia.process_state import importing
 from intarsia.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
+    from intarsia.catalog.build import build_catalog, drop_catalog
+    from intarsia.catalog.describe import show_catalog
     from intarsia.data.dataset import Dataset
     from intarsia.data.discover import dataset
     from intarsia.engines import polars
@@ -58,8 +60,6 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.verify.file import verify
     from intarsia.verify.findings import Finding, Severity
     from intarsia.write.advise import advise
-    from intarsia.write.catalog import build_catalog, drop_catalog
-    from intarsia.write.catalog_show import show_catalog
     from intarsia.write.dataset import write_dataset
     from intarsia.write.drop import drop_indexes
     from intarsia.write.embed import add_indexes, list_indexes
@@ -176,11 +176,11 @@ _NAMES = {
         "Severity",
     ),
     "intarsia.write.advise": ("advise",),
-    "intarsia.write.catalog": (
+    "intarsia.catalog.build": (
         "build_catalog",
         "drop_catalog",
     ),
-    "intarsia.write.catalog_show": ("show_catalog",),
+    "intarsia.catalog.describe": ("show_catalog",),
     "intarsia.write.dataset": ("write_dataset",),
     "intarsia.write.drop": ("drop_indexes",),
     "intarsia.write.embed": (

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from targets import FILE_ID, FOOTER_HASH, OWNER, ROWS
 
 import intarsia as ia
-from intarsia.catalog.pointer import decode_pointer
+from intarsia.catalog.manifest import decode_pointer
 from intarsia.index.directory import Directory, IndexEntry
 from intarsia.index.sidecar import MAGIC, encode_end
 from intarsia.io.source import BufferSource

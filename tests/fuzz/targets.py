@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import intarsia as ia
-from intarsia.catalog.pointer import decode_pointer
-from intarsia.data.catalog_segment import SegmentReader
+from intarsia.catalog.manifest import decode_pointer
+from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.decode.page_data import page_levels
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import DEFAULTS

@@ -19,8 +19,8 @@ import intarsia as ia
 import intarsia.scan.column_reader
 import intarsia.write.rebuilt
 import intarsia.write.values
-from intarsia.catalog.pointer import POINTER
-from intarsia.data.catalog import read_pointer
+from intarsia.catalog.catalog import read_pointer
+from intarsia.catalog.manifest import POINTER
 from intarsia.data.journal import JOURNAL
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.index.directory import FOOTER_KEY

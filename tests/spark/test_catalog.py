@@ -16,8 +16,8 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.catalog.pointer import POINTER, is_table_name
-from intarsia.data.catalog import open_segments, read_pointer
+from intarsia.catalog.catalog import open_segments, read_pointer
+from intarsia.catalog.manifest import POINTER, is_table_name
 from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
 from intarsia.spark import catalog_job

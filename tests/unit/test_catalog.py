@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.catalog.pointer import POINTER, is_table_name
+from intarsia.catalog import build as build_module
+from intarsia.catalog import segment_writer
+from intarsia.catalog.catalog import read_pointer, root_of
+from intarsia.catalog.manifest import POINTER, is_table_name
 from intarsia.catalog.tables import new_name
-from intarsia.data.catalog import read_pointer, root_of
 from intarsia.io import storage
-from intarsia.write import catalog, catalog_segment
 
 FILES, ROWS = 40, 30
 
@@ -342,7 +343,7 @@ def test_many_segments_become_one_without_reading_files(lake, opened):
 
 def test_keys_in_many_parts(lake, monkeypatch):
     without = answers(ia.dataset(lake, catalog=False))
-    monkeypatch.setattr(catalog_segment, "PART_ENTRIES", 100)
+    monkeypatch.setattr(segment_writer, "PART_ENTRIES", 100)
     ia.build_catalog(lake)
     segment = read_pointer(pafs.LocalFileSystem(), str(lake)).segments[0]
     assert all(len(index.parts) > 5 for index in segment.keys)
@@ -408,7 +409,7 @@ def test_a_catalog_whose_tables_have_their_old_names_serves(lake, opened, monkey
     def old_name(*args):
         return new_name(*args).replace(".table", ".parquet")
 
-    monkeypatch.setattr(catalog_segment, "new_name", old_name)
+    monkeypatch.setattr(segment_writer, "new_name", old_name)
     ia.build_catalog(lake)
     assert list((lake / "_intarsia").glob("*.parquet"))
     opened.clear()
@@ -517,7 +518,7 @@ def test_a_file_that_cannot_be_read_is_left_out(lake):
 def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
     late = time.time_ns() + 3_600_000_000_000
     os.utime(lake / "part=0" / "000.parquet", ns=(late, late))
-    monkeypatch.setattr(catalog, "_FINE_TICK", 1_000_000)
+    monkeypatch.setattr(build_module, "_FINE_TICK", 1_000_000)
     report = ia.build_catalog(lake)
     assert (report.files, report.skipped) == (FILES - 1, 1)
     assert ia.dataset(lake).count_rows(filter=pc.field("id") == some_id(0)) == 1
@@ -528,14 +529,14 @@ def test_files_changed_just_now_are_waited_for(lake, monkeypatch):
 def test_a_build_whose_segments_another_has_removed_begins_anew(lake, monkeypatch):
     ia.build_catalog(lake)
     pq.write_table(table_of(100), lake / "part=0" / "new.parquet")
-    original = catalog.publish
+    original = build_module.publish
 
     def overtaken(target, known, *rest):
-        monkeypatch.setattr(catalog, "publish", original)
+        monkeypatch.setattr(build_module, "publish", original)
         ia.drop_catalog(lake)
         return original(target, known, *rest)
 
-    monkeypatch.setattr(catalog, "publish", overtaken)
+    monkeypatch.setattr(build_module, "publish", overtaken)
     report = ia.build_catalog(lake, refresh=True)
     assert (report.files, report.read, report.segments) == (FILES + 1, FILES + 1, 1)
     data = ia.dataset(lake, catalog=True)
@@ -553,15 +554,15 @@ def test_a_build_that_another_overtook_begins_anew(lake, monkeypatch, storage):
     options = {"filesystem": on, "refresh": True}
     ia.build_catalog(place, filesystem=on)
     ia.write_table(table_of(100), f"{place}/part=0/new.parquet", filesystem=on)
-    original = catalog.publish
+    original = build_module.publish
 
     def overtaken(target, known, *rest):
-        monkeypatch.setattr(catalog, "publish", original)
+        monkeypatch.setattr(build_module, "publish", original)
         ia.write_table(table_of(101), f"{place}/part=0/newer.parquet", filesystem=on)
         assert ia.build_catalog(place, **options).read == 2
         return original(target, known, *rest)
 
-    monkeypatch.setattr(catalog, "publish", overtaken)
+    monkeypatch.setattr(build_module, "publish", overtaken)
     report = ia.build_catalog(place, **options)
     assert (report.files, report.read) == (FILES + 2, 0)
     data = ia.dataset(place, catalog=True, filesystem=on)

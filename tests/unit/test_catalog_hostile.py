@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.catalog.pointer import POINTER, decode_pointer, encode_pointer
+from intarsia.catalog.catalog import read_pointer
+from intarsia.catalog.manifest import POINTER, decode_pointer, encode_pointer
+from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.catalog.tables import FILES, build_table, new_name
-from intarsia.data.catalog import read_pointer
-from intarsia.data.catalog_segment import SegmentReader
 from intarsia.errors import FormatError
 from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage

@@ -10,10 +10,10 @@ import pyarrow.fs as pafs
 import pytest
 
 import intarsia as ia
-from intarsia.catalog.pointer import is_table_name
-from intarsia.data import catalog
-from intarsia.data.catalog import read_pointer
-from intarsia.data.catalog_kept import KeptCatalogs
+from intarsia.catalog import catalog
+from intarsia.catalog.cache import KeptCatalogs
+from intarsia.catalog.catalog import read_pointer
+from intarsia.catalog.manifest import is_table_name
 from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
 from intarsia.io.storage import SIDECAR_FOLDER

@@ -12,7 +12,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import process_state
-from intarsia.data.catalog import _KEPT
+from intarsia.catalog.catalog import _KEPT
 from intarsia.engines import session
 from intarsia.index.section.page_cache import HELD_PAGES
 from intarsia.io import storage

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.data import catalog
+from intarsia.catalog import catalog
 from intarsia.file import open_file
 from intarsia.io import storage
 from intarsia.io.storage import FileSource

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from intarsia.catalog.pointer import Table
+from intarsia.catalog.manifest import Table
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.index.section.probe import InvertedSection, pages_with_keys

@@ -6,12 +6,12 @@ import dataclasses
 
 import click
 
+from intarsia.catalog.build import CatalogReport, build_catalog, drop_catalog
+from intarsia.catalog.describe import CatalogState, show_catalog
 from intarsia.cli import terminal
 from intarsia.cli.document import json_text
-from intarsia.data.table_files import TableFormatOption
 from intarsia.redaction import redacted_in
-from intarsia.write.catalog import CatalogReport, build_catalog, drop_catalog
-from intarsia.write.catalog_show import CatalogState, show_catalog
+from intarsia.tables.data_files import TableFormatOption
 
 
 def build(path: str, table_format: TableFormatOption, as_json: bool) -> None:

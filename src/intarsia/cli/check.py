@@ -10,8 +10,8 @@ import click
 
 from intarsia.cli import terminal
 from intarsia.cli.document import json_text
-from intarsia.data.table_files import TableFormatOption
 from intarsia.redaction import redacted
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
 from intarsia.write.recover import recover as recover_file

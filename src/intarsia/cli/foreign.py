@@ -24,9 +24,9 @@ import pyarrow.ipc as paipc
 import pyarrow.json as pajson
 
 from intarsia.data.folders import folder_of, hive_types
-from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import FormatError, name_of_several, unknown_column
 from intarsia.io.storage import resolve
+from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.write.annotations import Annotations
 
 STDIN = "-"

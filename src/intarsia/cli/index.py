@@ -8,8 +8,8 @@ import click
 
 from intarsia.cli import show, terminal
 from intarsia.cli.document import json_text
-from intarsia.data.table_files import TableFormatOption
 from intarsia.index.registry import parse
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.write.advise import advise
 from intarsia.write.drop import drop_indexes
 from intarsia.write.embed import IndexReport, add_indexes, list_indexes

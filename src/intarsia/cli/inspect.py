@@ -14,7 +14,6 @@ from intarsia.cli import page, show_column, show_file, show_pages, terminal
 from intarsia.cli.columns import selected
 from intarsia.cli.document import describe, json_text
 from intarsia.cli.show_files import Summary
-from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_index_cache import ChunkId
@@ -25,6 +24,7 @@ from intarsia.io.storage import FileSource, resolve
 from intarsia.redaction import redacted
 from intarsia.report.render import file_html
 from intarsia.scan.parquet_file import open_file, open_source
+from intarsia.tables.data_files import TableFormatOption, data_files
 
 _Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
 """Files by their names, or why they are not shown."""

@@ -18,7 +18,6 @@ from intarsia.cli.columns import column_names
 from intarsia.cli.foreign import Incoming
 from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.data.discover import dataset
-from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken
@@ -30,6 +29,7 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
 from intarsia.sql.condition import parse_where
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import waited_for
 from intarsia.write.annotations import Annotations, agreed_alone, annotations_of
 

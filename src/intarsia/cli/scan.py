@@ -9,11 +9,11 @@ from intarsia.cli.columns import column_names
 from intarsia.cli.document import json_text
 from intarsia.data.asked import check_columns
 from intarsia.data.discover import dataset
-from intarsia.data.table_files import TableFormatOption
 from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.report.query import SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.condition import parse_where
+from intarsia.tables.data_files import TableFormatOption
 
 _TABLE_ROWS = 50
 

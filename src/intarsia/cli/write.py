@@ -15,11 +15,11 @@ from intarsia.cli import foreign, terminal
 from intarsia.cli.columns import column_names
 from intarsia.cli.document import json_text
 from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
-from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import cast_type
 from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.memory import share
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.write.annotations import placed
 from intarsia.write.defaults import USUAL_ROW_GROUP
 from intarsia.write.embed import IndexReport, list_indexes

@@ -20,6 +20,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia import memory
+from intarsia.catalog.catalog import Catalog
 from intarsia.data.asked import (
     Columns,
     asked,
@@ -32,7 +33,6 @@ from intarsia.data.asked import (
     request_of,
 )
 from intarsia.data.batches import batches_of, or_empty
-from intarsia.data.catalog import Catalog
 from intarsia.data.complete import (
     FAILURES,
     MAX_HELD_FILE_BYTES,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.data.catalog import catalog_of
+from intarsia.catalog.catalog import catalog_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.folder_values import folder_expressions
 from intarsia.data.folders import (
@@ -23,12 +23,6 @@ from intarsia.data.folders import (
     with_types_of,
 )
 from intarsia.data.journal import visible, visible_under
-from intarsia.data.table_files import (
-    Listed,
-    TableFormatOption,
-    check_table_format,
-    plain_files,
-)
 from intarsia.data.united import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
@@ -38,6 +32,7 @@ from intarsia.file.read_options import Reader, check_reader
 from intarsia.file.sidecar_discovery import places_of
 from intarsia.io.storage import FileSource, PathLike, list_files, resolve, several
 from intarsia.scan.files.file_cache import FileCache
+from intarsia.tables.data_files import Listed, TableFormatOption, check_table_format, plain_files
 from intarsia.threads import begin, result_of
 
 

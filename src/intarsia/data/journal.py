@@ -22,19 +22,19 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.data.table_files import (
-    Listed,
-    Opener,
-    TableFormatOption,
-    check_table_format,
-    plain_files,
-)
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.io.glob import is_glob
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import FileSource, NoDataError, PathLike, list_files, resolve, several
 from intarsia.io.table_format import Tables
 from intarsia.limits import MAX_COMMIT_LOG_BYTES, check_claim
+from intarsia.tables.data_files import (
+    Listed,
+    Opener,
+    TableFormatOption,
+    check_table_format,
+    plain_files,
+)
 
 JOURNAL = "_commit-"
 SUCCESS = "_SUCCESS"

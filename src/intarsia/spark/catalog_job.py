@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.catalog.pointer import KeyPart, Segment, Table, TailPart
+from intarsia.catalog.build import CatalogReport, Known, each_fact, generation_of, look, published
+from intarsia.catalog.catalog import Identity
+from intarsia.catalog.file_facts import FileEntry, KeySpec, LeafBounds, keys_of
+from intarsia.catalog.location import Target
+from intarsia.catalog.manifest import KeyPart, Segment, Table, TailPart
+from intarsia.catalog.segment_writer import PART_ENTRIES, SegmentTables, SegmentWriter
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
-from intarsia.data.catalog import Identity
-from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IntarsiaError, quiet
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
@@ -35,21 +38,7 @@ from intarsia.io.storage import FileSource, PathLike
 from intarsia.scan.parquet_file import open_source
 from intarsia.spark.failure import as_told
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.write.catalog import (
-    CatalogReport,
-    Known,
-    each_fact,
-    generation_of,
-    look,
-    published,
-)
-from intarsia.write.catalog_facts import FileEntry, KeySpec, LeafBounds, keys_of
-from intarsia.write.catalog_segment import (
-    PART_ENTRIES,
-    SegmentTables,
-    SegmentWriter,
-)
-from intarsia.write.catalog_target import Target
+from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

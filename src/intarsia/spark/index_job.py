@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia.data.journal import visible
-from intarsia.data.table_files import TableFormatOption
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of
@@ -57,6 +56,7 @@ from intarsia.spark.job import bytes_of, check_count
 from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.write.beside import only_embedded
 from intarsia.write.drop import asked_of
 from intarsia.write.in_place import check_changeable

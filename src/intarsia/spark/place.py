@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.data.table_files import tables_above
 from intarsia.errors import PathError
 from intarsia.io.atomic_replace import locked
 from intarsia.io.storage import NoDataError, PathLike, list_files, resolve
 from intarsia.io.table_format import Tables
+from intarsia.tables.data_files import tables_above
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.1

@@ -18,12 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.data.catalog import catalog_of, root_of
+from intarsia.catalog.catalog import catalog_of, root_of
 from intarsia.data.dataset import Dataset
 from intarsia.data.discover import open_dataset
 from intarsia.data.folders import folder_of, hive_partitioning
 from intarsia.data.journal import visible
-from intarsia.data.table_files import TableFormatOption
 from intarsia.data.united import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
@@ -53,6 +52,7 @@ from intarsia.spark.tasks import Piece, Task, pack
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
 from intarsia.spark.variants import as_output, check_whole
 from intarsia.sql.condition import parse_where
+from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

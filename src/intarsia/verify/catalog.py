@@ -7,16 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.fs as pafs
 
-from intarsia.data.catalog import Identity, list_folder, open_segments, pointer_path, read_pointer
-from intarsia.data.catalog_segment import SegmentReader
+from intarsia.catalog.build import facts_at
+from intarsia.catalog.catalog import (
+    Identity,
+    list_folder,
+    open_segments,
+    pointer_path,
+    read_pointer,
+)
+from intarsia.catalog.file_facts import Facts, KeySpec, LeafBounds
+from intarsia.catalog.location import Target
+from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.errors import IntarsiaError, Where
 from intarsia.file.read_options import DEFAULTS
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.section.writer import UInt64Array
 from intarsia.verify.findings import Finding, error, warning
-from intarsia.write.catalog import facts_at
-from intarsia.write.catalog_facts import Facts, KeySpec, LeafBounds
-from intarsia.write.catalog_target import Target
 
 _KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 

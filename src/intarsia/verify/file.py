@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from intarsia.data.catalog import catalog_root
-from intarsia.data.table_files import TableFormatOption, data_files
+from intarsia.catalog.catalog import catalog_root
 from intarsia.deadline import time_limited
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import FormatError, PathError, Where, placed, public, quiet
@@ -23,6 +22,7 @@ from intarsia.parquet.compact_protocol import spans
 from intarsia.parquet.footer import MAGIC
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.small_chunks import chunks_of
+from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.verify.catalog import check_catalog
 from intarsia.verify.claims import check_claims
 from intarsia.verify.findings import Finding, error, note, of_exception, warning

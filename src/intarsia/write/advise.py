@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from intarsia.data.asked import request_of
 from intarsia.data.discover import dataset
-from intarsia.data.table_files import TableFormatOption
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown
@@ -29,6 +28,7 @@ from intarsia.pruning.partition_values import Constants
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
+from intarsia.tables.data_files import TableFormatOption
 from intarsia.write import present
 from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
 from intarsia.write.embed import standard_of

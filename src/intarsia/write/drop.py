@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.errors import IndexSpecError, public, quiet
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
@@ -18,6 +17,7 @@ from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
+from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.write.beside import write_sidecar
 from intarsia.write.build import names_of
 from intarsia.write.compose import added_parts, base_of, compose

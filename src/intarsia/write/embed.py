@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from intarsia.data.table_files import TableFormatOption, data_files
 from intarsia.deadline import time_limited
 from intarsia.errors import FormatError, IndexSpecError, Where, placed, public, quiet, warn
 from intarsia.file.foreign_idx1 import stray_list
@@ -36,6 +35,7 @@ from intarsia.parquet.metadata import ColumnChunk, IndexPlaces
 from intarsia.parquet.thrift import all_as
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file
+from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.write.beside import only_embedded, write_sidecar
 from intarsia.write.build import Builder, Told, names_of
 from intarsia.write.compose import compose

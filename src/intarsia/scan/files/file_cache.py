@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from intarsia.data.catalog import Catalog
+from intarsia.catalog.catalog import Catalog
 from intarsia.errors import FormatError, PathError
 from intarsia.file.health import Health
 from intarsia.file.open_file import Lease, OpenedFile, lease_of, until_whole

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.pointer import encode_pointer
-from intarsia.data.catalog import pointer_path, read_pointer
+from intarsia.catalog.build import look
+from intarsia.catalog.catalog import pointer_path, read_pointer
+from intarsia.catalog.location import Target, telling_storage
+from intarsia.catalog.manifest import encode_pointer
 from intarsia.errors import FormatError, PathError, public
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike
 from intarsia.redaction import shown_redacted
-from intarsia.write.catalog import look
-from intarsia.write.catalog_target import Target, telling_storage
 
 
 @dataclass(frozen=True, slots=True)

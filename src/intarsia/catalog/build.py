@@ -21,21 +21,18 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from intarsia import deadline
-from intarsia.catalog.pointer import (
-    First,
-    Pointer,
-    Segment,
-    encode_pointer,
-)
-from intarsia.data.catalog import (
+from intarsia.catalog.catalog import (
     Identity,
     list_folder,
     open_segments,
     pointer_path,
     versioned_pointer,
 )
-from intarsia.data.catalog_segment import SegmentReader
-from intarsia.data.table_files import TableFormatOption, data_files
+from intarsia.catalog.file_facts import Facts, facts_of
+from intarsia.catalog.location import Target, telling_storage
+from intarsia.catalog.manifest import First, Pointer, Segment, encode_pointer
+from intarsia.catalog.segment_reader import SegmentReader
+from intarsia.catalog.segment_writer import SegmentWriter
 from intarsia.deadline import time_limited
 from intarsia.errors import IntarsiaError, PathError, public, quiet, warn
 from intarsia.file.read_options import DEFAULTS
@@ -48,10 +45,8 @@ from intarsia.io.storage import FileSource, PathLike
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file, open_source
+from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.threads import in_order, may_divide, waited_for
-from intarsia.write.catalog_facts import Facts, facts_of
-from intarsia.write.catalog_segment import SegmentWriter
-from intarsia.write.catalog_target import Target, telling_storage
 
 _FINE_TICK, _COARSE_TICK = 50_000_000, 2_000_000_000
 """Nanoseconds that a file has to be left alone before its time of change tells it from the next."""

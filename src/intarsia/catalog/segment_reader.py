@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from intarsia.catalog.pointer import KeyTable, Segment, Table
+from intarsia.catalog.manifest import KeyTable, Segment, Table
 from intarsia.catalog.tables import BOUNDS, COVERS, FILES, TAILS, KeyRows, Rows, hit
 from intarsia.errors import FormatError
 from intarsia.file.embedded_indexes import may_answer

@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.pointer import is_table_name
+from intarsia.catalog.catalog import pointer_path, read_pointer
+from intarsia.catalog.manifest import is_table_name
 from intarsia.catalog.tables import BuiltTable
-from intarsia.data.catalog import pointer_path, read_pointer
 from intarsia.errors import PathError
 from intarsia.io.atomic_replace import (
     TEMPORARY_SUFFIX,

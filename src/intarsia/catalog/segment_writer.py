@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from intarsia.catalog.pointer import Form, KeyPart, KeyTable, Segment, TailPart
+from intarsia.catalog.file_facts import Facts, FileEntry, KeySpec, LeafBounds
+from intarsia.catalog.manifest import Form, KeyPart, KeyTable, Segment, TailPart
+from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.catalog.tables import (
     BOUNDS,
     COVERS,
@@ -19,11 +21,9 @@ from intarsia.catalog.tables import (
     build_table,
     new_name,
 )
-from intarsia.data.catalog_segment import SegmentReader
 from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.io.external_sort import Runs, Workspace
 from intarsia.row_ranges import Int64Array
-from intarsia.write.catalog_facts import Facts, FileEntry, KeySpec, LeafBounds
 
 Put = Callable[[BuiltTable], None]
 """Writes a table where it is to be."""

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intarsia.data.catalog_segment import SegmentReader
+from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.file.read_options import ReadOptions
 from intarsia.process_state import ForkLock, SharedState
 

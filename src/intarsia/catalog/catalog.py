@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import pyarrow.fs as pafs
 
-from intarsia.catalog.pointer import POINTER, First, Pointer, Table, decode_pointer
-from intarsia.data.catalog_kept import KeptCatalogs
-from intarsia.data.catalog_segment import SegmentReader, in_order
+from intarsia.catalog.cache import KeptCatalogs
+from intarsia.catalog.manifest import POINTER, First, Pointer, Table, decode_pointer
+from intarsia.catalog.segment_reader import SegmentReader, in_order
 from intarsia.errors import PathError, warn
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import ReadOptions

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.catalog.pointer import KeyTable
-from intarsia.data.catalog_segment import has_fingerprints
+from intarsia.catalog.manifest import KeyTable
+from intarsia.catalog.segment_reader import has_fingerprints
 from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
