@@ -18,8 +18,8 @@ from intarsia.version import __version__
 if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
     from intarsia.catalog.build import build_catalog, drop_catalog
     from intarsia.catalog.describe import show_catalog
-    from intarsia.data.dataset import Dataset
-    from intarsia.data.discover import dataset
+    from intarsia.dataset.dataset import Dataset
+    from intarsia.dataset.discovery import dataset
     from intarsia.engines import polars
     from intarsia.engines.sql import sql
     from intarsia.errors import (
@@ -125,8 +125,8 @@ __all__ = [
 ]
 
 _NAMES = {
-    "intarsia.data.dataset": ("Dataset",),
-    "intarsia.data.discover": ("dataset",),
+    "intarsia.dataset.dataset": ("Dataset",),
+    "intarsia.dataset.discovery": ("dataset",),
     "intarsia.engines": ("polars",),
     "intarsia.engines.sql": ("sql",),
     "intarsia.errors": (

@@ -212,7 +212,7 @@ def test_files_that_lack_rows_are_read_between_others(lake, read, held, monkeypa
     paths, lists = lake
     wanted = [row for rows in lists for row in rows]
     if not held:
-        monkeypatch.setattr("intarsia.data.dataset.MAX_HELD_FILE_BYTES", 0)
+        monkeypatch.setattr("intarsia.dataset.dataset.MAX_HELD_FILE_BYTES", 0)
     for options in ({}, {"batch_size": 1}, {"use_threads": False}):
         assert read(ia.dataset(paths), ["l"], **options)["l"].to_pylist() == wanted
 

@@ -21,7 +21,7 @@ import intarsia.write.rebuilt
 import intarsia.write.values
 from intarsia.catalog.catalog import read_pointer
 from intarsia.catalog.manifest import POINTER
-from intarsia.data.journal import JOURNAL
+from intarsia.dataset.commit_journal import JOURNAL
 from intarsia.decode.synthetic_footer import RootTemplate
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.sidecar import MAGIC as SIDECAR_MAGIC

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import dataset, numbered
-from intarsia.data.fragment import pyarrows
+from intarsia.dataset import dataset, row_numbers
+from intarsia.dataset.fragment import pyarrows
 from intarsia.scan.files import small_file_reader
 
 field = pads.field
@@ -558,7 +558,7 @@ def test_rows_of_many_small_files_are_taken_as_those_of_large_ones_are(tmp_path,
             wanted = pa.table({"n": pc.add(expected.column("i"), 1)})
         assert data.take(rows, columns) == wanted
     assert len(decoded) > 100
-    monkeypatch.setattr(numbered, "_SMALL_ROWS", 0)
+    monkeypatch.setattr(row_numbers, "_SMALL_ROWS", 0)
     assert data.take(rows) == expected
 
 

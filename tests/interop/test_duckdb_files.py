@@ -19,7 +19,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import engines
-from intarsia.data.hand_over import HandOver, hand_over
+from intarsia.dataset.engine_hand_over import HandOver, hand_over
 
 ROWS = 4_000
 NAN, INF = math.nan, math.inf

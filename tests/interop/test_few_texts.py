@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
 from intarsia.errors import FormatError
 
 CODED = pa.dictionary(pa.int32(), pa.string())

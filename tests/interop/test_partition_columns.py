@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import intarsia as ia
 from intarsia.cli.main import cli
-from intarsia.data.folders import hive_types
+from intarsia.dataset.partitioning import hive_types
 
 DAYS = [datetime.date(2026, 1, day) for day in (1, 2, 3)]
 INFERRED = {

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import first
+from intarsia.dataset import top_k
 from intarsia.sql.query.limit_pushdown import UNTOLD, First, Need
 from intarsia.sql.query.scans import scans_of
 
@@ -243,7 +243,7 @@ def test_what_may_not_pay_is_not_looked_for(logs, folder, tmp_path):
     whole, paged = ia.dataset(tmp_path / "one.parquet"), ia.dataset(folder)
 
     def first_rows(data, count=5, filter_=None, column="ts"):
-        return first.first_rows(data, First(column, count, descending=True), filter_)
+        return top_k.first_rows(data, First(column, count, descending=True), filter_)
 
     assert first_rows(paged) is not None
     assert first_rows(whole) is None  # a row group without pages

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import dataset as dataset_module
-from intarsia.data.asked import request_of
-from intarsia.data.whole_scan import whole_scan
+from intarsia.dataset import dataset as dataset_module
+from intarsia.dataset.pyarrow_scan import whole_scan
+from intarsia.dataset.request_builder import request_of
 from intarsia.errors import FormatError
 
 ROWS, FILES = 40_000, 6

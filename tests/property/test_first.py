@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.data import first
-from intarsia.data.first import first_rows
+from intarsia.dataset import top_k
+from intarsia.dataset.top_k import first_rows
 from intarsia.sql.query.limit_pushdown import First
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 2.5, math.inf, math.nan]
@@ -78,7 +78,7 @@ def test_first_rows_are_kept(table, count, descending, nulls_first, where, sizes
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.multiple(first, _LEAST_ROWS=0, _FIRST_ROWS=step, _SHARE=1),
+        mock.patch.multiple(top_k, _LEAST_ROWS=0, _FIRST_ROWS=step, _SHARE=1),
     ):
         start = 0
         for number, size in enumerate([*sizes, len(table)]):
@@ -95,7 +95,7 @@ def test_first_rows_are_kept(table, count, descending, nulls_first, where, sizes
             values = kept["v"].drop_null()
             if pa.types.is_floating(values.type):
                 values = values.filter(pc.invert(pc.is_nan(values)))
-            is_ordered = first._has_order(values.type)
+            is_ordered = top_k._has_order(values.type)
             assert (condition is not None) == (is_ordered and len(values) >= count)
 
 
@@ -104,7 +104,7 @@ def test_least_and_greatest_values(table, where):
     query = f"SELECT min(v), max(v), max(row) AS row FROM t {where}"
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.multiple(first, _LEAST_ROWS=0, _FIRST_ROWS=1, _SHARE=1),
+        mock.patch.multiple(top_k, _LEAST_ROWS=0, _FIRST_ROWS=1, _SHARE=1),
     ):
         path = Path(folder, "a.parquet")
         ia.write_table(table, path, max_rows_per_page=2, write_batch_size=1, row_group_size=5)

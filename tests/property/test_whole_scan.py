@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.data import dataset
+from intarsia.dataset import dataset
 
 NAN = float("nan")
 VALUES = {

@@ -26,8 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.data import journal
-from intarsia.data.journal import PUBLISHED, Journal, StreamBatch, visible
+from intarsia.dataset import commit_journal
+from intarsia.dataset.commit_journal import PUBLISHED, Journal, StreamBatch, visible
 from intarsia.io import atomic_replace, storage
 from intarsia.io.file_handle import version_of
 from intarsia.spark import place
@@ -301,7 +301,7 @@ def test_who_finishes_a_commit_late_leaves_the_next_one_of_its_job_alone(tmp_pat
         seen.extend(journals(place))
 
     publish(place, "job", list(NEW), list(OLD), number=1, check=check)
-    assert [journal.number for journal in seen] == [1]
+    assert [commit_journal.number for commit_journal in seen] == [1]
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
     assert journals(place) == []
 
@@ -676,14 +676,14 @@ def test_a_listing_waits_for_a_commit_that_is_faster(tmp_path, monkeypatch):
 
     done = []
 
-    def listed(*arguments, list_files=journal.list_files, **options):
+    def listed(*arguments, list_files=commit_journal.list_files, **options):
         found = list_files(*arguments, **options)
         if not done:  # what was listed is gone by the time it is looked at
             done.append(True)
             publish(Place.of(tmp_path), "job", list(NEW), list(OLD))
         return found
 
-    monkeypatch.setattr(journal, "list_files", listed)
+    monkeypatch.setattr(commit_journal, "list_files", listed)
     assert values(tmp_path) == [3, 4, 5]
 
 
@@ -735,7 +735,7 @@ def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monke
     put(lake / "_temporary-job", new)
     looks = []
 
-    def listed(path, *arguments, list_files=journal.list_files, seen, **options):
+    def listed(path, *arguments, list_files=commit_journal.list_files, seen, **options):
         on, before = list_files(path, *arguments, seen=seen)
         if str(path) == str(tmp_path) and not looks:
             looks.append(path)
@@ -754,7 +754,7 @@ def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monke
             return on, [f for f in before if "p=0" in f] + [f for f in after if "p=0" not in f]
         return on, before
 
-    monkeypatch.setattr(journal, "list_files", listed)
+    monkeypatch.setattr(commit_journal, "list_files", listed)
     _, files = visible(tmp_path)
     assert sorted(pq.read_table(file, partitioning=None)["v"][0].as_py() for file in files) == [
         0,
@@ -781,7 +781,7 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
         publish(Slow(pafs.LocalFileSystem(), str(tmp_path)), "job", ["a.parquet", "b.parquet"])
         done.set()
 
-    def list_files(*arguments, real=journal.list_files, **options):
+    def list_files(*arguments, real=commit_journal.list_files, **options):
         if (
             not half.is_set()
         ):  # it begins after the first look, and is halfway when files are listed
@@ -791,14 +791,14 @@ def test_a_commit_that_ends_while_its_journal_is_opened_is_noticed(tmp_path, mon
 
     reader = threading.current_thread()
 
-    def opened(*arguments, real=journal._journal):
+    def opened(*arguments, real=commit_journal._journal):
         if threading.current_thread() is reader and not done.is_set():
             go_on.set()
             done.wait()
         return real(*arguments)
 
-    monkeypatch.setattr(journal, "list_files", list_files)
-    monkeypatch.setattr(journal, "_journal", opened)
+    monkeypatch.setattr(commit_journal, "list_files", list_files)
+    monkeypatch.setattr(commit_journal, "_journal", opened)
     assert values(tmp_path) in ([0], [0, 1, 2])
 
 
@@ -806,7 +806,7 @@ def test_a_commit_that_is_undone_is_noticed_by_who_listed_its_files(tmp_path):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
     (tmp_path / "_SUCCESS").touch()
-    before = journal._state(pafs.LocalFileSystem(), str(tmp_path))
+    before = commit_journal._state(pafs.LocalFileSystem(), str(tmp_path))
 
     class Failing(LocalPlace):
         def move(self, name, to):
@@ -816,20 +816,20 @@ def test_a_commit_that_is_undone_is_noticed_by_who_listed_its_files(tmp_path):
 
     with pytest.raises(ia.PathError, match="no room"):
         publish(Failing(pafs.LocalFileSystem(), str(tmp_path)), "job", list(NEW))
-    assert journal._state(pafs.LocalFileSystem(), str(tmp_path)) != before
+    assert commit_journal._state(pafs.LocalFileSystem(), str(tmp_path)) != before
 
 
 def test_far_storage_is_asked_once_where_no_commit_ever_was(tmp_path, monkeypatch):
     put(tmp_path, OLD)
     asked = []
     far = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-    real = journal._names
+    real = commit_journal._names
 
     def names(*arguments):
         asked.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(journal, "_names", names)
+    monkeypatch.setattr(commit_journal, "_names", names)
     assert sorted(ia.dataset("/", filesystem=far).to_table(["v"])["v"].to_pylist()) == [1, 2]
     assert len(asked) == 1
     half = half_published(tmp_path / "half").relative_to(tmp_path)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.data.journal import PUBLISHING, Journal
+from intarsia.dataset.commit_journal import PUBLISHING, Journal
 from intarsia.spark import commit
 
 pytestmark = pytest.mark.spark

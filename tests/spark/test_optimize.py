@@ -20,7 +20,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.data.journal import Journal, visible
+from intarsia.dataset.commit_journal import Journal, visible
 from intarsia.expr.casts import is_text
 from intarsia.spark.commit import journals, publish
 from intarsia.spark.place import LocalPlace, Place

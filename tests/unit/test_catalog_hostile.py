@@ -222,7 +222,7 @@ def test_keys_of_a_kind_of_another_version_are_not_used(lake, tmp_path):
 
 
 def _request(dataset):
-    from intarsia.data.asked import request_of
+    from intarsia.dataset.request_builder import request_of
 
     return request_of(dataset.schema, [], pc.field("key") == "key 57")
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.data import dataset as dataset_module
+from intarsia.dataset import dataset as dataset_module
 from intarsia.io.storage import FileReplaced
 from intarsia.scan import scan, units
 

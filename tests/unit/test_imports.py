@@ -220,7 +220,7 @@ import os, signal, sys, threading, time
 import intarsia
 thread = threading.Thread(target=lambda: intarsia.dataset)
 thread.start()
-while "intarsia.data" not in sys.modules: time.sleep(0)
+while "intarsia.dataset" not in sys.modules: time.sleep(0)
 assert "intarsia.engines" not in sys.modules
 child = os.fork()
 if not child:

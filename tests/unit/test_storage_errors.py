@@ -20,7 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import intarsia as ia
-from intarsia.data.journal import Journal
+from intarsia.dataset.commit_journal import Journal
 from intarsia.io.fsspec_listing import wrapped
 from intarsia.io.storage import FileSource
 

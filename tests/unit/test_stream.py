@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.data.stream import Stream
+from intarsia.dataset.batch_stream import Stream
 
 ABANDON = """
 import sys

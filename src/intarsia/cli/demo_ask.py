@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from intarsia.cli.demo_logs import RARE, Row
 from intarsia.cli.terminal import Update
-from intarsia.data.discover import dataset
+from intarsia.dataset.discovery import dataset
 from intarsia.plan.plan import Figures
 
 _RANGE = timedelta(seconds=5)

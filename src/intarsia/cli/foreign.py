@@ -23,7 +23,7 @@ import pyarrow.fs as pafs
 import pyarrow.ipc as paipc
 import pyarrow.json as pajson
 
-from intarsia.data.folders import folder_of, hive_types
+from intarsia.dataset.partitioning import folder_of, hive_types
 from intarsia.errors import FormatError, name_of_several, unknown_column
 from intarsia.io.storage import resolve
 from intarsia.tables.data_files import TableFormatOption, data_files

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from intarsia.cli import foreign, terminal
 from intarsia.cli.columns import column_names
 from intarsia.cli.foreign import Incoming
-from intarsia.data.asked import check_columns, confuses_pyarrow, fields_at, paths_of
-from intarsia.data.discover import dataset
+from intarsia.dataset.discovery import dataset
+from intarsia.dataset.request_builder import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type, restorer_of, taken

@@ -7,8 +7,8 @@ import click
 from intarsia.cli import page, show, stream
 from intarsia.cli.columns import column_names
 from intarsia.cli.document import json_text
-from intarsia.data.asked import check_columns
-from intarsia.data.discover import dataset
+from intarsia.dataset.discovery import dataset
+from intarsia.dataset.request_builder import check_columns
 from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.report.query import SHOWN_FILES
 from intarsia.report.render import query_html

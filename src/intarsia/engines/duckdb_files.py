@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from intarsia.data.hand_over import HandOver
+from intarsia.dataset.engine_hand_over import HandOver
 from intarsia.file.portable_columns import plain_type
 
 _KEY_TYPES = {

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.dataset import Dataset
-from intarsia.data.sampled import spread_rows
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.sampling import spread_rows
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema, filterable_type

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.data.numbered import parts_at
+from intarsia.dataset.row_numbers import parts_at
 from intarsia.engines.watched import WatchedDataset
 from intarsia.row_ranges import RowRanges
 from intarsia.sql.query.limit_pushdown import UNTOLD, Need

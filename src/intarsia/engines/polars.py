@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.data.batches import empty_batch
-from intarsia.data.dataset import Dataset
-from intarsia.data.discover import dataset
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.discovery import dataset
+from intarsia.dataset.record_batches import empty_batch
 from intarsia.engines.polars_files import (
     KnownScans,
     NotReadError,

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow.compute as pc
 
-from intarsia.data.dataset import Dataset
-from intarsia.data.hand_over import PAGE_COST, HandOver, hand_over, is_current
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.engine_hand_over import PAGE_COST, HandOver, hand_over, is_current
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.statistics import Bounds

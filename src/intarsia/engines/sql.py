@@ -15,10 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.dataset import Dataset
-from intarsia.data.discover import dataset
-from intarsia.data.first import first_rows
-from intarsia.data.hand_over import HandOver, hand_over, has_bounds, has_page_index, is_current
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.discovery import dataset
+from intarsia.dataset.engine_hand_over import (
+    HandOver,
+    hand_over,
+    has_bounds,
+    has_page_index,
+    is_current,
+)
+from intarsia.dataset.top_k import first_rows
 from intarsia.deadline import check, shown, time_limit
 from intarsia.engines.duckdb_files import create_view, drop_views, with_files
 from intarsia.engines.keys import Joined

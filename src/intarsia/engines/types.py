@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
 from intarsia.expr.casts import without_extension
 from intarsia.expr.nested_types import with_children
 from intarsia.expr.tree import field_paths, read_expression

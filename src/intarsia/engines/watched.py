@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.data.asked import Columns
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.request_builder import Columns
 from intarsia.deadline import Stop, Stopped, active, current, each_active
 from intarsia.errors import IntarsiaError, guarded_items
 from intarsia.expr.nested_types import Path

@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.data.journal import (
+from intarsia.dataset.commit_journal import (
     JOURNAL,
     PUBLISHED,
     PUBLISHING,

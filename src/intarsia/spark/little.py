@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.data.batches import copied
+from intarsia.dataset.record_batches import copied
 from intarsia.errors import IntarsiaError
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.scan.request import Filter, Request

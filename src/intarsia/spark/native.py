@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from intarsia.data.hand_over import RefusedError, check_folder_value, check_names, check_paths
+from intarsia.dataset.engine_hand_over import (
+    RefusedError,
+    check_folder_value,
+    check_names,
+    check_paths,
+)
 from intarsia.errors import PredicateError
 from intarsia.expr.tree import field_paths, read_expression
 from intarsia.file.open_file import OpenedFile

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from intarsia.data.journal import visible
+from intarsia.dataset.commit_journal import visible
 from intarsia.errors import FormatError, PathError, Where
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of

@@ -19,11 +19,11 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import catalog_of, root_of
-from intarsia.data.dataset import Dataset
-from intarsia.data.discover import open_dataset
-from intarsia.data.folders import folder_of, hive_partitioning
-from intarsia.data.journal import visible
-from intarsia.data.united import united_schema
+from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.discovery import open_dataset
+from intarsia.dataset.partitioning import folder_of, hive_partitioning
+from intarsia.dataset.schema_unification import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, Where, check_several, unknown_column
 from intarsia.expr.nested_types import nullable

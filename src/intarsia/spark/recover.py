@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from intarsia.data.journal import JOURNAL, PUBLISHING, Journal, folders_above
+from intarsia.dataset.commit_journal import JOURNAL, PUBLISHING, Journal, folders_above
 from intarsia.errors import PathError, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.io.storage import PathLike

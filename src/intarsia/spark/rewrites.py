@@ -17,8 +17,8 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from intarsia.data.folders import hive_types
-from intarsia.data.united import UNLIKE, first_unlike, stays_itself, united
+from intarsia.dataset.partitioning import hive_types
+from intarsia.dataset.schema_unification import UNLIKE, first_unlike, stays_itself, united
 from intarsia.errors import FormatError, IndexSpecError, PredicateError, UnsupportedError, Where
 from intarsia.expr.evaluate import unused
 from intarsia.expr.nested_types import nullable

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.data.folder_values import NULL_FOLDER
+from intarsia.dataset.partition_values import NULL_FOLDER
 from intarsia.errors import UnsupportedError
 from intarsia.write.rows import Rows
 

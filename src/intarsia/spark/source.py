@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from intarsia.data.dataset import Dataset
-from intarsia.data.journal import StreamBatch
+from intarsia.dataset.commit_journal import StreamBatch
+from intarsia.dataset.dataset import Dataset
 from intarsia.errors import PredicateError
 from intarsia.spark import options as opts
 from intarsia.spark.commit import TEMPORARY, end_job, has_data, publish, publish_batch, settle

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
 from intarsia.file.open_file import Lease, OpenedFile
 from intarsia.process_state import cached_property
 

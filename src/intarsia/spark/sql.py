@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.data.folders import folder_of
+from intarsia.dataset.partitioning import folder_of
 from intarsia.io.storage import PathLike
 from intarsia.spark.dialect import is_as_written, seen_by
 from intarsia.spark.read import frame_of, opened, query_of

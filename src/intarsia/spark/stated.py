@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.data.united import can_be_read, common_type
+from intarsia.dataset.schema_unification import can_be_read, common_type
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.expr.nested_types import nullable
 from intarsia.spark.footers import collations_of

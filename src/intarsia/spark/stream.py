@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from intarsia.data.discover import open_dataset
-from intarsia.data.folders import hive_types
-from intarsia.data.journal import visible
+from intarsia.dataset.commit_journal import visible
+from intarsia.dataset.discovery import open_dataset
+from intarsia.dataset.partitioning import hive_types
 from intarsia.errors import PathError
 from intarsia.io.storage import NoDataError, infos_under
 from intarsia.spark import options as opts

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from intarsia.data.asked import request_of
-from intarsia.data.discover import dataset
+from intarsia.dataset.discovery import dataset
+from intarsia.dataset.request_builder import request_of
 from intarsia.deadline import time_limited
 from intarsia.errors import IndexSpecError, PredicateError, UnsupportedError, public
 from intarsia.expr.tree import shown

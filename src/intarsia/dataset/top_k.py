@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.data.asked import request_of
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.request_builder import request_of
 from intarsia.file.open_file import OpenedFile, lease_of
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, ValueOrder

@@ -21,7 +21,25 @@ import pyarrow.fs as pafs
 
 from intarsia import memory
 from intarsia.catalog.catalog import Catalog
-from intarsia.data.asked import (
+from intarsia.dataset.batch_stream import scanner_of
+from intarsia.dataset.engine_hand_over import HandOver, hand_over
+from intarsia.dataset.explain import explain_files, plan_files, plan_files_left
+from intarsia.dataset.footer_freshness import Footers
+from intarsia.dataset.fragment import PlannedFragment, check_is_whole, pyarrows, unread
+from intarsia.dataset.partition_check import check_folders
+from intarsia.dataset.partition_values import folder_constants
+from intarsia.dataset.pyarrow_columns import special_scan
+from intarsia.dataset.pyarrow_options import check_counts, check_scan_options
+from intarsia.dataset.pyarrow_scan import (
+    WholeScan,
+    are_mostly_left,
+    count_by_pyarrow,
+    match_in_most,
+    table_by_pyarrow,
+    whole_scan,
+)
+from intarsia.dataset.record_batches import batches_of, or_empty
+from intarsia.dataset.request_builder import (
     Columns,
     asked,
     check_columns,
@@ -32,8 +50,7 @@ from intarsia.data.asked import (
     is_special,
     request_of,
 )
-from intarsia.data.batches import batches_of, or_empty
-from intarsia.data.complete import (
+from intarsia.dataset.row_count_check import (
     FAILURES,
     MAX_HELD_FILE_BYTES,
     begins_complete,
@@ -44,24 +61,7 @@ from intarsia.data.complete import (
     of_whole_files,
     shortage,
 )
-from intarsia.data.explained import explain_files, plan_files, plan_files_left
-from intarsia.data.folder_check import check_folders
-from intarsia.data.folder_values import folder_constants
-from intarsia.data.footers import Footers
-from intarsia.data.fragment import PlannedFragment, check_is_whole, pyarrows, unread
-from intarsia.data.hand_over import HandOver, hand_over
-from intarsia.data.numbered import check_within, parts_at, parts_together, row_numbers
-from intarsia.data.scan_options import check_counts, check_scan_options
-from intarsia.data.special import special_scan
-from intarsia.data.stream import scanner_of
-from intarsia.data.whole_scan import (
-    WholeScan,
-    are_mostly_left,
-    count_by_pyarrow,
-    match_in_most,
-    table_by_pyarrow,
-    whole_scan,
-)
+from intarsia.dataset.row_numbers import check_within, parts_at, parts_together, row_numbers
 from intarsia.deadline import (
     Stop,
     active,

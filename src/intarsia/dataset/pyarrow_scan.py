@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.complete import FAILURES
-from intarsia.data.hand_over import PAGE_COST
+from intarsia.dataset.engine_hand_over import PAGE_COST
+from intarsia.dataset.row_count_check import FAILURES
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from intarsia.data.batches import batches_of
+from intarsia.dataset.record_batches import batches_of
 from intarsia.errors import guarded_items
 from intarsia.process_state import ForkLock
 from intarsia.threads import check_process

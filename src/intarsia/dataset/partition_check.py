@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from intarsia.data.complete import FAILURES
+from intarsia.dataset.row_count_check import FAILURES
 from intarsia.pruning.partition_values import Constants
 from intarsia.scan.file_planner import check_folder
 from intarsia.scan.files.file_cache import FileCache

@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from intarsia.data.asked import request_of
-from intarsia.data.folder_values import NULL_FOLDER
+from intarsia.dataset.partition_values import NULL_FOLDER
+from intarsia.dataset.request_builder import request_of
 from intarsia.errors import FormatError
 from intarsia.expr.nested_types import holds
 from intarsia.file.open_file import OpenedFile
@@ -46,7 +46,7 @@ from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
 
 if TYPE_CHECKING:
-    from intarsia.data.dataset import Dataset
+    from intarsia.dataset.dataset import Dataset
 
 PAGE_COST = 3.0
 """Our reader takes about this many times the processor time of an engine's for the same bytes."""

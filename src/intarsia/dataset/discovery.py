@@ -13,17 +13,17 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from intarsia.catalog.catalog import catalog_of
-from intarsia.data.dataset import Dataset
-from intarsia.data.folder_values import folder_expressions
-from intarsia.data.folders import (
+from intarsia.dataset.commit_journal import visible, visible_under
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.partition_values import folder_expressions
+from intarsia.dataset.partitioning import (
     folder_of,
     shares_columns,
     stated_folders,
     with_keys,
     with_types_of,
 )
-from intarsia.data.journal import visible, visible_under
-from intarsia.data.united import united_schema
+from intarsia.dataset.schema_unification import united_schema
 from intarsia.decode.page_size_limit import check_page_size_limit
 from intarsia.errors import FormatError, IntarsiaError, check_several, public
 from intarsia.file.corrupt_rows import OnCorrupt, check_on_corrupt

@@ -13,7 +13,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.data.asked import Columns, expressions_of, paths_of
+from intarsia.dataset.request_builder import Columns, expressions_of, paths_of
 from intarsia.errors import FormatError, Where
 from intarsia.expr.nested_types import Path, type_at
 from intarsia.expr.tree import field_paths, read_expression

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from intarsia import deadline
-from intarsia.data.asked import Columns, expressions_of, fields_at, paths_of
-from intarsia.data.complete import completed
+from intarsia.dataset.request_builder import Columns, expressions_of, fields_at, paths_of
+from intarsia.dataset.row_count_check import completed
 from intarsia.expr.comparison_constants import with_comparable_constants
 from intarsia.expr.evaluate import compute_columns, evaluate
 from intarsia.expr.filterable_types import filterable_schema

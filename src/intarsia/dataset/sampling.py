@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from intarsia.data.asked import request_of
-from intarsia.data.dataset import Dataset
+from intarsia.dataset.dataset import Dataset
+from intarsia.dataset.request_builder import request_of
 from intarsia.expr.filterable_types import filterable_schema
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.request import without_rows

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.data.folder_values import NULL_FOLDER, hive_values, key_expression
+from intarsia.dataset.partition_values import NULL_FOLDER, hive_values, key_expression
 from intarsia.errors import FormatError
 from intarsia.io.storage import is_uri, resolve
 

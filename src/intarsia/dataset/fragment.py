@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from intarsia.data.asked import Columns
-from intarsia.data.footers import Footers
+from intarsia.dataset.footer_freshness import Footers
+from intarsia.dataset.request_builder import Columns
 from intarsia.errors import UnsupportedError, Where
 from intarsia.redaction import shown_redacted
 from intarsia.scan.request import FilterLike
 
 if TYPE_CHECKING:
-    from intarsia.data.dataset import Dataset
+    from intarsia.dataset.dataset import Dataset
 
 
 def unread(fragment: pads.ParquetFileFragment) -> pads.ParquetFileFragment:

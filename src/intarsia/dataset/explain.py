@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from intarsia.data.account import account_of, read_of
+from intarsia.dataset.file_account import account_of, read_of
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
 from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
