@@ -16,6 +16,8 @@ from intarsia.process_state import importing
 from intarsia.version import __version__
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` does the same
+    from intarsia.advisor.advice import Advice
+    from intarsia.advisor.advise import advise
     from intarsia.catalog.build import build_catalog, drop_catalog
     from intarsia.catalog.describe import show_catalog
     from intarsia.dataset.dataset import Dataset
@@ -53,19 +55,17 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.index.kinds.words import Words
     from intarsia.index.parquet_indexes import Bloom, PageIndex
     from intarsia.index.registry import register_index_kind
+    from intarsia.indexing.add import add_indexes, list_indexes
+    from intarsia.indexing.drop import drop_indexes
+    from intarsia.indexing.export import export_index
     from intarsia.memory import memory_limit, set_memory_limit
-    from intarsia.plan.advice import Advice
+    from intarsia.recovery.recover import Recovery, recover
     from intarsia.row_ranges import RowRanges
     from intarsia.scan.parquet_file import ParquetFile
     from intarsia.verify.file import verify
     from intarsia.verify.findings import Finding, Severity
-    from intarsia.write.advise import advise
-    from intarsia.write.dataset import write_dataset
-    from intarsia.write.drop import drop_indexes
-    from intarsia.write.embed import add_indexes, list_indexes
-    from intarsia.write.export import export_index
-    from intarsia.write.recover import Recovery, recover
-    from intarsia.write.writer import ParquetWriter, write_table
+    from intarsia.writer.dataset import write_dataset
+    from intarsia.writer.parquet_writer import ParquetWriter, write_table
 
 __all__ = [
     "Advice",
@@ -159,7 +159,7 @@ _NAMES = {
         "memory_limit",
         "set_memory_limit",
     ),
-    "intarsia.plan.advice": ("Advice",),
+    "intarsia.advisor.advice": ("Advice",),
     "intarsia.expr.functions": (
         "contains_words",
         "list_contains",
@@ -175,24 +175,24 @@ _NAMES = {
         "Finding",
         "Severity",
     ),
-    "intarsia.write.advise": ("advise",),
+    "intarsia.advisor.advise": ("advise",),
     "intarsia.catalog.build": (
         "build_catalog",
         "drop_catalog",
     ),
     "intarsia.catalog.describe": ("show_catalog",),
-    "intarsia.write.dataset": ("write_dataset",),
-    "intarsia.write.drop": ("drop_indexes",),
-    "intarsia.write.embed": (
+    "intarsia.writer.dataset": ("write_dataset",),
+    "intarsia.indexing.drop": ("drop_indexes",),
+    "intarsia.indexing.add": (
         "add_indexes",
         "list_indexes",
     ),
-    "intarsia.write.export": ("export_index",),
-    "intarsia.write.recover": (
+    "intarsia.indexing.export": ("export_index",),
+    "intarsia.recovery.recover": (
         "Recovery",
         "recover",
     ),
-    "intarsia.write.writer": (
+    "intarsia.writer.parquet_writer": (
         "ParquetWriter",
         "write_table",
     ),

@@ -30,6 +30,8 @@ from intarsia.index.section.writer import (
     entry_table,
     write_section,
 )
+from intarsia.indexing.build import Built, Due, check_index, due_of, gather, granule_starts
+from intarsia.indexing.parquet_indexes import groups_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import BloomFilter
@@ -50,8 +52,6 @@ from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.verify import file as verify_file
 from intarsia.verify.findings import worst
 from intarsia.verify.sections import _differing_entries
-from intarsia.write.build import Built, Due, check_index, due_of, gather, granule_starts
-from intarsia.write.standard import groups_of
 
 ERROR, WARNING = ia.Severity.ERROR, ia.Severity.WARNING
 ROWS, GROUP_ROWS, PAGE_ROWS = 600, 300, 100

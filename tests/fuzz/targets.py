@@ -36,9 +36,9 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import page_bounds
 from intarsia.pruning.predicates import Op, Test
 from intarsia.pruning.term import field_term
+from intarsia.recovery.salvage import salvage
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import Filter, Request
-from intarsia.write.salvage import salvage
 
 ROWS = 1000
 FILE_ID = "f" * 32

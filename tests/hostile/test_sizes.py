@@ -16,9 +16,9 @@ from crafted import MAGIC, document_of, footer_of, sound, with_directory
 from sizes import SIZES
 
 import intarsia as ia
+import intarsia.indexing.column_values
+import intarsia.recovery.row_group_rebuild
 import intarsia.scan.column_reader
-import intarsia.write.rebuilt
-import intarsia.write.values
 from intarsia.catalog.catalog import read_pointer
 from intarsia.catalog.manifest import POINTER
 from intarsia.dataset.commit_journal import JOURNAL
@@ -35,8 +35,8 @@ from intarsia.limits import (
 )
 from intarsia.parquet.compact_protocol import Decoder
 from intarsia.parquet.footer import framed, with_key_values
+from intarsia.recovery.torn_pages import TornPages
 from intarsia.scan.parquet_file import open_file
-from intarsia.write.torn_pages import TornPages
 
 sorting = importlib.import_module("intarsia.verify.sorting")  # ``intarsia.verify`` is a function
 
@@ -313,7 +313,7 @@ def test_stated_orders_are_verified_in_time_in_proportion_to_columns(tmp_path, c
 def test_row_groups_are_read_together_for_an_index(tmp_path, counted):
     path = tmp_path / "t.parquet"
     path.write_bytes(SIZES["row_groups"](2_000))
-    reads = counted(intarsia.write.values, "read_rows")
+    reads = counted(intarsia.indexing.column_values, "read_rows")
     ia.add_indexes(path, ["a:lookup", "a:minmax"])
     assert len(reads) <= 2
     assert ia.verify(path) == []
@@ -348,8 +348,8 @@ def test_pages_of_a_torn_file_are_told_apart_as_before(tmp_path, monkeypatch, ve
     pq.write_table(table, path, row_group_size=100, data_page_version=version, **options)
     whole = path.read_bytes()
     found = []
-    for most in (1, intarsia.write.rebuilt._MOST_AHEAD):
-        monkeypatch.setattr(intarsia.write.rebuilt, "_MOST_AHEAD", most)
+    for most in (1, intarsia.recovery.row_group_rebuild._MOST_AHEAD):
+        monkeypatch.setattr(intarsia.recovery.row_group_rebuild, "_MOST_AHEAD", most)
         for end in range(1_000, footer_of(whole).offset, 2_000):
             path.write_bytes(whole[:end])
             try:

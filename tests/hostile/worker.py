@@ -18,7 +18,7 @@ import pyarrow.fs
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.write.salvage import salvage
+from intarsia.recovery.salvage import salvage
 
 MEMORY_BYTES = 512 * 1024 * 1024
 FEW_CHUNKS = 24

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import IndexSpecError, PathError, PredicateError
-from intarsia.write import dataset as module
+from intarsia.writer import dataset as module
 
 STRINGS = st.one_of(
     st.none(),

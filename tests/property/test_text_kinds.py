@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.expr.evaluate import evaluate
 from intarsia.file.open_file import OpenedFile
+from intarsia.indexing.file_layout import compose
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.testing import check_index_kind
 from intarsia.testing.strategies import SEARCHES
-from intarsia.write.compose import compose
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 TEXTS = [

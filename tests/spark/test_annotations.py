@@ -12,7 +12,7 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.parquet.metadata import ConvertedType, Empty, LogicalType
-from intarsia.write.writer import open_writer
+from intarsia.writer.parquet_writer import open_writer
 
 pytestmark = pytest.mark.spark
 

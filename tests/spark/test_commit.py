@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.dataset import commit_journal
 from intarsia.dataset.commit_journal import PUBLISHED, Journal, StreamBatch, visible
+from intarsia.indexing import rewrite as rewrite_module
 from intarsia.io import atomic_replace, storage
 from intarsia.io.file_handle import version_of
 from intarsia.spark import place
@@ -47,7 +48,6 @@ from intarsia.spark.place import LocalPlace, Place
 from intarsia.spark.recover import recover
 from intarsia.spark.rewrites import OldFile
 from intarsia.spark.source import Writer
-from intarsia.write import in_place
 
 OLD = {"old.parquet": 1, "day=1/old.parquet": 2}
 NEW = {"a.parquet": 3, "day=1/b.parquet": 4, "day=2/c.parquet": 5}
@@ -607,7 +607,7 @@ def test_a_file_or_nothing_is_not_recovered(tmp_path):
 
 def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_path, monkeypatch):
     put(tmp_path, {"a.parquet": 1})
-    removers, real = [], in_place.replacing
+    removers, real = [], rewrite_module.replacing
 
     def removed_meanwhile(path, filesystem, **options):
         def remove():
@@ -623,7 +623,7 @@ def test_a_file_that_a_commit_removes_is_not_put_back_by_who_replaces_it(tmp_pat
         assert removers[0].is_alive()
         os.rename(source, target)
 
-    monkeypatch.setattr(in_place, "replacing", removed_meanwhile)
+    monkeypatch.setattr(rewrite_module, "replacing", removed_meanwhile)
     with contextlib.suppress(ia.PathError):  # that it is gone by then
         ia.add_indexes(tmp_path / "a.parquet", ["v:lookup"])
     removers[0].join()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import intarsia as ia
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.write.salvage import Template, salvage
+from intarsia.recovery.salvage import Template, salvage
 
 
 def template(data):

@@ -20,7 +20,7 @@ from cutting import group_ends, recovered, rows_after, rows_within, template
 import intarsia as ia
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import read_footer
-from intarsia.write.tiles import walk_tiles
+from intarsia.recovery.byte_scan import walk_tiles
 
 ROWS, GROUP = 12, 4
 STEP = int(os.environ.get("INTARSIA_CUT_STEP", "3"))

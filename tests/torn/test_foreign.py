@@ -10,8 +10,8 @@ from cutting import recovered, rows_after, template
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.write.salvage import salvage
-from intarsia.write.tiles import walk_tiles
+from intarsia.recovery.byte_scan import walk_tiles
+from intarsia.recovery.salvage import salvage
 
 PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 

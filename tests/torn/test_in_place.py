@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexing import rewrite
 from intarsia.io import atomic_replace
-from intarsia.write import in_place
 
 WORKER = Path(__file__).with_name("in_place.py")
 TABLE = pa.table({"k": [f"k{n}" for n in range(20_000)], "n": range(20_000)})
@@ -113,13 +113,13 @@ def test_a_disk_without_room_leaves_the_old_file_and_no_debris(file):
 def test_nobody_reads_the_copy_who_could_not_read_the_file(file, monkeypatch):
     file.chmod(0o600)
     seen = []
-    copy = in_place.copy_into
+    copy = rewrite.copy_into
 
     def look(source, out):
         seen.append(stat.S_IMODE(os.stat(out.name).st_mode))
         copy(source, out)
 
-    monkeypatch.setattr(in_place, "copy_into", look)
+    monkeypatch.setattr(rewrite, "copy_into", look)
     ia.add_indexes(file, [ia.Lookup("k")])
     assert seen == [0o600]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -23,7 +23,7 @@ SPILLING = """
 import sys
 import numpy as np
 import intarsia as ia
-from intarsia.write import spill, build
+from intarsia.indexing import spill, build
 spill.RUN_ENTRIES = 1000
 written = build.write_built
 def slow(path, *args):
@@ -36,7 +36,7 @@ ia.add_indexes(sys.argv[1], ["k:lookup", "n:lookup"])
 WRITING = """
 import os, sys
 import intarsia as ia
-from intarsia.write import in_place, beside
+from intarsia.indexing import in_place, beside
 def slow(out, data):
     out.write(data[:100])
     out.flush()

@@ -16,7 +16,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.io.source import BufferSource
-from intarsia.write.tiles import walk_tiles
+from intarsia.recovery.byte_scan import walk_tiles
 
 N = 5000
 TABLE = pa.table(

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.advisor import advise
+from intarsia.advisor.row_group_sample import ExtendedSource, sample_of
 from intarsia.io.source import BufferSource
-from intarsia.write import advise
-from intarsia.write.sample import ExtendedSource, sample_of
 
 ROWS = 60_000
 

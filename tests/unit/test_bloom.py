@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
 from intarsia.file.chunk_reader import Chunk
+from intarsia.indexing.parquet_indexes import bloom_hashes
 from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import (
     MAX_BYTES,
@@ -27,7 +28,6 @@ from intarsia.parquet.metadata import (
 from intarsia.parquet.thrift import decode, encode
 from intarsia.parquet.xxhash64 import xxh64
 from intarsia.scan.parquet_file import open_file
-from intarsia.write.standard import bloom_hashes
 
 SALT = [
     0x47B6137B,

@@ -23,8 +23,8 @@ import pytest
 import intarsia as ia
 from intarsia.cli import foreign
 from intarsia.parquet.metadata import ConvertedType, Empty, GeometryType, LogicalType
-from intarsia.write.annotations import Annotation
-from intarsia.write.writer import open_writer
+from intarsia.writer.parquet_writer import open_writer
+from intarsia.writer.type_annotations import Annotation
 
 ROWS = 500
 TABLE = pa.table(
@@ -357,7 +357,9 @@ def test_an_interruption_leaves_nothing(say, tmp_path, out, monkeypatch):
         assert len(list(out.parent.iterdir())) == 1  # the temporary file
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intarsia.write.fitted.FittedWriter.write_table", interrupted)
+    monkeypatch.setattr(
+        "intarsia.writer.sampled_dictionaries.FittedWriter.write_table", interrupted
+    )
     said = say("write", path, out)
     assert (said.code, said.err.strip()) == (130, "intarsia: interrupted")
     assert list(out.parent.iterdir()) == []

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.write import in_place
+from intarsia.indexing import rewrite
 
 TABLE = pa.table({"k": [f"k{i}" for i in range(1000)], "n": range(1000)})
 
@@ -143,7 +143,7 @@ def test_a_failure_while_writing_leaves_the_old_file_and_no_debris(file, monkeyp
         out.write(before[: len(before) // 2])
         raise WriteError
 
-    monkeypatch.setattr(in_place, "copy_into", half_a_copy)
+    monkeypatch.setattr(rewrite, "copy_into", half_a_copy)
     with pytest.raises(WriteError):
         ia.add_indexes(file, [ia.Lookup("k")])
     assert file.read_bytes() == before
@@ -232,14 +232,14 @@ def test_progress_is_told_file_by_file(tmp_path, file):
 
 def test_a_file_another_writer_replaced_meanwhile_is_left_as_they_left_it(file, monkeypatch):
     other = pa.table({"k": ["theirs"], "n": [1]})
-    copy = in_place.copy_into
+    copy = rewrite.copy_into
 
     def copy_while_they_write(source, out):
         copy(source, out)
         pq.write_table(other, file.with_name("new"))
         os.replace(file.with_name("new"), file)
 
-    monkeypatch.setattr(in_place, "copy_into", copy_while_they_write)
+    monkeypatch.setattr(rewrite, "copy_into", copy_while_they_write)
     with pytest.raises(ia.PathError, match="another writer"):
         ia.add_indexes(file, [ia.Lookup("k")])
     assert pq.read_table(file).equals(other)

@@ -11,12 +11,12 @@ import pytest
 
 import intarsia as ia
 from intarsia.file import page_index_cache
+from intarsia.indexing import build
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import Activity, FileAccount, FileRead, Filtered, Stage
 from intarsia.plan.plan import Amount, ColumnPlan, Figures, FilePlan, Step
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import predicate_order
-from intarsia.write import build
 
 PAGES = {"row_group_size": 2000, "max_rows_per_page": 500, "write_batch_size": 100}
 ROWS = 4000

@@ -24,6 +24,8 @@ from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, finge
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import parse
 from intarsia.index.section.writer import STEP_SCHEMA, entries_of
+from intarsia.indexing import column_values, entry_collector
+from intarsia.indexing.build import build
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
@@ -32,8 +34,6 @@ from intarsia.pruning.term import field_term
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import index_selection
 from intarsia.testing import CountingSource
-from intarsia.write import gather, values
-from intarsia.write.build import build
 
 ROWS = 3000
 TABLE = pa.table(
@@ -285,7 +285,7 @@ class Holds(Inverted):
     serves = frozenset({How.LIST_ANY, How.MAP_ANY, Op.EQ})
 
     def keys_of_values(self, values):
-        return fingerprints(values), np.arange(len(values))
+        return fingerprints(column_values), np.arange(len(column_values))
 
     def keys_for(self, predicate, of):
         return Keys(fingerprints(predicate.values.cast(of.type)))
@@ -364,9 +364,9 @@ def test_a_section_is_the_same_whether_it_fits_into_memory_or_not(index, file, m
     at_once = built()
     monkeypatch.setattr(external_sort, "RUN_ENTRIES", 100)
     monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 30)
-    monkeypatch.setattr(gather, "BLOCK_ENTRIES", 30)
-    monkeypatch.setattr(gather, "_SLICE_BYTES", 500)
-    monkeypatch.setattr(values, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(entry_collector, "BLOCK_ENTRIES", 30)
+    monkeypatch.setattr(entry_collector, "_SLICE_BYTES", 500)
+    monkeypatch.setattr(column_values, "PIECE_BYTES", 3000)
     in_parts = built()
     assert entries(in_parts) == entries(at_once)
     assert at_once.num_row_groups == 1
@@ -390,7 +390,7 @@ def test_runs_are_merged_into_what_sorting_them_at_once_gives(runs, block):
 
 
 def test_a_column_of_too_many_distinct_values_is_refused(file, monkeypatch):
-    monkeypatch.setattr(gather, "_MOST_VALUES", 499)
+    monkeypatch.setattr(entry_collector, "_MOST_VALUES", 499)
     before = file.read_bytes()
     with pytest.raises(ia.IndexSpecError, match="too many distinct values"):
         ia.add_indexes(file, ia.Distinct("k"))

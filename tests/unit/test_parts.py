@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import FormatError, IndexSpecError
+from intarsia.indexing import entry_collector
+from intarsia.indexing.add import add_to
+from intarsia.indexing.build import FromPages, due_of
+from intarsia.indexing.build import gather as gather_all
+from intarsia.indexing.partial_build import FromParts, cut, gather_part
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import version_of
 from intarsia.scan.parquet_file import open_file
-from intarsia.write import gather
-from intarsia.write.build import FromPages, due_of
-from intarsia.write.build import gather as gather_all
-from intarsia.write.embed import add_to
-from intarsia.write.parts import FromParts, cut, gather_part
 
 EMBEDDED = [
     ia.Lookup("key", granule_rows=16),
@@ -129,7 +129,7 @@ def test_sections_equal_those_built_at_once(tmp_path, edges, page_index):
 def test_what_is_spilled_makes_no_difference(tmp_path, monkeypatch):
     monkeypatch.setattr(external_sort, "RUN_ENTRIES", 100)
     monkeypatch.setattr(external_sort, "BLOCK_ENTRIES", 16)
-    monkeypatch.setattr(gather, "BLOCK_ENTRIES", 64)
+    monkeypatch.setattr(entry_collector, "BLOCK_ENTRIES", 64)
     path = write(tmp_path / "f.parquet")
     at_once = sections(path, FromPages(), EMBEDDED)
     groups = [range(4), range(4, 5), range(5, 8)]
@@ -149,7 +149,7 @@ def test_page_indexes_and_filters_equal_those_built_at_once(tmp_path):
 
 
 def test_granules_are_the_pages_of_a_page_index_that_comes_with_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("intarsia.write.compose.new_file_id", lambda: "a" * 32)
+    monkeypatch.setattr("intarsia.indexing.file_layout.new_file_id", lambda: "a" * 32)
     asked = [ia.PageIndex(), *EMBEDDED, ia.Bloom("key")]
     one, other = write(tmp_path / "one.parquet"), write(tmp_path / "other.parquet")
     ia.add_indexes(one, asked)
@@ -173,7 +173,7 @@ def test_too_many_distinct_values_are_refused_when_parts_meet(tmp_path, monkeypa
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"key": range(100)}), path, row_group_size=50)
     indexes = [ia.Distinct("key")]
-    monkeypatch.setattr(gather, "_MOST_VALUES", 60)
+    monkeypatch.setattr(entry_collector, "_MOST_VALUES", 60)
     made = in_parts(path, indexes, [range(1), range(1, 2)], tmp_path)
     with pytest.raises(IndexSpecError, match="too many distinct values"):
         sections(path, made, indexes)

@@ -15,12 +15,12 @@ from fsspec.implementations.local import LocalFileSystem
 
 import intarsia as ia
 from intarsia.index.sidecar import MAGIC
+from intarsia.indexing import rewrite, sidecar_writer
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer
 from intarsia.parquet.metadata import AesGcm, EncryptionAlgorithm
 from intarsia.parquet.thrift import amended, encode
 from intarsia.scan import index_selection
-from intarsia.write import beside, in_place
 
 TABLE = pa.table({"k": [f"k{i * 7919 % 5000:05}" for i in range(5000)], "n": range(5000)})
 WANTED = pc.field("k") == "k04500"  # row 500
@@ -173,7 +173,7 @@ def test_what_is_lost_beside_a_file_is_named(file, monkeypatch):
     def failing(*args):
         raise ia.PathError("_intarsia: no sidecar can be written: disk full")
 
-    monkeypatch.setattr("intarsia.write.beside._replace", failing)
+    monkeypatch.setattr("intarsia.indexing.sidecar_writer._replace", failing)
     with pytest.raises(
         ia.PathError, match=r"disk full.* added beside it again are k:lookup, n:min"
     ):
@@ -269,7 +269,7 @@ def test_what_another_writer_puts_beside_a_file_meanwhile_stays(file, had_one):
 
 
 def test_who_is_disturbed_again_and_again_gives_up(file, monkeypatch):
-    replace, calls = beside._replace, []
+    replace, calls = sidecar_writer._replace, []
 
     def disturbed(*given, **others):
         if len(calls) < 30:
@@ -277,26 +277,26 @@ def test_who_is_disturbed_again_and_again_gives_up(file, monkeypatch):
             for path in sidecars(file.parent):
                 path.unlink()
             with monkeypatch.context() as patched:
-                patched.setattr(beside, "_replace", replace)
+                patched.setattr(sidecar_writer, "_replace", replace)
                 ia.add_indexes(file, ["n:lookup"], sidecar=True)
         return replace(*given, **others)
 
-    monkeypatch.setattr(beside, "_replace", disturbed)
+    monkeypatch.setattr(sidecar_writer, "_replace", disturbed)
     with pytest.raises(ia.PathError, match="another writer changed its sidecar"):
         ia.add_indexes(file, ["k:lookup"], sidecar=True)
-    assert len(calls) == beside._TRIES
+    assert len(calls) == sidecar_writer._TRIES
     (report,) = ia.list_indexes(file)
     assert [entry.name for entry in report.sidecar] == ["n:lookup"]
 
 
 def test_a_sidecar_that_another_writer_makes_meanwhile_serves_the_new_file(file, monkeypatch):
-    copy = in_place.copy_into
+    copy = rewrite.copy_into
 
     def other_writer(source, out):
         ia.add_indexes(file, ["k:lookup"], sidecar=True)
         copy(source, out)
 
-    monkeypatch.setattr(in_place, "copy_into", other_writer)
+    monkeypatch.setattr(rewrite, "copy_into", other_writer)
     (report,) = ia.add_indexes(file, ["n:lookup"])
     assert [entry.name for entry in report.indexes] == ["n:lookup"]
     assert [entry.name for entry in report.sidecar] == ["k:lookup"]

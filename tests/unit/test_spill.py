@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intarsia.indexing import entry_collector
 from intarsia.io import external_sort
 from intarsia.io.external_sort import Runs, Workspace
-from intarsia.write import gather
 
 SOME = np.random.default_rng(5)
 UNIQUE = SOME.permutation(5000).astype(np.uint64)
@@ -36,4 +36,4 @@ def test_granules_of_rows_are_those_that_begin_before(sizes, data):
     starts = np.cumsum([0, *sizes])
     rows = np.array(sorted(data.draw(st.lists(st.integers(0, int(starts[-1]) - 1)))), np.int64)
     expected = np.searchsorted(starts, rows, side="right") - 1
-    assert gather._granules_of(rows, starts).tolist() == expected.tolist()
+    assert entry_collector._granules_of(rows, starts).tolist() == expected.tolist()

@@ -16,6 +16,7 @@ from intarsia.catalog.catalog import pointer_path, read_pointer
 from intarsia.catalog.manifest import is_table_name
 from intarsia.catalog.tables import BuiltTable
 from intarsia.errors import PathError
+from intarsia.indexing.file_layout import Composed
 from intarsia.io.atomic_replace import (
     TEMPORARY_SUFFIX,
     check_unchanged,
@@ -30,7 +31,6 @@ from intarsia.io.retry import infos_of
 from intarsia.io.s3_copy import replaced_by_store
 from intarsia.io.source import BufferSource
 from intarsia.io.storage import SIDECAR_FOLDER, PathLike, resolve
-from intarsia.write.compose import Composed
 
 _UNFINISHED = re.compile(rf"\.catalog.*\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
 P = ParamSpec("P")

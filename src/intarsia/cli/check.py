@@ -10,11 +10,11 @@ import click
 
 from intarsia.cli import terminal
 from intarsia.cli.document import json_text
+from intarsia.recovery.recover import recover as recover_file
 from intarsia.redaction import redacted
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.verify.file import verify as verify_files
 from intarsia.verify.findings import Finding, Severity, worst
-from intarsia.write.recover import recover as recover_file
 
 _EXIT_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 

@@ -14,9 +14,9 @@ from intarsia.cli.demo_ask import Answer, answers, questions
 from intarsia.cli.demo_logs import write_logs
 from intarsia.cli.terminal import Column
 from intarsia.errors import PathError
+from intarsia.indexing.add import list_indexes
 from intarsia.io.storage import resolve
 from intarsia.plan.explain_text import of
-from intarsia.write.embed import list_indexes
 
 _FILE = "logs.parquet"
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from intarsia.cli.terminal import Update
 from intarsia.index.kinds.lookup import Lookup
 from intarsia.index.kinds.ngram import NGram
-from intarsia.write.writer import ParquetWriter
+from intarsia.writer.parquet_writer import ParquetWriter
 
 INDEXES = (Lookup("trace_id"), Lookup("user_id"), NGram("msg"))
 SCHEMA = pa.schema(

@@ -27,7 +27,7 @@ from intarsia.dataset.partitioning import folder_of, hive_types
 from intarsia.errors import FormatError, name_of_several, unknown_column
 from intarsia.io.storage import resolve
 from intarsia.tables.data_files import TableFormatOption, data_files
-from intarsia.write.annotations import Annotations
+from intarsia.writer.type_annotations import Annotations
 
 STDIN = "-"
 _EXTENSIONS = {

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import click
 
+from intarsia.advisor.advise import advise
 from intarsia.cli import show, terminal
 from intarsia.cli.document import json_text
 from intarsia.index.registry import parse
+from intarsia.indexing.add import IndexReport, add_indexes, list_indexes
+from intarsia.indexing.drop import drop_indexes
+from intarsia.indexing.export import export_index
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.write.advise import advise
-from intarsia.write.drop import drop_indexes
-from intarsia.write.embed import IndexReport, add_indexes, list_indexes
-from intarsia.write.export import export_index
 
 
 def index_add(

@@ -31,7 +31,7 @@ from intarsia.scan.scan import limited
 from intarsia.sql.condition import parse_where
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import waited_for
-from intarsia.write.annotations import Annotations, agreed_alone, annotations_of
+from intarsia.writer.type_annotations import Annotations, agreed_alone, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
 """What pyarrow's own scan of a data set reads before it is wanted: less than usual."""

@@ -14,7 +14,7 @@ from intarsia.cli.terminal import Column, clean, escaped, plural, say, whole_tab
 from intarsia.expr.scalar_format import readable_values
 from intarsia.file.health import missing_in
 from intarsia.index.directory import IndexEntry
-from intarsia.write.embed import IndexReport, StandardReport
+from intarsia.indexing.add import IndexReport, StandardReport
 
 _FILES = 20
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)

@@ -27,9 +27,9 @@ from intarsia.file.footer_summary import ColumnSummary, largest, problems_of, su
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import index_name
 from intarsia.index.parquet_indexes import Bloom, PageIndex
+from intarsia.indexing.add import StandardReport, strays
 from intarsia.parquet.enum_names import type_name
 from intarsia.parquet.metadata import RowGroup
-from intarsia.write.embed import StandardReport, strays
 
 _COLUMNS = 40
 _ROW_GROUPS = 10

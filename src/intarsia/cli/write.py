@@ -18,13 +18,13 @@ from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import cast_type
 from intarsia.file.corrupt_rows import OnCorrupt
+from intarsia.indexing.add import IndexReport, list_indexes
 from intarsia.memory import share
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.write.annotations import placed
-from intarsia.write.defaults import USUAL_ROW_GROUP
-from intarsia.write.embed import IndexReport, list_indexes
-from intarsia.write.rows import ROW_GROUP_BYTES, Rows
-from intarsia.write.writer import ParquetWriter
+from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.parquet_writer import ParquetWriter
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
+from intarsia.writer.type_annotations import placed
 
 _ANY_BYTES = 2**62
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([\w/+:-]+)\]")

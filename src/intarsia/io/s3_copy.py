@@ -23,11 +23,11 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
+from intarsia.indexing.file_layout import Composed, Part
 from intarsia.io.file_handle import Version
 from intarsia.io.retry import TRIES
 from intarsia.io.source import Source
 from intarsia.threads import all_awaited
-from intarsia.write.compose import Composed, Part
 
 LEAST_PART = 5 * 1024 * 1024
 """Bytes of any part but the last, says S3."""

@@ -28,6 +28,10 @@ from intarsia.dataset.commit_journal import visible
 from intarsia.errors import IndexSpecError, PathError, quiet, warn
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.indexing.drop import asked_of
+from intarsia.indexing.partial_build import cut
+from intarsia.indexing.rewrite import check_changeable
+from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
 from intarsia.scan.parquet_file import open_file
@@ -57,10 +61,6 @@ from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.spread import file_sizes, spread
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.write.beside import only_embedded
-from intarsia.write.drop import asked_of
-from intarsia.write.in_place import check_changeable
-from intarsia.write.parts import cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

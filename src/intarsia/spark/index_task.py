@@ -22,17 +22,17 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.indexing.add import add_to
+from intarsia.indexing.build import Builder, new_file_id
+from intarsia.indexing.drop import drop_from, held_names, name_of, own_names
+from intarsia.indexing.missing_indexes import Choice, choose
+from intarsia.indexing.partial_build import FromParts, FromSections, gather_part
+from intarsia.indexing.rewrite import check_changeable
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.scan.parquet_file import open_file
 from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.place import Place
-from intarsia.write.build import Builder, new_file_id
-from intarsia.write.drop import drop_from, held_names, name_of, own_names
-from intarsia.write.embed import add_to
-from intarsia.write.in_place import check_changeable
-from intarsia.write.parts import FromParts, FromSections, gather_part
-from intarsia.write.present import Choice, choose
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"

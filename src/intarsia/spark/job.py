@@ -22,8 +22,8 @@ from intarsia.spark.footers import collations_of
 from intarsia.spark.place import Place
 from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import arrow_schema
-from intarsia.write.defaults import PAGE_ROWS
-from intarsia.write.writer import check_fit
+from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.parquet_writer import check_fit
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

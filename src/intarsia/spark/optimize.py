@@ -45,8 +45,8 @@ from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task import WrittenFile
 from intarsia.spark.types import spark_schema
 from intarsia.spark.write import MANIFEST, file_writer, make_job_folder, told_of
-from intarsia.write.defaults import PAGE_ROWS
-from intarsia.write.writer import check_fit
+from intarsia.writer.defaults import PAGE_ROWS
+from intarsia.writer.parquet_writer import check_fit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

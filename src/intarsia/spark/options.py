@@ -12,7 +12,7 @@ from intarsia.errors import PathError
 from intarsia.io.storage import is_uri
 from intarsia.spark.job import Layout
 from intarsia.tables.data_files import TableFormatOption, check_table_format
-from intarsia.write.defaults import PAGE_ROWS
+from intarsia.writer.defaults import PAGE_ROWS
 
 _LISTS = ("partition_by", "cluster_by", "sort_within")
 _WRITES = (

@@ -28,6 +28,7 @@ from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.kinds.distinct_idx1 import KEY
 from intarsia.index.parquet_indexes import Bloom
 from intarsia.index.registry import IndexSpec, make, spec_name
+from intarsia.indexing.add import standard_of
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
@@ -39,8 +40,7 @@ from intarsia.spark.rows import FOLDER
 from intarsia.spark.types import leaves
 from intarsia.sql.condition import parse_where
 from intarsia.threads import waited_for
-from intarsia.write.annotations import Annotations, agreed, annotations_of, placed
-from intarsia.write.embed import standard_of
+from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 
 _CODECS = {
     CompressionCodec.UNCOMPRESSED: "none",

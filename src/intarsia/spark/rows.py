@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.dataset.partition_values import NULL_FOLDER
 from intarsia.errors import UnsupportedError
-from intarsia.write.rows import Rows
+from intarsia.writer.row_buffer import Rows
 
 FOLDER = "__intarsia_folder"
 """A column that holds the folder of each row, as it is called already."""

@@ -17,8 +17,8 @@ from intarsia.spark.commit import TEMPORARY
 from intarsia.spark.job import Job
 from intarsia.spark.rows import by_folder, runs_in_order
 from intarsia.spark.types import leaves
-from intarsia.write.rows import ROW_GROUP_BYTES, Rows
-from intarsia.write.writer import open_writer
+from intarsia.writer.parquet_writer import open_writer
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
 ROW_GROUP_ROWS = 1024 * 1024
 """A row group is closed at as many rows, or at ``ROW_GROUP_BYTES``."""

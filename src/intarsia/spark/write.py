@@ -32,7 +32,7 @@ from intarsia.spark.order import arranged
 from intarsia.spark.place import Place
 from intarsia.spark.session import require_pyspark
 from intarsia.spark.task import WrittenFile, open_job_writer, write_group, write_task
-from intarsia.write.defaults import PAGE_ROWS
+from intarsia.writer.defaults import PAGE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

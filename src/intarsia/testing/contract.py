@@ -16,13 +16,13 @@ from intarsia.errors import IntarsiaWarning
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.registry import EmbeddedIndex, make
 from intarsia.index.value_predicates import TEXT_SEARCHES
+from intarsia.indexing.file_layout import compose
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.scan.parquet_file import ParquetFile
 from intarsia.testing.cases import BLOCK_ROWS, all_conditions, blocks_of, cells_of
 from intarsia.testing.strategies import arrays, conditions
 from intarsia.verify.sections import check_sections
-from intarsia.write.compose import compose
 
 _COLUMN = "value"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intarsia.errors import FormatError
+from intarsia.indexing.parquet_indexes import bloom_hashes
 from intarsia.parquet.bloom_filter import count_missing
 from intarsia.parquet.metadata import Type
 from intarsia.verify.findings import Finding, error, of_exception, warning
@@ -16,7 +17,6 @@ from intarsia.verify.statistics import (
     check_statistics,
 )
 from intarsia.verify.texts import check_texts
-from intarsia.write.standard import bloom_hashes
 
 
 def check_claims(facts: ChunkFacts) -> Iterator[Finding]:

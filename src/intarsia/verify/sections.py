@@ -18,10 +18,10 @@ from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
 from intarsia.index.section.writer import UInt64Array, distinct, entries_of, packed
+from intarsia.indexing.build import Due, cell_tables, gather
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
 from intarsia.verify.findings import Finding, error, warning
-from intarsia.write.build import Due, cell_tables, gather
 
 _NONE = np.empty(0, np.uint64)
 _KEYS, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)

@@ -21,7 +21,7 @@ from intarsia.cli.options import (
     union_by_name_option,
     where_option,
 )
-from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.writer.defaults import PAGE_ROWS, USUAL_ROW_GROUP
 
 _MOST_ROWS = 2**31 - 1
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")

@@ -13,10 +13,10 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.probe import open_section
+from intarsia.indexing.build import check_index, check_indexes, on_of
+from intarsia.indexing.parquet_indexes import check_standard, groups_of
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import columns_named
-from intarsia.write.build import check_index, check_indexes, on_of
-from intarsia.write.standard import check_standard, groups_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.file.open_file import OpenedFile
 from intarsia.threads import all_of
-from intarsia.write.defaults import PAGE_ROWS
+from intarsia.writer.defaults import PAGE_ROWS
 
 _LARGEST = 1024 * 1024
 """Bytes of a dictionary, which Arrow ends there; values beyond go without."""

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from intarsia.decode.synthetic_footer import ARROW_SCHEMA
 from intarsia.errors import instead
 from intarsia.expr.nested_types import with_children
-from intarsia.write.defaults import USUAL_ROW_GROUP
+from intarsia.writer.defaults import USUAL_ROW_GROUP
 
 _TEXTS = {
     pa.string(): pa.large_string(),

@@ -30,9 +30,9 @@ from intarsia.parquet.footer import MAGIC, framed, read_footer, with_key_values
 from intarsia.parquet.metadata import ColumnChunk, OffsetIndexStruct, PageLocation, RowGroup
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.scan.request import without_rows
-from intarsia.write.arrow import ArrowWriter
-from intarsia.write.defaults import USUAL_ROW_GROUP
-from intarsia.write.dictionaries import fitted
+from intarsia.writer.arrow_writer import ArrowWriter
+from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.dictionary_choice import fitted
 
 _LONGEST_ROW_GROUP = 64 * 1024 * 1024
 _ORDINALS = 1 << 15

@@ -14,12 +14,12 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import places_of
 from intarsia.index.directory import IndexEntry
 from intarsia.index.registry import IndexSpec
+from intarsia.indexing.drop import name_of
 from intarsia.io.atomic_replace import replacing
 from intarsia.io.source import Source
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import MAGIC
 from intarsia.scan.parquet_file import open_source
-from intarsia.write.drop import name_of
 
 _PIECE_BYTES = 8 * 1024 * 1024
 

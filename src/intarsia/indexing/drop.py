@@ -12,17 +12,17 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import IndexSpec, check_is_index, parse, spec_name
+from intarsia.indexing.add import IndexReport, Progress, report_of, standard_of
+from intarsia.indexing.build import names_of
+from intarsia.indexing.file_layout import added_parts, base_of, compose
+from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
+from intarsia.indexing.sidecar_writer import write_sidecar
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import PathLike
 from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption, data_files
-from intarsia.write.beside import write_sidecar
-from intarsia.write.build import names_of
-from intarsia.write.compose import added_parts, base_of, compose
-from intarsia.write.embed import IndexReport, Progress, report_of, standard_of
-from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
 
 
 @public

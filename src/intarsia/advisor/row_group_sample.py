@@ -18,13 +18,13 @@ from intarsia.file.chunk_reader import Chunk
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY
 from intarsia.index.registry import IndexSpec
+from intarsia.indexing.file_layout import Part, compose
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.parquet.footer import framed, with_key_values
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.page_header import num_values
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.write.compose import Part, compose
 
 
 class ExtendedSource:

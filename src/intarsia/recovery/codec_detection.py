@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intarsia.decode.page_validation import undoes
 from intarsia.parquet.metadata import CompressionCodec
-from intarsia.write.torn_pages import TornPages
+from intarsia.recovery.torn_pages import TornPages
 
 _SAMPLE = 16
 _LOOKED_AT = 256

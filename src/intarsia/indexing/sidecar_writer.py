@@ -17,12 +17,12 @@ from intarsia.index.directory import Directory, IndexEntry, binding_of
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.sidecar import MAGIC, encode_end
+from intarsia.indexing.build import Builder, Built, FromPages, Told, names_of, new_file_id
 from intarsia.io.atomic_replace import copy_into, locked, make_folder, remove_file, replacing
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
 from intarsia.io.local_path import local_path
 from intarsia.io.source import ByteRange, WindowSource
-from intarsia.write.build import Builder, Built, FromPages, Told, names_of, new_file_id
 
 _TRIES = 10
 """How often it is tried again where another writer changed the sidecar."""

@@ -26,9 +26,9 @@ from intarsia.io.local_path import local_path
 from intarsia.io.source import WindowSource
 from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import read_footer
+from intarsia.recovery.footer_check import LostGroup
+from intarsia.recovery.salvage import Salvage, Template, salvage
 from intarsia.redaction import shown_redacted
-from intarsia.write.claimed import LostGroup
-from intarsia.write.salvage import Salvage, Template, salvage
 
 
 @shown_redacted

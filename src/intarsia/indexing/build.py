@@ -30,13 +30,13 @@ from intarsia.index.section.writer import (
     entry_table,
     write_section,
 )
+from intarsia.indexing.column_values import leaves_of, pieces
+from intarsia.indexing.entry_collector import Gatherer, gatherer_for
+from intarsia.indexing.parquet_indexes import ChunkPart, build_standard, check_standard, groups_of
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.parquet.schema import Leaf
 from intarsia.pruning.term import Term
 from intarsia.row_ranges import Int64Array
-from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.standard import ChunkPart, build_standard, check_standard, groups_of
-from intarsia.write.values import leaves_of, pieces
 
 _BLOCK_BYTES = 512 * 1024
 """Values of a block of granules: of more, too many would be read for one that is there."""

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from intarsia.advisor.row_group_sample import page_rows, sample_of
 from intarsia.file.open_file import OpenedFile
 from intarsia.pruning.partition_values import Constants
 from intarsia.scan.file_planner import BLOOM_FILTERS, plan_rows
 from intarsia.scan.read_estimate import plan_reads
 from intarsia.scan.request import Request
 from intarsia.scan.schema_adapter import roots_to_read
-from intarsia.write.sample import page_rows, sample_of
 
 _MOST_ROWS = 400_000
 """Of the sample, but for one row group a filter and writer."""

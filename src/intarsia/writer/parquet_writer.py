@@ -21,6 +21,8 @@ from intarsia.errors import PathError, Where, placed, public
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import without_pointer
 from intarsia.index.registry import IndexSpec, kinds_of
+from intarsia.indexing.build import check_indexes
+from intarsia.indexing.file_layout import compose
 from intarsia.io.atomic_replace import check_place, replacing, sync_folder
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import check_may_write
@@ -31,13 +33,11 @@ from intarsia.io.storage import FileSource, PathLike, resolve
 from intarsia.parquet.footer import framed, read_footer, with_elements
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
-from intarsia.write.arrow import ArrowWriter
-from intarsia.write.build import check_indexes
-from intarsia.write.checkpoint import OF_ONE_WRITER, CheckpointWriter
-from intarsia.write.compose import compose
-from intarsia.write.defaults import PAGE_ROWS, USUAL_ROW_GROUP
-from intarsia.write.dictionaries import dictionary_settings, says_encodings
-from intarsia.write.fitted import FittedWriter
+from intarsia.writer.arrow_writer import ArrowWriter
+from intarsia.writer.checkpoints import OF_ONE_WRITER, CheckpointWriter
+from intarsia.writer.defaults import PAGE_ROWS, USUAL_ROW_GROUP
+from intarsia.writer.dictionary_choice import dictionary_settings, says_encodings
+from intarsia.writer.sampled_dictionaries import FittedWriter
 
 DEFAULTS: dict[str, Any] = {
     "compression": "zstd",

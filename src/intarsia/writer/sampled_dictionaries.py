@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.file.open_file import OpenedFile
-from intarsia.write.arrow import ArrowWriter
-from intarsia.write.defaults import USUAL_ROW_GROUP
-from intarsia.write.dictionaries import fitted
+from intarsia.writer.arrow_writer import ArrowWriter
+from intarsia.writer.defaults import USUAL_ROW_GROUP
+from intarsia.writer.dictionary_choice import fitted
 
 
 class FittedWriter:

@@ -22,8 +22,8 @@ from intarsia.io.atomic_replace import make_folder, remove_file
 from intarsia.io.local_path import local_path
 from intarsia.io.retry import infos_of
 from intarsia.io.storage import PathLike, infos_under, resolve
-from intarsia.write.rows import ROW_GROUP_BYTES, Rows
-from intarsia.write.writer import ParquetWriter
+from intarsia.writer.parquet_writer import ParquetWriter
+from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 
 MAX_HELD_BYTES = ROW_GROUP_BYTES
 """Arrow memory that rows may take that are not written yet. Above this, the folder with most of

@@ -28,8 +28,8 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
-from intarsia.write.claimed import SavedGroup
-from intarsia.write.torn_pages import TornPages, needs_dictionary
+from intarsia.recovery.footer_check import SavedGroup
+from intarsia.recovery.torn_pages import TornPages, needs_dictionary
 
 _ANY = frozenset(Type)
 _FIXED = frozenset({Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE, Type.FIXED_LEN_BYTE_ARRAY})

@@ -27,7 +27,7 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.schema import Leaf, Schema
-from intarsia.write.tiles import Checksum, Pages
+from intarsia.recovery.byte_scan import Checksum, Pages
 
 _CODECS = frozenset(CompressionCodec)
 _WIDTHS = {

@@ -14,7 +14,7 @@ from intarsia.errors import FormatError
 from intarsia.parquet.metadata import ColumnChunk, ColumnMetaData, RowGroup
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.thrift import encode
-from intarsia.write.torn_pages import TornPages
+from intarsia.recovery.torn_pages import TornPages
 
 _UNDERSTATED = 100
 """Bytes by which old writers gave a chunk's size too small: its dictionary page's header."""

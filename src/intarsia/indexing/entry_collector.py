@@ -14,10 +14,10 @@ from intarsia.index.base import Inverted, Positions, Subject, Summary, index_nam
 from intarsia.index.key_formula import KeyArray
 from intarsia.index.registry import EmbeddedIndex
 from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entries_of, entry_table
+from intarsia.indexing.column_values import Values
 from intarsia.io.external_sort import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.memory import share
 from intarsia.row_ranges import Int64Array
-from intarsia.write.values import Values
 
 _SLICE_BYTES = 4 * 1024 * 1024
 """Bytes of values a kind is given at a time: it may make many keys of them."""

@@ -22,18 +22,18 @@ from intarsia.parquet.footer import check_editable, framed, read_footer, with_ke
 from intarsia.parquet.metadata import FileMetaData, RowGroup
 from intarsia.parquet.schema import Schema, read_schema
 from intarsia.parquet.thrift import amended, decode, encode
-from intarsia.write.checkpoint import footer_of
-from intarsia.write.claimed import (
+from intarsia.recovery.byte_scan import FooterTile, Tiles, walk_tiles
+from intarsia.recovery.codec_detection import likely_codecs
+from intarsia.recovery.footer_check import (
     LostGroup,
     SavedGroup,
     Verdicts,
     claimed_groups,
     leading_groups,
 )
-from intarsia.write.codecs import likely_codecs
-from intarsia.write.rebuilt import Rebuilder, Rebuilt
-from intarsia.write.tiles import FooterTile, Tiles, walk_tiles
-from intarsia.write.torn_pages import TornPages
+from intarsia.recovery.row_group_rebuild import Rebuilder, Rebuilt
+from intarsia.recovery.torn_pages import TornPages
+from intarsia.writer.checkpoints import footer_of
 
 _MOST_FOOTERS = 64
 """How many footers that do not fit are looked into, from the last one back."""

@@ -29,9 +29,7 @@ from intarsia.errors import FormatError, Where
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Standard
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
-from intarsia.io.external_sort import Workspace, on_disk
-from intarsia.row_ranges import Int64Array
-from intarsia.write.build import (
+from intarsia.indexing.build import (
     Built,
     Due,
     Told,
@@ -42,8 +40,10 @@ from intarsia.write.build import (
     sections_of,
     write_built,
 )
-from intarsia.write.gather import Gatherer, gatherer_for
-from intarsia.write.standard import ChunkPart, build_standard, groups_of
+from intarsia.indexing.entry_collector import Gatherer, gatherer_for
+from intarsia.indexing.parquet_indexes import ChunkPart, build_standard, groups_of
+from intarsia.io.external_sort import Workspace, on_disk
+from intarsia.row_ranges import Int64Array
 
 _CHUNKS = pa.schema(
     [

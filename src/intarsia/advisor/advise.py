@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from intarsia.advisor.advice import Advice, FilterAdvice, Proposal
+from intarsia.advisor.candidates import answers, as_text, indexes_for, page_index_for, tests_in
+from intarsia.advisor.read_cost import Gauge, Member, View
+from intarsia.advisor.row_group_sample import indexed
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import request_of
 from intarsia.deadline import time_limited
@@ -21,19 +25,15 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.parquet_indexes import PageIndex, Standard
 from intarsia.index.registry import IndexSpec, spec_name
+from intarsia.indexing import missing_indexes
+from intarsia.indexing.add import standard_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
-from intarsia.plan.advice import Advice, FilterAdvice, Proposal
 from intarsia.pruning.partition_values import Constants
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of
 from intarsia.tables.data_files import TableFormatOption
-from intarsia.write import present
-from intarsia.write.candidates import answers, as_text, indexes_for, page_index_for, tests_in
-from intarsia.write.embed import standard_of
-from intarsia.write.gauge import Gauge, Member, View
-from intarsia.write.sample import indexed
 
 _MOST_FILES = 64
 """Files whose footers are looked at."""
@@ -198,7 +198,9 @@ class _Adviser:
     def _with(self, views: Sequence[View], indexes: Sequence[IndexSpec]) -> tuple[View, ...]:
         if not indexes:
             return tuple(views)
-        due = [present.choose(view.file, indexes, anew=True, beside=False) for view in views]
+        due = [
+            missing_indexes.choose(view.file, indexes, anew=True, beside=False) for view in views
+        ]
         if not any(choice.due for choice in due):
             raise IndexSpecError("; ".join(dict.fromkeys(w for c in due for w in c.unfit.values())))
         return tuple(

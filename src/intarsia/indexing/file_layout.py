@@ -34,6 +34,8 @@ from intarsia.index.directory import (
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
+from intarsia.indexing.build import Builder, FromPages, Told, names_of, new_file_id
+from intarsia.indexing.parquet_indexes import ChunkPart
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import ByteRange, Source, WindowSource
 from intarsia.parquet.footer import (
@@ -46,8 +48,6 @@ from intarsia.parquet.footer import (
 )
 from intarsia.parquet.footer_cache import decode_footer
 from intarsia.parquet.metadata import ColumnChunk
-from intarsia.write.build import Builder, FromPages, Told, names_of, new_file_id
-from intarsia.write.standard import ChunkPart
 
 Part = bytes | memoryview | ByteRange
 """New bytes, or where they are in the old file."""

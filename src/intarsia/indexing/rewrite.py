@@ -12,6 +12,8 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, Where, warn
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
+from intarsia.indexing.file_layout import Composed
+from intarsia.indexing.sidecar_writer import carry_sidecar, check_can_carry
 from intarsia.io.atomic_replace import (
     changed,
     check_unchanged,
@@ -26,8 +28,6 @@ from intarsia.io.s3_copy import replaced_by_store
 from intarsia.io.source import WindowSource
 from intarsia.parquet.footer import check_editable
 from intarsia.scan.parquet_file import open_file
-from intarsia.write.beside import carry_sidecar, check_can_carry
-from intarsia.write.compose import Composed
 
 
 def check_changeable(file: OpenedFile) -> None:

@@ -27,6 +27,11 @@ from intarsia.index.directory import IndexEntry
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec, kinds_of, make
+from intarsia.indexing.build import Builder, Told, names_of
+from intarsia.indexing.file_layout import compose
+from intarsia.indexing.missing_indexes import Choice, choose
+from intarsia.indexing.rewrite import check_changeable, rewrite, warn_of_names
+from intarsia.indexing.sidecar_writer import only_embedded, write_sidecar
 from intarsia.io.atomic_replace import check_unchanged, remove_leftovers_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, check_may_write, version_of
@@ -36,11 +41,6 @@ from intarsia.parquet.thrift import all_as
 from intarsia.redaction import shown_redacted
 from intarsia.scan.parquet_file import open_file
 from intarsia.tables.data_files import TableFormatOption, data_files
-from intarsia.write.beside import only_embedded, write_sidecar
-from intarsia.write.build import Builder, Told, names_of
-from intarsia.write.compose import compose
-from intarsia.write.in_place import check_changeable, rewrite, warn_of_names
-from intarsia.write.present import Choice, choose
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many row groups are done, and how many there are in all files.
