@@ -36,7 +36,7 @@ def engines(path: Path) -> dict[str, Callable[[str], pa.Table]]:
     data = ia.dataset(path)
 
     def whole(query: str) -> pa.Table:
-        with mock.patch("intarsia.engines.sql.with_values", lambda query, *_: query):
+        with mock.patch("intarsia.engines.duckdb.sql.with_values", lambda query, *_: query):
             return ia.sql(query, logs=data)
 
     return {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.dataset.dataset import Dataset
     from intarsia.dataset.discovery import dataset
     from intarsia.engines import polars
-    from intarsia.engines.sql import sql
+    from intarsia.engines.duckdb.sql import sql
     from intarsia.errors import (
         CorruptDataWarning,
         FormatError,
@@ -128,7 +128,7 @@ _NAMES = {
     "intarsia.dataset.dataset": ("Dataset",),
     "intarsia.dataset.discovery": ("dataset",),
     "intarsia.engines": ("polars",),
-    "intarsia.engines.sql": ("sql",),
+    "intarsia.engines.duckdb.sql": ("sql",),
     "intarsia.errors": (
         "CorruptDataWarning",
         "FormatError",

@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
-from intarsia.engines.types import as_in_duckdb
+from intarsia.engines.arrow_types import as_in_duckdb
 from intarsia.errors import FormatError, PathError
 from intarsia.expr.nested_types import holds
 from intarsia.parquet.metadata import FileMetaData

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.engines import keys
+from intarsia.engines.duckdb import join_keys
 from intarsia.sql.query.scans import scans_of
 
 ROWS = 2_000
@@ -57,7 +57,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> ia.Dataset:
 def filters(query: str, **tables: ia.Dataset | pa.Table) -> dict[str, str | None]:
     """The filter of the first scan of each data set."""
     scans = scans_of(query, {name: table.schema for name, table in tables.items()}).scans
-    joined = keys.Joined(tables, {scan.name: scan for scan in scans})
+    joined = join_keys.Joined(tables, {scan.name: scan for scan in scans})
     found = {}
     for scan in scans:
         if isinstance(tables[scan.table], ia.Dataset):
@@ -250,13 +250,13 @@ def test_a_common_table_expression_that_nothing_refers_to_is_passed_over(logs):
 
 def test_too_many_keys_are_not_looked_for(logs, monkeypatch):
     query = "SELECT * FROM logs JOIN seen ON n = k"
-    monkeypatch.setattr(keys, "_MOST_KEYS", 1)
+    monkeypatch.setattr(join_keys, "_MOST_KEYS", 1)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
     monkeypatch.undo()
-    monkeypatch.setattr(keys, "_MOST_ROWS", 3)
+    monkeypatch.setattr(join_keys, "_MOST_ROWS", 3)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
     monkeypatch.undo()
-    monkeypatch.setattr(keys, "_MOST_BYTES", 8)
+    monkeypatch.setattr(join_keys, "_MOST_BYTES", 8)
     assert filters(query, logs=logs, seen=SEEN) == {"logs": None}
 
 
@@ -280,7 +280,7 @@ def test_a_join_with_few_reads_their_pages_only(logs):
     scans = scans_of(
         "SELECT * FROM logs JOIN few ON row = k", {"logs": logs.schema, "few": few.schema}
     ).scans
-    joined = keys.Joined({"logs": logs, "few": few}, {scan.name: scan for scan in scans})
+    joined = join_keys.Joined({"logs": logs, "few": few}, {scan.name: scan for scan in scans})
     left = logs.plan(None, joined.filter_of(scans[0]))
     assert left.figures.rows == plan.figures.rows
     assert left.figures.rows.selected == 100
@@ -334,7 +334,7 @@ def test_any_join_gives_duckdbs_answer(
     shape, sides, names, joins, column, numbers, tmp_path, monkeypatch
 ):
     """Of two data sets, ``a`` and ``b``, and a table in memory."""
-    monkeypatch.setattr(keys.Joined, "_may_pay", lambda *_: True)
+    monkeypatch.setattr(join_keys.Joined, "_may_pay", lambda *_: True)
     memory = dict(zip("abm", map(logs_of, numbers), strict=True))
     tables = {"m": memory["m"]}
     for name in "ab":

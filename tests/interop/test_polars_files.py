@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
-from intarsia.engines import polars as engine
-from intarsia.engines import polars_files
+from intarsia.engines.polars import lazy_frame as engine
+from intarsia.engines.polars import native_scan
 
 Question = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -333,7 +333,7 @@ def test_a_bloom_filter_beside_a_dictionary_is_no_index(tmp_path):
 def test_many_files_are_planned_for_each_query(tmp_path, monkeypatch):
     files_of(*[{"v": [number]} for number in range(5)])(tmp_path)
     assert is_polars_own(ia.polars.scan(tmp_path))
-    monkeypatch.setattr(polars_files, "MAX_FILES", 4)
+    monkeypatch.setattr(native_scan, "MAX_FILES", 4)
     assert not is_polars_own(ia.polars.scan(tmp_path))
     check(lambda f: f.filter(pl.col("v") > 2), tmp_path)
 
@@ -529,7 +529,7 @@ def test_our_reader_gives_the_rows_that_polars_did_not(indexed, monkeypatch, rea
 
     def fail_late(*_: Any, **__: Any) -> Any:
         yield whole[:12_345]
-        raise polars_files.NotReadError
+        raise native_scan.NotReadError
 
     monkeypatch.setattr(engine, "frames_of", fail_late)
     assert_frame_equal(ia.polars.scan(indexed).collect(), whole)

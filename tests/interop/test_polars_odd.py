@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
-from intarsia.engines import polars_predicate
-from intarsia.engines.polars_predicate import arrow_predicate
+from intarsia.engines.polars import predicate as predicate_module
+from intarsia.engines.polars.predicate import arrow_predicate
 
 c = pl.col
 ONE_STRUCT = pl.struct(pl.lit(1).alias("a"), pl.lit(2).alias("B c"))
@@ -212,7 +212,7 @@ def test_a_mistake_in_one_condition_leaves_that_one_to_polars(
     def fail(*_, **__):
         raise error("a mistake")
 
-    monkeypatch.setattr(polars_predicate._Converter, "_search", fail)
+    monkeypatch.setattr(predicate_module._Converter, "_search", fail)
     predicate = (c("i") > 1) & c("s").str.starts_with("a")
     with caplog.at_level(logging.DEBUG, "intarsia"):
         assert arrow_predicate(predicate, data.schema).equals(pa.compute.field("i") > 1)
@@ -224,7 +224,7 @@ def test_an_interruption_is_none_of_a_predicate(data, monkeypatch):
     def fail(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(polars_predicate._Converter, "exact", fail)
+    monkeypatch.setattr(predicate_module._Converter, "exact", fail)
     with pytest.raises(KeyboardInterrupt):
         arrow_predicate(c("i") > 1, data.schema)
 

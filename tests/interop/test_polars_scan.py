@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import intarsia as ia
-from intarsia.engines.polars_predicate import arrow_predicate
-from intarsia.engines.polars_regex import is_alike
-from intarsia.engines.polars_text import uppered_equals
+from intarsia.engines.polars.predicate import arrow_predicate
+from intarsia.engines.polars.regex import is_alike
+from intarsia.engines.polars.strings import uppered_equals
 
 c = pl.col
 NAN = float("nan")

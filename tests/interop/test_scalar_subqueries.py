@@ -13,7 +13,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import engines
-from intarsia.engines.scalars import constant_of
+from intarsia.engines.duckdb.scalar_subqueries import constant_of
 from intarsia.sql.query.scalar_subqueries import scalar_subqueries
 
 AB = pa.schema({"a": pa.int64(), "B": pa.struct({"c": pa.int64()})})

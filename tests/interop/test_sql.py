@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia import engines
-from intarsia.engines import session
+from intarsia.engines.duckdb import connection as connection_module
 from intarsia.expr import pushdown
 from intarsia.sql.query.equivalence import equal_columns
 from intarsia.sql.query.scans import Query, scans_of
@@ -1494,14 +1494,14 @@ def test_an_error_of_duckdbs_own_making_ends_no_other_query(tmp_path):
     texts = pa.Array.from_buffers(pa.string(), 10, bad.buffers())
     pq.write_table(pa.table({"s": texts}), tmp_path / "bad.parquet")
     assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
-    before = session._shared.get()
+    before = connection_module._shared.get()
     data = ia.dataset(tmp_path / "bad.parquet", reader="pages")
     with pytest.raises(duckdb.InternalException):
         ia.sql("SELECT upper(s) AS u FROM t", t=data)
-    assert session._shared._database is None
-    session._shared._database = before  # as queries have it that began before
+    assert connection_module._shared._database is None
+    connection_module._shared._database = before  # as queries have it that began before
     assert ia.sql("SELECT 1 AS one").to_pydict() == {"one": [1]}
-    after = session._shared.get()
+    after = connection_module._shared.get()
     assert after is not before
     assert ia.sql("SELECT 2 AS two").to_pydict() == {"two": [2]}
-    assert session._shared.get() is after
+    assert connection_module._shared.get() is after

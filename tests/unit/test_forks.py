@@ -13,7 +13,7 @@ import pytest
 import intarsia as ia
 from intarsia import process_state
 from intarsia.catalog.catalog import _KEPT
-from intarsia.engines import session
+from intarsia.engines.duckdb import connection
 from intarsia.index.section.page_cache import HELD_PAGES
 from intarsia.io import storage
 
@@ -251,14 +251,14 @@ def test_clear_drops_what_threads_share_and_queries_answer_as_before(lake):
 
     assert asked() == 3
     assert data._cache._kept
-    assert session._shared._database is not None
+    assert connection._shared._database is not None
     process_state.clear()
     assert not data._cache._kept
     assert not data._cache._num_bytes
     assert not storage.open_sources._opened
     assert not _KEPT._kept
     assert not HELD_PAGES._pages
-    assert session._shared._database is None
+    assert connection._shared._database is None
     assert asked() == 3
 
 

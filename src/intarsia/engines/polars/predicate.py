@@ -17,22 +17,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.engines.polars_ranges import domain_of, in_range
-from intarsia.engines.polars_text import (
-    is_lowered,
-    is_uppered,
-    lowered_equals,
-    lowered_searched,
-    searched,
-    uppered_equals,
-)
-from intarsia.engines.polars_values import (
+from intarsia.engines.polars.cast_ranges import domain_of, in_range
+from intarsia.engines.polars.operands import (
     FAILURES,
     Values,
     as_kind,
     constants_of,
     inputs_of,
     text_of,
+)
+from intarsia.engines.polars.strings import (
+    is_lowered,
+    is_uppered,
+    lowered_equals,
+    lowered_searched,
+    searched,
+    uppered_equals,
 )
 from intarsia.expr.functions import is_list, list_contains
 from intarsia.expr.in_list import is_member

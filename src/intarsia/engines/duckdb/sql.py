@@ -26,18 +26,18 @@ from intarsia.dataset.engine_hand_over import (
 )
 from intarsia.dataset.top_k import first_rows
 from intarsia.deadline import check, shown, time_limit
-from intarsia.engines.duckdb_files import create_view, drop_views, with_files
-from intarsia.engines.keys import Joined
-from intarsia.engines.offset import from_offset
-from intarsia.engines.scalars import with_values
-from intarsia.engines.session import (
+from intarsia.engines.arrow_types import as_in_duckdb, asks_of_other_types
+from intarsia.engines.duckdb.connection import (
     NotAnsweredError,
     asking_first,
     require_duckdb,
     session,
 )
-from intarsia.engines.types import as_in_duckdb, asks_of_other_types
-from intarsia.engines.watched import WatchedDataset
+from intarsia.engines.duckdb.join_keys import Joined
+from intarsia.engines.duckdb.native_scan import create_view, drop_views, with_files
+from intarsia.engines.duckdb.offset import from_offset
+from intarsia.engines.duckdb.scalar_subqueries import with_values
+from intarsia.engines.duckdb.scan_dataset import WatchedDataset
 from intarsia.errors import public
 from intarsia.io.file_handle import Version, version_of
 from intarsia.io.storage import FileReplaced, PathLike

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from intarsia.dataset.dataset import Dataset
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.record_batches import empty_batch
-from intarsia.engines.polars_files import (
+from intarsia.engines.arrow_types import as_in_polars, asks_of_other_types
+from intarsia.engines.polars.native_scan import (
     KnownScans,
     NotReadError,
     frames_of,
     handed_over,
     whole_scan,
 )
-from intarsia.engines.types import as_in_polars, asks_of_other_types
 from intarsia.errors import UnsupportedError, check_version, optional, public
 from intarsia.io.storage import PathLike
 from intarsia.process_state import importing
@@ -53,8 +53,8 @@ def scan(source: Dataset | PathLike | Sequence[PathLike], **options: Any) -> pol
         import polars.selectors
 
         check_version(polars)
-        from intarsia.engines.polars_predicate import arrow_predicate
-        from intarsia.engines.polars_values import is_by_row
+        from intarsia.engines.polars.operands import is_by_row
+        from intarsia.engines.polars.predicate import arrow_predicate
 
     known = _SCANS.find(source) if isinstance(source, Dataset) and not options else None
     if known is not None:

@@ -7,7 +7,7 @@ import re
 import polars as pl
 import pyarrow.compute as pc
 
-from intarsia.engines.polars_regex import is_alike
+from intarsia.engines.polars.regex import is_alike
 
 _OF_SEVERAL = re.compile("SS|FF|FI|FL|ST")
 """What Polars makes of one character in upper case (ß, ﬁ, …), and pyarrow does not."""

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.engines.polars_moments import asked_of
-from intarsia.engines.polars_ranges import Change, keeps_order
+from intarsia.engines.polars.cast_ranges import Change, keeps_order
+from intarsia.engines.polars.temporal import asked_of
 from intarsia.expr.casts import is_text, keeps_values
 from intarsia.expr.nested_types import without_dictionary
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from intarsia.dataset.row_numbers import parts_at
-from intarsia.engines.watched import WatchedDataset
+from intarsia.engines.duckdb.scan_dataset import WatchedDataset
 from intarsia.row_ranges import RowRanges
 from intarsia.sql.query.limit_pushdown import UNTOLD, Need
 from intarsia.sql.query.scans import Query
