@@ -20,7 +20,7 @@ from intarsia.catalog.catalog import open_segments, read_pointer
 from intarsia.catalog.manifest import POINTER, is_table_name
 from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
-from intarsia.spark import catalog_job
+from intarsia.spark.catalog import build
 
 pytestmark = pytest.mark.spark
 FILES, ROWS = 40, 25
@@ -95,7 +95,7 @@ def test_it_is_the_catalog_that_one_machine_makes(spark, lake, monkeypatch):
     report = ias.build_catalog(spark, lake)
     assert (report.files, report.read, report.skipped) == (FILES, FILES, 0)
     assert contents(lake) == want
-    monkeypatch.setattr(catalog_job, "PART_ENTRIES", 500)  # sorted by range, in several tasks
+    monkeypatch.setattr(build, "PART_ENTRIES", 500)  # sorted by range, in several tasks
     ias.build_catalog(spark, lake)
     segment = read_pointer(pafs.LocalFileSystem(), str(lake)).segments[0]
     assert sum(len(index.parts) for index in segment.keys) >= 4
@@ -171,7 +171,7 @@ def test_a_job_that_fails_leaves_the_catalog_as_it_was(spark, lake, monkeypatch)
     def fails(*_):
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(catalog_job, "published", fails)
+    monkeypatch.setattr(build, "published", fails)
     with pytest.raises(RuntimeError, match="no more"):
         ias.build_catalog(spark, lake)
     assert {path.name for path in (lake / "_intarsia").iterdir()} == before

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.curve import bits_of, place_on_curve, quantiles, states
+from intarsia.spark.write.space_filling_curve import bits_of, place_on_curve, quantiles, states
 
 NAN = float("nan")
 VALUES = {

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia.spark as ias
-from intarsia.spark import failure
-from intarsia.spark.source import IntarsiaSource
+from intarsia.spark import task_error
+from intarsia.spark.data_source.source import IntarsiaSource
 
 pytestmark = pytest.mark.spark
 
 ROWS = 1_000_000
-read = importlib.import_module("intarsia.spark.read")
+read = importlib.import_module("intarsia.spark.read.read")
 
 
 def redirected(act, log):
@@ -97,8 +97,8 @@ def fails_in(path, error):
 def test_only_sparks_own_broken_pipes_are_left_out(path, error, is_silent, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    failure.silence_broken_pipes()
-    failure.silence_broken_pipes()
+    task_error.silence_broken_pipes()
+    task_error.silence_broken_pipes()
     try:
         raise fails_in(path, error)
     except (OSError, ValueError) as raised:

@@ -32,10 +32,11 @@ from pyspark import cloudpickle
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.index.registry import kinds_of
-from intarsia.spark import index_job, index_task
-from intarsia.spark.index_task import Merge, OneOf, Wanted, merge_section
-from intarsia.spark.place import Place
-from intarsia.spark.spread import FILE_BYTES, TASK_BYTES, spread
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.indexing import job
+from intarsia.spark.indexing import task as task_module
+from intarsia.spark.indexing.file_packing import FILE_BYTES, TASK_BYTES, spread
+from intarsia.spark.indexing.task import Merge, OneOf, Wanted, merge_section
 
 pytestmark = pytest.mark.spark
 
@@ -348,13 +349,13 @@ def test_a_job_killed_at_a_part_leaves_nothing(spark, lake, tmp_path):
 def parts(monkeypatch):
     """The numbers of parts in which files are gathered."""
     seen = []
-    gathered = index_job._gathered
+    gathered = job._gathered
 
     def watched(spark, splits, *rest):
         seen.extend(len(split.groups) for split in splits)
         return gathered(spark, splits, *rest)
 
-    monkeypatch.setattr(index_job, "_gathered", watched)
+    monkeypatch.setattr(job, "_gathered", watched)
     return seen
 
 
@@ -438,14 +439,14 @@ def test_a_damaged_page_fails_its_file_only(spark, lake, parts):
 
 def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
     write_large(lake / "large.parquet")
-    gathered = index_job._gathered
+    gathered = job._gathered
 
     def replaced_before(*args):
         pq.write_table(table(rows=9), lake / "new.parquet")
         os.replace(lake / "new.parquet", lake / "large.parquet")
         return gathered(*args)
 
-    monkeypatch.setattr(index_job, "_gathered", replaced_before)
+    monkeypatch.setattr(job, "_gathered", replaced_before)
     found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
     assert found["large.parquet"]["why"] == "another writer changed the file; it was left as it is"
     assert pq.read_table(lake / "large.parquet") == table(rows=9)
@@ -457,7 +458,7 @@ def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
         return made
 
     write_large(lake / "large.parquet")
-    monkeypatch.setattr(index_job, "_gathered", replaced_after)
+    monkeypatch.setattr(job, "_gathered", replaced_after)
     found = report(ias.add_indexes(spark, lake, ["lookup(key)"], split_bytes=20_000))
     row = found["large.parquet"]
     assert (row["status"], row["rows"]) == ("done", 8)  # by its own pages
@@ -467,7 +468,7 @@ def test_a_file_replaced_meanwhile_is_left_as_it_is(spark, lake, monkeypatch):
 def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatch):
     """As where Spark runs a slow task twice: the second to finish finds the file changed."""
     path, asked = str(lake / "0.parquet"), (ia.Lookup("key"),)
-    add_to, calls = index_task.add_to, []
+    add_to, calls = task_module.add_to, []
 
     def beaten(*args, **options):
         if not calls:
@@ -475,8 +476,8 @@ def test_a_file_that_another_attempt_has_done_meanwhile_is_seen(lake, monkeypatc
         calls.append(1)
         add_to(*args, **options)
 
-    monkeypatch.setattr(index_task, "add_to", beaten)
-    found = index_task.index_file(path, Wanted(pafs.LocalFileSystem(), asked, False))
+    monkeypatch.setattr(task_module, "add_to", beaten)
+    found = task_module.index_file(path, Wanted(pafs.LocalFileSystem(), asked, False))
     assert (found.status, found.why) == ("skipped", "it has key:lookup already")
     assert len(calls) == 1
     (held,) = ia.list_indexes(path)
@@ -489,11 +490,11 @@ def gathered(lake):
     path, places = str(lake / "large.parquet"), Place.of(str(lake))
     write_large(lake / "large.parquet")
     wanted = Wanted(places.filesystem, tuple(kinds_of(ASKED)), False)
-    split = index_job._split(path, wanted, 9000)
+    split = job._split(path, wanted, 9000)
     assert split is not None
     places.make("_temporary-job")
     parts = [
-        index_task.gather_from(split, part, wanted, places, "job")
+        task_module.gather_from(split, part, wanted, places, "job")
         for part in range(len(split.groups))
     ]
     assert len(parts) > 1
@@ -514,7 +515,7 @@ def test_who_makes_the_last_section_puts_the_file_in_place(gathered, order):
     assert [report.status for report in made] == ["merged"] * 4 + ["done", "skipped"]
     assert [entry.name for entry in ia.list_indexes(path)[0].indexes] == NAMES
     assert list(ia.verify(path)) == []
-    (settled,) = index_job._settled(made, [merge])
+    (settled,) = job._settled(made, [merge])
     assert (settled.status, settled.indexes) == ("done", tuple(NAMES))
     assert settled.bytes_added == path.stat().st_size - len(before)
     assert settled.seconds == pytest.approx(1.0 + sum(report.seconds for report in made))
@@ -529,10 +530,10 @@ def test_sections_outlive_who_was_killed_while_the_file_was_put_together(gathere
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(index_task, "add_to", killed)
+        patch.setattr(task_module, "add_to", killed)
         with pytest.raises(SystemExit):
             merge_section(OneOf(merge, 2), wanted, places)
-    monkeypatch.setattr(index_task.FromParts, "write_one", killed)  # all of them are there
+    monkeypatch.setattr(task_module.FromParts, "write_one", killed)  # all of them are there
     assert merge_section(OneOf(merge, 2), wanted, places).status == "done"
     assert list(ia.verify(merge.split.path)) == []
 
@@ -540,17 +541,17 @@ def test_sections_outlive_who_was_killed_while_the_file_was_put_together(gathere
 def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
     merge, wanted, places = gathered
     before = Path(merge.split.path).read_bytes()
-    write_one = index_task.FromParts.write_one
+    write_one = task_module.FromParts.write_one
 
     def full(self, file, number, file_id, path):
         write_one(self, file, number, file_id, path)
         if number == 1:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(index_task.FromParts, "write_one", full)
+    monkeypatch.setattr(task_module.FromParts, "write_one", full)
     made = [merge_section(OneOf(merge, number), wanted, places) for number in range(3)]
     assert [report.status for report in made] == ["merged", "failed", "merged"]
-    (settled,) = index_job._settled(made, [merge])
+    (settled,) = job._settled(made, [merge])
     assert settled.status == "failed"
     assert "No space left" in settled.why
     assert Path(merge.split.path).read_bytes() == before
@@ -559,7 +560,7 @@ def test_a_section_that_cannot_be_written_fails_its_file(gathered, monkeypatch):
 def test_a_file_of_which_no_task_saw_all_sections_is_not_called_done(gathered):
     merge, wanted, places = gathered
     made = [merge_section(OneOf(merge, number), wanted, places) for number in (0, 1)]
-    (settled,) = index_job._settled(made, [merge])
+    (settled,) = job._settled(made, [merge])
     assert (settled.status, settled.why) == ("failed", "sections that were made cannot be found")
 
 

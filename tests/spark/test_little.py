@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia.spark as ias
-from intarsia.spark import little
-from intarsia.spark.little import rows_of_little
-from intarsia.spark.read import opened, query_of
-from intarsia.spark.sources import Source
+from intarsia.spark.read import driver_read
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.driver_read import rows_of_little
+from intarsia.spark.read.read import opened, query_of
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +83,7 @@ def test_what_is_more_is_left_to_tasks(limit, most, spark, numbers, monkeypatch)
     where = "n >= 1000 AND n < 1100"
     source, query, plan = planned(numbers, where)
     assert rows_of_little(source, query, plan).num_rows == 100
-    monkeypatch.setattr(little, limit, most)
+    monkeypatch.setattr(driver_read, limit, most)
     assert rows_of_little(source, query, plan) is None
     assert not is_local(ias.read(spark, numbers, where=where))
     explained = ias.explain(spark, numbers, where=where)

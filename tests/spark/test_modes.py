@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 import intarsia as ia
 import intarsia.spark as ias
 from intarsia.dataset.commit_journal import PUBLISHING, Journal
-from intarsia.spark import commit
+from intarsia.spark.commit import commit
 
 pytestmark = pytest.mark.spark
 

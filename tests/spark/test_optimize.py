@@ -22,12 +22,12 @@ import intarsia as ia
 import intarsia.spark as ias
 from intarsia.dataset.commit_journal import Journal, visible
 from intarsia.expr.casts import is_text
-from intarsia.spark.commit import journals, publish
-from intarsia.spark.place import LocalPlace, Place
-from intarsia.spark.rewrites import small_runs
+from intarsia.spark.commit.commit import journals, publish
+from intarsia.spark.commit.storage import LocalPlace, Place
+from intarsia.spark.optimize.rewrite_plan import small_runs
 
 pytestmark = pytest.mark.spark
-module = sys.modules["intarsia.spark.optimize"]
+module = sys.modules["intarsia.spark.optimize.optimize"]
 
 
 def contents(folder):

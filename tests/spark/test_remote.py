@@ -129,7 +129,7 @@ def test_optimize_leaves_a_folder_in_which_an_object_was_replaced(spark, s3, mon
     for start in (0, 100):
         ias.write(data(spark, start, start + 100), "lake/seven", mode="append", filesystem=s3)
     before = [key for key in keys(s3, "lake/seven") if key.endswith(".parquet")]
-    module = sys.modules["intarsia.spark.optimize"]
+    module = sys.modules["intarsia.spark.optimize.optimize"]
     real = module.told_of
 
     def told_of(tasks):

@@ -13,8 +13,8 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.failure import as_told
 from intarsia.spark.session import find_java_home
+from intarsia.spark.task_error import as_told
 
 TOOLS = ["bash", "sh", "dirname", "basename", "readlink", "cat", "rm", "uname", "ps", "env"]
 

@@ -12,7 +12,7 @@ import sqlglot
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.dialect import seen_by
+from intarsia.spark.sql.spark_dialect import seen_by
 from intarsia.sql.query.scans import scans_of
 
 pytestmark = pytest.mark.spark

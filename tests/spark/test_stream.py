@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZTyp
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.stream import StreamReader
+from intarsia.spark.data_source.stream_reader import StreamReader
 
 pytestmark = pytest.mark.spark
 

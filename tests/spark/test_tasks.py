@@ -13,10 +13,10 @@ from pyspark import cloudpickle
 
 import intarsia as ia
 from intarsia.row_ranges import RowRanges
-from intarsia.spark import tasks
-from intarsia.spark.read import _runner, execute, opened, query_of
-from intarsia.spark.sources import Source
-from intarsia.spark.tasks import pack
+from intarsia.spark.read import partition_packing
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.partition_packing import pack
+from intarsia.spark.read.read import _runner, execute, opened, query_of
 
 
 def written(folder, sizes, *, page_index=True, row_group_size=50_000):
@@ -49,8 +49,8 @@ def loads(found):
 
 @pytest.fixture(autouse=True)
 def splits_early(monkeypatch):
-    monkeypatch.setattr(tasks, "SPLIT_BYTES", 100_000)
-    monkeypatch.setattr(tasks, "OPENING_BYTES", 1000)
+    monkeypatch.setattr(partition_packing, "SPLIT_BYTES", 100_000)
+    monkeypatch.setattr(partition_packing, "OPENING_BYTES", 1000)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8])

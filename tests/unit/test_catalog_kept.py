@@ -17,7 +17,7 @@ from intarsia.catalog.manifest import is_table_name
 from intarsia.file.read_options import DEFAULTS
 from intarsia.io import storage
 from intarsia.io.storage import SIDECAR_FOLDER
-from intarsia.spark.read import opened as opened_for_spark
+from intarsia.spark.read.read import opened as opened_for_spark
 
 FILES, ROWS = 12, 3000
 

@@ -103,7 +103,7 @@ MAY_LIST = {
     "dataset/discovery.py",
     "dataset/commit_journal.py",
     "tables/data_files.py",
-    "spark/place.py",
+    "spark/commit/storage.py",
 }
 """They refuse the folders of tables of other formats."""
 

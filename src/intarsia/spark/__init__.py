@@ -3,17 +3,17 @@
 The only part that imports pyspark. The driver plans, tasks carry plans out; there is no JVM code.
 """
 
-from intarsia.spark.catalog_job import build_catalog
+from intarsia.spark.catalog.build import build_catalog
+from intarsia.spark.commit.recover import recover
 from intarsia.spark.explain import ReadExplanation
-from intarsia.spark.index_job import add_indexes, drop_indexes
-from intarsia.spark.optimize import OptimizedFolder, optimize
-from intarsia.spark.order import cluster
-from intarsia.spark.read import explain, read
-from intarsia.spark.recover import recover
+from intarsia.spark.indexing.job import add_indexes, drop_indexes
+from intarsia.spark.optimize.optimize import OptimizedFolder, optimize
+from intarsia.spark.read.read import explain, read
 from intarsia.spark.session import register, session
-from intarsia.spark.sql import sql
-from intarsia.spark.task import WrittenFile
-from intarsia.spark.write import write
+from intarsia.spark.sql.sql import sql
+from intarsia.spark.write.clustering import cluster
+from intarsia.spark.write.task import WrittenFile
+from intarsia.spark.write.write import write
 
 __all__ = [
     "OptimizedFolder",

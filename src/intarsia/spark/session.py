@@ -89,7 +89,7 @@ def register(spark: SparkSession) -> None:
     Spark finds it in its driver's Python path, by the module ``pyspark_intarsia``.
     """
     require_pyspark()
-    from intarsia.spark.source import IntarsiaSource
+    from intarsia.spark.data_source.source import IntarsiaSource
 
     spark.dataSource.register(IntarsiaSource)
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from intarsia.errors import FormatError, PathError, UnsupportedError, Where
-from intarsia.spark.job import Job
-from intarsia.spark.names import Act
-from intarsia.spark.place import Place
-from intarsia.spark.rewrites import Folder, Form, OldFile, changed_since, open_reader
-from intarsia.spark.rows import FOLDER
-from intarsia.spark.task import write_task
+from intarsia.spark.column_names import Act
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.optimize.rewrite_plan import Folder, Form, OldFile, changed_since, open_reader
+from intarsia.spark.read.variant_type import as_output
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.spark.variants import as_output
-from intarsia.spark.write import manifest
+from intarsia.spark.write.job_spec import Job
+from intarsia.spark.write.row_sorting import FOLDER
+from intarsia.spark.write.task import write_task
+from intarsia.spark.write.write import manifest
 
 _UNIT_BYTES = 64 * 1024 * 1024
 """Of the row groups that one task reads, at least, where rows are put into a new order."""

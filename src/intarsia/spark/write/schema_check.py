@@ -12,8 +12,8 @@ import pyarrow.fs as pafs
 from intarsia.errors import IntarsiaError, PathError, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.scan.parquet_file import open_file
-from intarsia.spark.job import Job
 from intarsia.spark.types import spark_schema
+from intarsia.spark.write.job_spec import Job
 
 _MOST_SEEN = 8
 """Files that are looked at: each may lie in a folder that has to be listed."""

@@ -17,12 +17,12 @@ from intarsia.errors import IntarsiaError
 from intarsia.plan.plan import FilePlan, Plan
 from intarsia.scan.request import Filter, Request
 from intarsia.scan.scan import Part, scan
-from intarsia.spark.sources import Source
-from intarsia.spark.tasks import OPENING_BYTES, SPLIT_BYTES
-from intarsia.spark.variants import as_output, check_whole
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.partition_packing import OPENING_BYTES, SPLIT_BYTES
+from intarsia.spark.read.variant_type import as_output, check_whole
 
 if TYPE_CHECKING:
-    from intarsia.spark.read import Query
+    from intarsia.spark.read.read import Query
 
 MOST_ROWS = 1024 * 1024
 """Of candidates: pages of few bytes may hold many."""

@@ -34,10 +34,16 @@ from intarsia.io.storage import FileSource
 from intarsia.parquet.footer import check_editable
 from intarsia.parquet.metadata import CompressionCodec, Type
 from intarsia.scan.parquet_file import open_source
-from intarsia.spark.footers import Entries, calendars, entries_of, entries_of_all, has_moments
-from intarsia.spark.place import Place
-from intarsia.spark.rows import FOLDER
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.read.spark_footer import (
+    Entries,
+    calendars,
+    entries_of,
+    entries_of_all,
+    has_moments,
+)
 from intarsia.spark.types import leaves
+from intarsia.spark.write.row_sorting import FOLDER
 from intarsia.sql.condition import parse_where
 from intarsia.threads import waited_for
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from intarsia.errors import UnsupportedError
 from intarsia.plan.plan import Amount, Plan
-from intarsia.spark.little import rows_of_little
-from intarsia.spark.native import HandOver, hand_over
-from intarsia.spark.sources import Source
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.driver_read import rows_of_little
+from intarsia.spark.read.native_reader import HandOver, hand_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from intarsia.spark.read import Query
+    from intarsia.spark.read.read import Query
 
 _BY_RECORD = "spark.sql.parquet.recordLevelFilter.enabled"
 _BY_STATISTICS = "spark.sql.parquet.aggregatePushdown"

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.spark.names import quoted
+from intarsia.spark.column_names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.spark.commit import TEMPORARY
-from intarsia.spark.job import Job
-from intarsia.spark.rows import by_folder, runs_in_order
+from intarsia.spark.commit.commit import TEMPORARY
 from intarsia.spark.types import leaves
+from intarsia.spark.write.job_spec import Job
+from intarsia.spark.write.row_sorting import by_folder, runs_in_order
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.row_buffer import ROW_GROUP_BYTES, Rows
 

@@ -35,9 +35,10 @@ from intarsia.indexing.sidecar_writer import only_embedded
 from intarsia.io.file_handle import version_of
 from intarsia.io.storage import PathLike, is_uri
 from intarsia.scan.parquet_file import open_file
-from intarsia.spark.commit import TEMPORARY
-from intarsia.spark.failure import as_told
-from intarsia.spark.index_task import (
+from intarsia.spark.commit.commit import TEMPORARY
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.indexing.file_packing import file_sizes, spread
+from intarsia.spark.indexing.task import (
     DONE,
     FAILED,
     MERGED,
@@ -56,10 +57,9 @@ from intarsia.spark.index_task import (
     merge_file,
     merge_section,
 )
-from intarsia.spark.job import bytes_of, check_count
-from intarsia.spark.place import Place
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.spread import file_sizes, spread
+from intarsia.spark.task_error import as_told
+from intarsia.spark.write.job_spec import bytes_of, check_count
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:

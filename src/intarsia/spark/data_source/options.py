@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from intarsia.errors import PathError
 from intarsia.io.storage import is_uri
-from intarsia.spark.job import Layout
+from intarsia.spark.write.job_spec import Layout
 from intarsia.tables.data_files import TableFormatOption, check_table_format
 from intarsia.writer.defaults import PAGE_ROWS
 
@@ -80,7 +80,7 @@ def check_writes(options: Options) -> None:
     if "curve" in options:
         raise ValueError(
             "option 'curve': rows are written as they come; put them on a curve before, by "
-            "intarsia.spark.cluster(df, cluster_by, curve=…), or use intarsia.spark.write"
+            "intarsia.spark.cluster(df, cluster_by, curve=…), or use intarsia.spark.write.write"
         )
     _check(options, (*_WRITES, "time_zone"), "writes")
 

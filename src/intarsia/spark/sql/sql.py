@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from intarsia.dataset.partitioning import folder_of
 from intarsia.io.storage import PathLike
-from intarsia.spark.dialect import is_as_written, seen_by
-from intarsia.spark.read import frame_of, opened, query_of
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.read import frame_of, opened, query_of
 from intarsia.spark.session import require_pyspark
-from intarsia.spark.sources import Source
+from intarsia.spark.sql.spark_dialect import is_as_written, seen_by
 from intarsia.spark.types import arrow_schema
 from intarsia.sql.query.scans import Query, Scan, scans_of
 

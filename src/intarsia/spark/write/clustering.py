@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intarsia.expr.evaluate import unused
-from intarsia.spark.curve import place_on_curve
-from intarsia.spark.job import Job, Layout, job_of, names_of
-from intarsia.spark.names import quoted
-from intarsia.spark.place import Place
-from intarsia.spark.survey import survey
+from intarsia.spark.column_names import quoted
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.write.job_spec import Job, Layout, job_of, names_of
+from intarsia.spark.write.space_filling_curve import place_on_curve
+from intarsia.spark.write.statistics_pass import survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

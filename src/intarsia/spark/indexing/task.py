@@ -31,8 +31,8 @@ from intarsia.indexing.rewrite import check_changeable
 from intarsia.io.external_sort import Workspace
 from intarsia.io.file_handle import Version, version_of
 from intarsia.scan.parquet_file import open_file
-from intarsia.spark.commit import TEMPORARY
-from intarsia.spark.place import Place
+from intarsia.spark.commit.commit import TEMPORARY
+from intarsia.spark.commit.storage import Place
 
 DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 MERGED = "merged"

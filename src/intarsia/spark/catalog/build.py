@@ -36,8 +36,8 @@ from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
 from intarsia.scan.parquet_file import open_source
-from intarsia.spark.failure import as_told
 from intarsia.spark.session import parallelism_of, require_pyspark
+from intarsia.spark.task_error import as_told
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:

@@ -25,20 +25,27 @@ from pyspark.sql.datasource import (
 from intarsia.dataset.commit_journal import StreamBatch
 from intarsia.dataset.dataset import Dataset
 from intarsia.errors import PredicateError
-from intarsia.spark import options as opts
-from intarsia.spark.commit import TEMPORARY, end_job, has_data, publish, publish_batch, settle
-from intarsia.spark.existing import check_existing
-from intarsia.spark.failure import silence_broken_pipes
-from intarsia.spark.job import Job, check_place, job_of
-from intarsia.spark.place import Place
-from intarsia.spark.read import Query, execute, opened, query_of
-from intarsia.spark.sources import Source
-from intarsia.spark.stated import held_to, stated_schema
-from intarsia.spark.stream import StreamReader
-from intarsia.spark.task import WrittenFile, write_task
-from intarsia.spark.tasks import Piece, pack
+from intarsia.spark.commit.commit import (
+    TEMPORARY,
+    end_job,
+    has_data,
+    publish,
+    publish_batch,
+    settle,
+)
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.data_source import options as opts
+from intarsia.spark.data_source.stream_reader import StreamReader
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.partition_packing import Piece, pack
+from intarsia.spark.read.read import Query, execute, opened, query_of
+from intarsia.spark.read.user_schema import held_to, stated_schema
+from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, spark_schema
-from intarsia.spark.write import clear_job, empty_file, make_job_folder, replaced_folders
+from intarsia.spark.write.job_spec import Job, check_place, job_of
+from intarsia.spark.write.schema_check import check_existing
+from intarsia.spark.write.task import WrittenFile, write_task
+from intarsia.spark.write.write import clear_job, empty_file, make_job_folder, replaced_folders
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -41,7 +41,7 @@ from intarsia.dataset.commit_journal import (
 from intarsia.errors import FormatError, PathError, warn
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.io.storage import PathLike
-from intarsia.spark.place import Place
+from intarsia.spark.commit.storage import Place
 
 TEMPORARY = "_temporary-"
 _LOOKS = 20

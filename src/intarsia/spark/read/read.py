@@ -40,17 +40,17 @@ from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import Filter, Request
 from intarsia.scan.scan import scan_file
-from intarsia.spark.choice import choose
+from intarsia.spark.column_names import Act
 from intarsia.spark.explain import ReadExplanation
-from intarsia.spark.failure import silence_broken_pipes
-from intarsia.spark.footers import check_meaning
-from intarsia.spark.names import Act
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.partition_packing import Piece, Task, pack
+from intarsia.spark.read.reader_choice import choose
+from intarsia.spark.read.spark_footer import check_meaning
+from intarsia.spark.read.user_schema import as_stated, check_keys, stated_schema
+from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.sources import Source
-from intarsia.spark.stated import as_stated, check_keys, stated_schema
-from intarsia.spark.tasks import Piece, Task, pack
+from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
-from intarsia.spark.variants import as_output, check_whole
 from intarsia.sql.condition import parse_where
 from intarsia.tables.data_files import TableFormatOption
 

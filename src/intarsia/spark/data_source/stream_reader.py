@@ -29,13 +29,13 @@ from intarsia.dataset.discovery import open_dataset
 from intarsia.dataset.partitioning import hive_types
 from intarsia.errors import PathError
 from intarsia.io.storage import NoDataError, infos_under
-from intarsia.spark import options as opts
-from intarsia.spark.failure import silence_broken_pipes
-from intarsia.spark.place import Place
-from intarsia.spark.read import FILES, opened
-from intarsia.spark.stated import held_to, stated_schema
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.data_source import options as opts
+from intarsia.spark.read.read import FILES, opened
+from intarsia.spark.read.user_schema import held_to, stated_schema
+from intarsia.spark.read.variant_type import as_output, check_whole, holds_variant
+from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema
-from intarsia.spark.variants import as_output, check_whole, holds_variant
 from intarsia.sql.condition import parse_where
 
 if TYPE_CHECKING:

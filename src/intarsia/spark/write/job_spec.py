@@ -17,11 +17,11 @@ from intarsia.expr.nested_types import nullable, without_dictionary
 from intarsia.index.parquet_indexes import PageIndex
 from intarsia.index.registry import IndexSpec, kinds_of, spec_name
 from intarsia.io.glob import HIDDEN, is_glob
-from intarsia.spark.curve import check_curve
-from intarsia.spark.footers import collations_of
-from intarsia.spark.place import Place
-from intarsia.spark.rows import FOLDER
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.read.spark_footer import collations_of
 from intarsia.spark.types import arrow_schema
+from intarsia.spark.write.row_sorting import FOLDER
+from intarsia.spark.write.space_filling_curve import check_curve
 from intarsia.writer.defaults import PAGE_ROWS
 from intarsia.writer.parquet_writer import check_fit
 

@@ -30,15 +30,15 @@ from intarsia.file.portable_columns import plain_type, why_not_portable
 from intarsia.io.table_format import STREAM_LOG
 from intarsia.parquet.metadata import CompressionCodec, Encoding, Type
 from intarsia.parquet.schema import Leaf
-from intarsia.spark.condition import spark_column, spark_condition
-from intarsia.spark.footers import entries_of, has_old_dates
-from intarsia.spark.sources import Source
+from intarsia.spark.read.column_condition import spark_column, spark_condition
+from intarsia.spark.read.dataset_files import Source
+from intarsia.spark.read.spark_footer import entries_of, has_old_dates
 from intarsia.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from intarsia.spark.read import Query
+    from intarsia.spark.read.read import Query
 
 _OPTIONS = {
     "mergeSchema": "false",

@@ -23,15 +23,15 @@ from intarsia.errors import PathError
 from intarsia.index.registry import IndexSpec
 from intarsia.io.storage import PathLike
 from intarsia.scan.request import without_rows
-from intarsia.spark.commit import TEMPORARY, has_data, keep_job, publish, settle
-from intarsia.spark.existing import check_existing
-from intarsia.spark.failure import as_told
-from intarsia.spark.job import Job, Layout, check_place, job_of
-from intarsia.spark.names import Act, map_in_arrow
-from intarsia.spark.order import arranged
-from intarsia.spark.place import Place
+from intarsia.spark.column_names import Act, map_in_arrow
+from intarsia.spark.commit.commit import TEMPORARY, has_data, keep_job, publish, settle
+from intarsia.spark.commit.storage import Place
 from intarsia.spark.session import require_pyspark
-from intarsia.spark.task import WrittenFile, open_job_writer, write_group, write_task
+from intarsia.spark.task_error import as_told
+from intarsia.spark.write.clustering import arranged
+from intarsia.spark.write.job_spec import Job, Layout, check_place, job_of
+from intarsia.spark.write.schema_check import check_existing
+from intarsia.spark.write.task import WrittenFile, open_job_writer, write_group, write_task
 from intarsia.writer.defaults import PAGE_ROWS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from intarsia.dataset.schema_unification import can_be_read, common_type
 from intarsia.errors import PredicateError, UnsupportedError, Where
 from intarsia.expr.nested_types import nullable
-from intarsia.spark.footers import collations_of
+from intarsia.spark.read.spark_footer import collations_of
 from intarsia.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:

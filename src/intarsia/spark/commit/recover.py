@@ -14,8 +14,8 @@ from intarsia.dataset.commit_journal import JOURNAL, PUBLISHING, Journal, folder
 from intarsia.errors import PathError, warn
 from intarsia.io.glob import HIDDEN
 from intarsia.io.storage import PathLike
-from intarsia.spark.commit import KEEP, TEMPORARY, end, is_in, is_kept, is_there, journals
-from intarsia.spark.place import Place
+from intarsia.spark.commit.commit import KEEP, TEMPORARY, end, is_in, is_kept, is_there, journals
+from intarsia.spark.commit.storage import Place
 
 _HALF_WRITTEN = re.compile(r"\._(commit-.+|stream-.+|SUCCESS)\.[0-9a-f]{8}")
 """What ``LocalPlace.write_text`` leaves where it is killed."""

@@ -24,13 +24,10 @@ from intarsia.errors import FormatError, PathError, Where
 from intarsia.file.sidecar_discovery import Sidecars
 from intarsia.index.registry import IndexSpec, kinds_of
 from intarsia.io.storage import PathLike
-from intarsia.spark.commit import TEMPORARY, journals, publish, root_of, settle
-from intarsia.spark.failure import as_told
-from intarsia.spark.job import Job, Layout, bytes_of, check_place, job_of, names_of, stated_order
-from intarsia.spark.names import map_in_arrow
-from intarsia.spark.order import arranged
-from intarsia.spark.place import Place
-from intarsia.spark.rewrites import (
+from intarsia.spark.column_names import map_in_arrow
+from intarsia.spark.commit.commit import TEMPORARY, journals, publish, root_of, settle
+from intarsia.spark.commit.storage import Place
+from intarsia.spark.optimize.rewrite_plan import (
     Folder,
     Form,
     changed_since,
@@ -39,12 +36,23 @@ from intarsia.spark.rewrites import (
     opened_folder,
     small_runs,
 )
-from intarsia.spark.rewriting import Part, carried_schema, merger, parts_of, reader
-from intarsia.spark.rows import FOLDER
+from intarsia.spark.optimize.rewrite_task import Part, carried_schema, merger, parts_of, reader
 from intarsia.spark.session import parallelism_of, require_pyspark
-from intarsia.spark.task import WrittenFile
+from intarsia.spark.task_error import as_told
 from intarsia.spark.types import spark_schema
-from intarsia.spark.write import MANIFEST, file_writer, make_job_folder, told_of
+from intarsia.spark.write.clustering import arranged
+from intarsia.spark.write.job_spec import (
+    Job,
+    Layout,
+    bytes_of,
+    check_place,
+    job_of,
+    names_of,
+    stated_order,
+)
+from intarsia.spark.write.row_sorting import FOLDER
+from intarsia.spark.write.task import WrittenFile
+from intarsia.spark.write.write import MANIFEST, file_writer, make_job_folder, told_of
 from intarsia.writer.defaults import PAGE_ROWS
 from intarsia.writer.parquet_writer import check_fit
 

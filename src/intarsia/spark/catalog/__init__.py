@@ -1,0 +1,4 @@
+"""The catalog of a data set built by Spark's tasks.
+
+May import the modules of ``spark``. Start with ``build``.
+"""
