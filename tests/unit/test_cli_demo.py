@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli import demo_ask
+from intarsia.cli.demo import queries
 
 ROWS = 3000
 
@@ -66,12 +66,12 @@ def test_of_one_row(say, tmp_path):
 
 
 def test_an_answer_that_differs_is_told(say, tmp_path, monkeypatch):
-    def wrong(row: object) -> list[demo_ask.Question]:
+    def wrong(row: object) -> list[queries.Question]:
         first, *others = questions(row)
         return [replace(first, where="trace_id = 'none'"), *others]
 
-    questions = demo_ask.questions
-    monkeypatch.setattr("intarsia.cli.demo.questions", wrong)
+    questions = queries.questions
+    monkeypatch.setattr("intarsia.cli.demo.demo.questions", wrong)
     said = say("demo", tmp_path, "--rows", ROWS)
     assert said.code == 1
     assert "1 of 5 answers differ from brute force" in said.out

@@ -18,9 +18,9 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import intarsia as ia
-from intarsia.cli import inspect
-from intarsia.cli.document import jsonable
+from intarsia.cli.actions import inspect
 from intarsia.cli.main import cli
+from intarsia.cli.output.json_document import jsonable
 from intarsia.errors import PredicateError
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_elements, list_span, replace_fields, spans

@@ -156,7 +156,7 @@ def test_who_interrupts_a_command_is_told_so(say, plain, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intarsia.cli.scan.dataset", interrupted)
+    monkeypatch.setattr("intarsia.cli.actions.scan.dataset", interrupted)
     _, err, code = say("scan", plain)
     assert (err.strip(), code) == ("intarsia: interrupted", 130)
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli import foreign
+from intarsia.cli.input import other_formats
 from intarsia.parquet.metadata import ConvertedType, Empty, GeometryType, LogicalType
 from intarsia.writer.parquet_writer import open_writer
 from intarsia.writer.type_annotations import Annotation
@@ -199,7 +199,7 @@ def test_text_within_quotes_may_hold_line_feeds(say, tmp_path, out):
 
 
 def test_what_only_later_rows_or_files_have_is_an_error_not_lost(say, tmp_path, out, monkeypatch):
-    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(other_formats, "_BLOCK_BYTES", 64)
     late = tmp_path / "a.jsonl"
     late.write_text('{"a": 1}\n' * 50 + '{"a": 2, "b": 3}\n')
     assert_refused(
@@ -279,7 +279,7 @@ def test_settings_of_the_writer(say, tmp_path, out):
 
 
 def test_a_row_group_ends_by_its_bytes_as_well(say, tmp_path, out, monkeypatch):
-    monkeypatch.setattr("intarsia.cli.write.ROW_GROUP_BYTES", 4000)
+    monkeypatch.setattr("intarsia.cli.actions.write.ROW_GROUP_BYTES", 4000)
     path = put(tmp_path / "a.parquet", "parquet")
     assert say("write", path, out).code == 0
     assert pq.read_metadata(out).num_row_groups > 2
@@ -310,7 +310,7 @@ def test_of_a_terminal_progress_is_shown_and_goes_away(say, tmp_path, out, monke
 
 
 def test_a_source_that_fails_midway_leaves_nothing(say, tmp_path, out, monkeypatch):
-    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(other_formats, "_BLOCK_BYTES", 64)
     path = tmp_path / "a.csv"
     path.write_text("a\n" + "1\n" * 1000 + "x\n")
     said = say("write", path, out, "--row-group-size", 10, "--index", "a:lookup")
@@ -322,7 +322,7 @@ def test_a_source_that_fails_midway_leaves_nothing(say, tmp_path, out, monkeypat
 
 
 def test_what_was_written_is_kept_where_that_is_asked_for(say, tmp_path, out, monkeypatch):
-    monkeypatch.setattr(foreign, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(other_formats, "_BLOCK_BYTES", 64)
     path = tmp_path / "a.csv"
     path.write_text("a\n" + "1\n" * 1000 + "x\n")
     more = ["--row-group-size", 10, "--checkpoint-row-groups", 1, "--keep-unfinished"]

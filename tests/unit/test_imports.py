@@ -18,7 +18,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import index_kinds
-from intarsia.cli import foreign, options
+from intarsia.cli import options
+from intarsia.cli.input import other_formats
 from intarsia.cli.main import cli
 from intarsia.index import registry
 
@@ -94,8 +95,8 @@ def test_version_and_the_help_of_every_command_import_nothing_heavy(arguments):
 def test_a_command_imports_the_work_of_no_other(tmp_path):
     pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
     found = modules_after(command("catalog", "build", str(tmp_path)))
-    assert "intarsia.cli.catalog" in found
-    assert not {"intarsia.cli.write", "intarsia.cli.demo", "duckdb", "polars"} & found
+    assert "intarsia.cli.actions.catalog" in found
+    assert not {"intarsia.cli.actions.write", "intarsia.cli.demo.demo", "duckdb", "polars"} & found
 
 
 def test_every_command_has_a_function_that_takes_its_options():
@@ -110,7 +111,7 @@ def test_every_command_has_a_function_that_takes_its_options():
 
 def test_the_names_of_kinds_are_those_of_the_registry():
     assert sorted({*registry._BUILT_IN, *registry._STANDARD}) == [*index_kinds.BUILT_IN]
-    assert [*foreign._EXTENSIONS] == [*options.FORMATS]
+    assert [*other_formats._EXTENSIONS] == [*options.FORMATS]
 
 
 def test_the_table_the_imports_for_checkers_and_all_agree():

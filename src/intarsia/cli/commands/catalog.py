@@ -27,7 +27,7 @@ def build(**options: Any) -> None:
     It lies in _intarsia/ and holds footers, bounds of columns and the keys of indexes that have
     some, as lookups do. It may be deleted at any time; answers do not depend on it.
     """
-    from intarsia.cli import catalog as body
+    from intarsia.cli.actions import catalog as body
 
     body.build(**options)
 
@@ -39,7 +39,7 @@ def build(**options: Any) -> None:
 @_json
 def refresh(**options: Any) -> None:
     """Bring the catalog of PATH up to date: only files that are new or were changed are read."""
-    from intarsia.cli import catalog as body
+    from intarsia.cli.actions import catalog as body
 
     body.refresh(**options)
 
@@ -49,7 +49,7 @@ def refresh(**options: Any) -> None:
 @_json
 def show(**options: Any) -> None:
     """Show what the catalog of PATH holds, and how many files were changed since."""
-    from intarsia.cli import catalog as body
+    from intarsia.cli.actions import catalog as body
 
     body.show(**options)
 
@@ -58,6 +58,6 @@ def show(**options: Any) -> None:
 @click.argument("path")
 def drop(**options: Any) -> None:
     """Remove the catalog of PATH. Sidecars stay."""
-    from intarsia.cli import catalog as body
+    from intarsia.cli.actions import catalog as body
 
     body.drop(**options)

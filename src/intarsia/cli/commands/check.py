@@ -32,7 +32,7 @@ def verify(**options: Any) -> None:
     have. It is 3 where there are warnings: answers stay right; 4 where there are errors: damaged
     bytes, or claims that make readers fail or answer wrongly.
     """
-    from intarsia.cli import check as body
+    from intarsia.cli.actions import check as body
 
     body.verify(**options)
 
@@ -60,6 +60,6 @@ def recover(**options: Any) -> None:
     written came back, 1 where nothing can be got back, as not even its columns are known, and for
     any error.
     """
-    from intarsia.cli import check as body
+    from intarsia.cli.actions import check as body
 
     body.recover(**options)

@@ -67,7 +67,7 @@ def index_add(**options: Any) -> None:
 
     Shows a line for each INDEX, over all files; with --all, what each file has as well.
     """
-    from intarsia.cli import index as body
+    from intarsia.cli.actions import index as body
 
     body.index_add(**options)
 
@@ -95,7 +95,7 @@ def index_drop(**options: Any) -> None:
 
     Shows a line for each index, over all files.
     """
-    from intarsia.cli import index as body
+    from intarsia.cli.actions import index as body
 
     body.index_drop(**options)
 
@@ -108,7 +108,7 @@ def index_drop(**options: Any) -> None:
 @_json
 def index_list(**options: Any) -> None:
     """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
-    from intarsia.cli import index as body
+    from intarsia.cli.actions import index as body
 
     body.index_list(**options)
 
@@ -124,7 +124,7 @@ def index_export(**options: Any) -> None:
     It has a row for each key and granule, or, of kinds that sum up, for each granule. An OUT that
     is there is replaced.
     """
-    from intarsia.cli import index as body
+    from intarsia.cli.actions import index as body
 
     body.index_export(**options)
 
@@ -141,6 +141,6 @@ def index_advise(**options: Any) -> None:
 
     Ask for values that occur: of others, bounds may tell already, which makes any index look idle.
     """
-    from intarsia.cli import index as body
+    from intarsia.cli.actions import index as body
 
     body.index_advise(**options)

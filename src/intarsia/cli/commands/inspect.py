@@ -43,7 +43,7 @@ def inspect(**options: Any) -> None:
 
     The exit code is 1 where a part of a file could not be decoded; the rest is shown.
     """
-    from intarsia.cli import inspect as body
+    from intarsia.cli.actions import inspect as body
 
     body.inspect(**options)
 
@@ -73,6 +73,6 @@ def pages(**options: Any) -> None:
 
     The exit code is 1 where a chunk could not be decoded; the others are shown.
     """
-    from intarsia.cli import inspect as body
+    from intarsia.cli.actions import inspect as body
 
     body.pages(**options)

@@ -50,7 +50,7 @@ def scan(**options: Any) -> None:
 
     Rows with lists, structs or bytes are none of CSV's; JSON has them all.
     """
-    from intarsia.cli import scan as body
+    from intarsia.cli.actions import scan as body
 
     body.scan(**options)
 
@@ -77,6 +77,6 @@ def explain(**options: Any) -> None:
 
     --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
     """
-    from intarsia.cli import scan as body
+    from intarsia.cli.actions import scan as body
 
     body.explain(**options)

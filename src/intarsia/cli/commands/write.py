@@ -29,7 +29,7 @@ _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     """The types that ``--type`` says, by the columns' names."""
-    from intarsia.cli.write import types_of
+    from intarsia.cli.actions.write import types_of
 
     return types_of(given)
 
@@ -125,6 +125,6 @@ def write(**options: Any) -> None:
     file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
     that is read.
     """
-    from intarsia.cli import write as body
+    from intarsia.cli.actions import write as body
 
     body.write(**options)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from intarsia.cli import terminal
-from intarsia.cli.demo_ask import Answer, answers, questions
-from intarsia.cli.demo_logs import write_logs
-from intarsia.cli.terminal import Column
+from intarsia.cli.demo.log_table import write_logs
+from intarsia.cli.demo.queries import Answer, answers, questions
+from intarsia.cli.output import terminal
+from intarsia.cli.output.terminal import Column
 from intarsia.errors import PathError
 from intarsia.indexing.add import list_indexes
 from intarsia.io.storage import resolve

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from intarsia.cli import show
-from intarsia.cli.document import footer_offset
-from intarsia.cli.names import listed
-from intarsia.cli.terminal import (
+from intarsia.cli.output import tables
+from intarsia.cli.output.json_document import footer_offset
+from intarsia.cli.output.labels import listed
+from intarsia.cli.output.terminal import (
     NONE,
     Column,
     clean,
@@ -206,9 +206,9 @@ def _indexes(file: OpenedFile, summaries: Sequence[ColumnSummary]) -> None:
     if entries or standard:
         say()
     for entry in entries:
-        paragraph(f"index {show.embedded(entry, file.num_rows, file.source.size)}")
+        paragraph(f"index {tables.embedded(entry, file.num_rows, file.source.size)}")
     for report in standard:
-        paragraph(f"index {show.own(report)}")
+        paragraph(f"index {tables.own(report)}")
 
 
 def _standard(summaries: Sequence[ColumnSummary]) -> Iterable[StandardReport]:

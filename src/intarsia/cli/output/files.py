@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from posixpath import relpath
 
-from intarsia.cli.names import listed
-from intarsia.cli.show_file import problem
-from intarsia.cli.terminal import (
+from intarsia.cli.output.file import problem
+from intarsia.cli.output.labels import listed
+from intarsia.cli.output.terminal import (
     NONE,
     Column,
     clean,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from intarsia.advisor.advise import advise
-from intarsia.cli import show, terminal
-from intarsia.cli.document import json_text
+from intarsia.cli.output import tables, terminal
+from intarsia.cli.output.json_document import json_text
 from intarsia.index.registry import parse
 from intarsia.indexing.add import IndexReport, add_indexes, list_indexes
 from intarsia.indexing.drop import drop_indexes
@@ -39,12 +39,12 @@ def index_add(
             table_format=table_format,
         )
     if as_json:
-        show.as_json(reports)
+        tables.as_json(reports)
     else:
         if everything:
-            show.indexes(reports, everything)
-        show.summary(reports, "added")
-        show.added(reports)
+            tables.indexes(reports, everything)
+        tables.summary(reports, "added")
+        tables.added(reports)
 
 
 def index_drop(
@@ -70,9 +70,9 @@ def index_drop(
             table_format=table_format,
         )
     if as_json:
-        show.as_json(reports)
+        tables.as_json(reports)
         return
-    show.summary(reports, "dropped")
+    tables.summary(reports, "dropped")
     changed = sum(bool(report.dropped) for report in reports)
     click.echo(f"{changed:,} of {terminal.plural(len(reports), 'file')} changed", err=True)
 
@@ -96,10 +96,10 @@ def _beside(sidecar: bool, folder: str | None) -> bool | str:
 
 def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> None:
     if as_json:
-        show.as_json(reports)
+        tables.as_json(reports)
     else:
-        show.indexes(reports, everything)
-        show.missing(reports)
+        tables.indexes(reports, everything)
+        tables.missing(reports)
 
 
 def index_export(path: str, index: str, out: str, sidecar_folder: str | None) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from intarsia.cli.document import json_text
-from intarsia.cli.names import value_column
-from intarsia.cli.show_file import problem
-from intarsia.cli.terminal import (
+from intarsia.cli.output.file import problem
+from intarsia.cli.output.json_document import json_text
+from intarsia.cli.output.labels import value_column
+from intarsia.cli.output.terminal import (
     NONE,
     Column,
     clean,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from intarsia.cli.document import jsonable
+from intarsia.cli.output.json_document import jsonable
 from intarsia.control_characters import shown_in_json
 from intarsia.errors import name_of_several
 from intarsia.expr.casts import is_uuid

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.cli.demo_logs import RARE, Row
-from intarsia.cli.terminal import Update
+from intarsia.cli.demo.log_table import RARE, Row
+from intarsia.cli.output.terminal import Update
 from intarsia.dataset.discovery import dataset
 from intarsia.plan.plan import Figures
 

@@ -13,9 +13,10 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.cli import foreign, terminal
-from intarsia.cli.columns import column_names
-from intarsia.cli.foreign import Incoming
+from intarsia.cli.column_names import column_names
+from intarsia.cli.input import other_formats
+from intarsia.cli.input.other_formats import Incoming
+from intarsia.cli.output import terminal
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns, confuses_pyarrow, fields_at, paths_of
 from intarsia.errors import PathError, PredicateError, name_of_several, unknown_column
@@ -53,7 +54,7 @@ class Asked:
 
 
 def rows_of(
-    source: str, form: str, text: foreign.Text, asked: Asked
+    source: str, form: str, text: other_formats.Text, asked: Asked
 ) -> tuple[Incoming, int | None]:
     """The rows, and how many there are, where somebody waits for them and that is soon told.
 
@@ -62,7 +63,10 @@ def rows_of(
     if form == "parquet":
         rows, count = _of_data_set(source, asked)
     else:
-        rows, count = _of_others(foreign.read(source, form, text, asked.table_format), asked), None
+        rows, count = (
+            _of_others(other_formats.read(source, form, text, asked.table_format), asked),
+            None,
+        )
     names = rows.schema.names
     if confuses_pyarrow(rows.schema):
         raise click.UsageError("pyarrow reads no file with a column that is called __filename")
@@ -169,7 +173,7 @@ def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> No
 
     As where it is to lie in the folder: its rows would be there twice.
     """
-    if source == foreign.STDIN:
+    if source == other_formats.STDIN:
         return
     (on, path), (target_on, target) = resolve(source), resolve(out)
     if not on.equals(target_on):
@@ -177,7 +181,7 @@ def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> No
     place = os.path.realpath(target)
     if any(os.path.realpath(file) == place for file in files):
         raise PathError(f"{out}: rows are read from this file, which is not to be changed")
-    is_read = form == "parquet" or foreign.format_of_name(out) == form
+    is_read = form == "parquet" or other_formats.format_of_name(out) == form
     if is_read and _is_within(path, place):
         raise PathError(
             f"{out}: it would be one of the files of {source}, and its rows there twice"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.cli.terminal import Update
+from intarsia.cli.output.terminal import Update
 from intarsia.index.kinds.lookup import Lookup
 from intarsia.index.kinds.ngram import NGram
 from intarsia.writer.parquet_writer import ParquetWriter

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import click
 import pyarrow as pa
 
-from intarsia.cli.document import json_text
-from intarsia.cli.terminal import Column, clean, escaped, plural, say, whole_table
+from intarsia.cli.output.json_document import json_text
+from intarsia.cli.output.terminal import Column, clean, escaped, plural, say, whole_table
 from intarsia.expr.scalar_format import readable_values
 from intarsia.file.health import missing_in
 from intarsia.index.directory import IndexEntry

@@ -8,8 +8,8 @@ from collections import Counter
 
 import click
 
-from intarsia.cli import terminal
-from intarsia.cli.document import json_text
+from intarsia.cli.output import terminal
+from intarsia.cli.output.json_document import json_text
 from intarsia.recovery.recover import recover as recover_file
 from intarsia.redaction import redacted
 from intarsia.tables.data_files import TableFormatOption

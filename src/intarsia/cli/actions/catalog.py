@@ -8,8 +8,8 @@ import click
 
 from intarsia.catalog.build import CatalogReport, build_catalog, drop_catalog
 from intarsia.catalog.describe import CatalogState, show_catalog
-from intarsia.cli import terminal
-from intarsia.cli.document import json_text
+from intarsia.cli.output import terminal
+from intarsia.cli.output.json_document import json_text
 from intarsia.redaction import redacted_in
 from intarsia.tables.data_files import TableFormatOption
 

@@ -10,10 +10,11 @@ from typing import Any
 import click
 import pyarrow.fs as pafs
 
-from intarsia.cli import page, show_column, show_file, show_pages, terminal
-from intarsia.cli.columns import selected
-from intarsia.cli.document import describe, json_text
-from intarsia.cli.show_files import Summary
+from intarsia.cli.column_names import selected
+from intarsia.cli.output import column, html_file, pages, terminal
+from intarsia.cli.output import file as file_module
+from intarsia.cli.output.files import Summary
+from intarsia.cli.output.json_document import describe, json_text
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_index_cache import ChunkId
@@ -39,7 +40,7 @@ def inspect(
     table_format: TableFormatOption,
 ) -> None:
     """Show what files hold."""
-    page.check_option(html, as_json)
+    html_file.check_option(html, as_json)
     if html is not None and everything:
         raise click.UsageError("--html has what it has room for: --all does not go with it")
     if _is_several(path):
@@ -61,14 +62,14 @@ def _inspect(
     leaves = selected(file.schema, names)
     if html is not None:
         text, whole = file_html(file, leaves)
-        page.save(html, text)
+        html_file.save(html, text)
     elif as_json:
         document, whole = describe(file, leaves)
         click.echo(json_text(document, indent=2))
     elif names:
-        whole = show_column.columns(file, leaves, everything)
+        whole = column.columns(file, leaves, everything)
     else:
-        whole = show_file.overview(file, everything)
+        whole = file_module.overview(file, everything)
     return whole
 
 
@@ -81,12 +82,12 @@ def _inspect_all(files: _Files, names: Sequence[str], everything: bool, as_json:
             click.echo(json_text(document))
             whole &= is_whole
             continue
-        show_pages.file_heading(name)
+        pages.file_heading(name)
         if isinstance(file, IntarsiaError):
-            show_file.problem(file)
+            file_module.problem(file)
             whole = False
         else:
-            whole &= show_column.columns(file, selected(file.schema, names), everything)
+            whole &= column.columns(file, selected(file.schema, names), everything)
     return whole
 
 
@@ -131,17 +132,17 @@ def pages(
 
     files = _each(path, table_format, names) if several else iter([(path, open_file(path))])
     if as_json:
-        whole = show_pages.as_json(files, chunks, dictionary=dictionary, named=several)
+        whole = pages.as_json(files, chunks, dictionary=dictionary, named=several)
     else:
         whole = True
         for name, file in files:
             if several:
-                show_pages.file_heading(name)
+                pages.file_heading(name)
             if isinstance(file, IntarsiaError):
-                show_file.problem(file)
+                file_module.problem(file)
                 whole = False
                 continue
-            shown = show_pages.dictionaries if dictionary else show_pages.pages
+            shown = pages.dictionaries if dictionary else pages.pages
             whole &= shown(file, chunks(file), everything)
     sys.exit(0 if whole else 1)
 

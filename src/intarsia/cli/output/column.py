@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.cli.names import listed, value_column
-from intarsia.cli.show_file import problem
-from intarsia.cli.terminal import (
+from intarsia.cli.output.file import problem
+from intarsia.cli.output.labels import listed, value_column
+from intarsia.cli.output.terminal import (
     NONE,
     Column,
     clean,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from intarsia.cli.terminal import NONE, Column, escaped
+from intarsia.cli.output.terminal import NONE, Column, escaped
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_order import Domain

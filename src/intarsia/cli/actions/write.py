@@ -11,10 +11,11 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from intarsia.cli import foreign, terminal
-from intarsia.cli.columns import column_names
-from intarsia.cli.document import json_text
-from intarsia.cli.rows import Asked, check_is_other, check_order, in_order, rows_of
+from intarsia.cli.column_names import column_names
+from intarsia.cli.input import other_formats
+from intarsia.cli.input.rows import Asked, check_is_other, check_order, in_order, rows_of
+from intarsia.cli.output import terminal
+from intarsia.cli.output.json_document import json_text
 from intarsia.errors import PredicateError
 from intarsia.expr.casts import cast_type
 from intarsia.file.corrupt_rows import OnCorrupt
@@ -87,9 +88,9 @@ def write(
     as_json: bool,
 ) -> None:
     """Write the rows of a source to a Parquet file."""
-    if out == foreign.STDIN:
+    if out == other_formats.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
-    form = foreign.format_of(source, form, table_format)
+    form = other_formats.format_of(source, form, table_format)
     asked = Asked(
         columns,
         where,
@@ -102,7 +103,7 @@ def write(
         table_format,
     )
     delimiter = "\t" if delimiter == r"\t" else delimiter
-    text = foreign.Text(delimiter, not no_header, null, types)
+    text = other_formats.Text(delimiter, not no_header, null, types)
     _check_options(source, form, text, asked)
     rows, total = rows_of(source, form, text, asked)
     check_is_other(source, form, rows.files, out)
@@ -141,7 +142,7 @@ def write(
     click.echo(_said(report), err=True)
 
 
-def _check_options(source: str, form: str, text: foreign.Text, asked: Asked) -> None:
+def _check_options(source: str, form: str, text: other_formats.Text, asked: Asked) -> None:
     """Raise ``UsageError`` for options that mean nothing to the format."""
     is_of_csv = text.delimiter is not None or not text.has_header or text.null is not None
     if is_of_csv and form != "csv":
@@ -159,7 +160,7 @@ def _check_options(source: str, form: str, text: foreign.Text, asked: Asked) -> 
     for name, value in of_parquet.items():
         if value and form != "parquet":
             raise click.UsageError(f"{name} is of Parquet, not of {form}")
-    if source == foreign.STDIN and form == "parquet":
+    if source == other_formats.STDIN and form == "parquet":
         raise click.UsageError("standard input is read with --from csv, json or arrow")
 
 

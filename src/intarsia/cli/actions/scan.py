@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from intarsia.cli import page, show, stream
-from intarsia.cli.columns import column_names
-from intarsia.cli.document import json_text
+from intarsia.cli.column_names import column_names
+from intarsia.cli.output import html_file, row_stream, tables
+from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.file.corrupt_rows import OnCorrupt
@@ -53,10 +53,10 @@ def scan(
         shown = _TABLE_ROWS if limit is None else limit
         table = source.head(shown + 1, names, expression)
         is_cut = table.num_rows > shown
-        show.rows(table.slice(0, shown) if is_cut else table, more=limit is None and is_cut)
+        tables.rows(table.slice(0, shown) if is_cut else table, more=limit is None and is_cut)
         return
     schema = source.head(0, names).schema
-    print_rows = stream.csv(schema) if form == "csv" else stream.json_lines(schema, names)
+    print_rows = row_stream.csv(schema) if form == "csv" else row_stream.json_lines(schema, names)
     if limit is not None:
         print_rows(source.head(limit, names, expression).to_batches())
     else:
@@ -76,7 +76,7 @@ def explain(
     table_format: TableFormatOption,
 ) -> None:
     """Show what a query touches."""
-    page.check_option(html, as_json)
+    html_file.check_option(html, as_json)
     source = dataset(
         path,
         union_by_name=union_by_name,
@@ -89,7 +89,7 @@ def explain(
         column_names(source.schema, columns), where, analyze=analyze, maps=maps
     )
     if html is not None:
-        page.save(html, query_html(explanation))
+        html_file.save(html, query_html(explanation))
     elif as_json:
         click.echo(json_text(explanation.to_dict(), indent=2))
     else:

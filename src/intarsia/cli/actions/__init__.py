@@ -1,0 +1,4 @@
+"""What each command does; imported when the command runs, not when its help is shown.
+
+May import ``cli/input``, ``cli/output`` and the library. Start with ``scan``.
+"""
