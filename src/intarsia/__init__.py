@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time ``__getattr__`` 
     from intarsia.row_ranges import RowRanges
     from intarsia.scan.parquet_file import ParquetFile
     from intarsia.verify.file import verify
-    from intarsia.verify.findings import Finding, Severity
+    from intarsia.verify.finding import Finding, Severity
     from intarsia.writer.dataset import write_dataset
     from intarsia.writer.parquet_writer import ParquetWriter, write_table
 
@@ -171,7 +171,7 @@ _NAMES = {
     "intarsia.file.corrupt_rows": ("CorruptData",),
     "intarsia.scan.parquet_file": ("ParquetFile",),
     "intarsia.verify.file": ("verify",),
-    "intarsia.verify.findings": (
+    "intarsia.verify.finding": (
         "Finding",
         "Severity",
     ),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.report.query import SHOWN_FILES
+from intarsia.report.query_page import SHOWN_FILES
 from intarsia.report.render import file_html, query_html
 from intarsia.scan.parquet_file import open_file
 

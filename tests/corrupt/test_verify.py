@@ -50,8 +50,8 @@ from intarsia.parquet.metadata import (
 )
 from intarsia.parquet.thrift import amended, decode, encode
 from intarsia.verify import file as verify_file
-from intarsia.verify.findings import worst
-from intarsia.verify.sections import _differing_entries
+from intarsia.verify.finding import worst
+from intarsia.verify.indexes import _differing_entries
 
 ERROR, WARNING = ia.Severity.ERROR, ia.Severity.WARNING
 ROWS, GROUP_ROWS, PAGE_ROWS = 600, 300, 100

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import intarsia as ia
-from intarsia.verify.findings import worst
+from intarsia.verify.finding import worst
 
 SECONDS = 20
 """Of processor time: what else runs on the machine is not the file's doing."""

@@ -38,7 +38,7 @@ from intarsia.parquet.footer import framed, with_key_values
 from intarsia.recovery.torn_pages import TornPages
 from intarsia.scan.parquet_file import open_file
 
-sorting = importlib.import_module("intarsia.verify.sorting")  # ``intarsia.verify`` is a function
+sorting = importlib.import_module("intarsia.verify.sort_order")  # ``intarsia.verify`` is a function
 
 
 def sparse(path, size, end, begin=b""):

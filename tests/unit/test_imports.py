@@ -138,7 +138,7 @@ def test_names_stay_what_they_are_however_modules_are_imported():
     """The import system binds packages to their parent, as ``intarsia.verify``."""
     program = """
 import importlib, pkgutil, sys, types
-import intarsia.verify.findings, intarsia.verify.file, intarsia.index.registry
+import intarsia.verify.finding, intarsia.verify.file, intarsia.index.registry
 import intarsia
 from intarsia import verify, polars
 assert isinstance(verify, types.FunctionType) and intarsia.verify is verify

@@ -28,14 +28,14 @@ from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import FileAccount
 from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
-from intarsia.report import file as file_module
+from intarsia.report import file_page as file_module
 from intarsia.report import query_html
-from intarsia.report.lanes import MOST_CELLS, lane_of, rows_lane
-from intarsia.report.query import SHOWN_FILES, report_of
+from intarsia.report.byte_strip import strip_of
+from intarsia.report.format import begin, clip, condition, percent
+from intarsia.report.page_lanes import MOST_CELLS, lane_of, rows_lane
+from intarsia.report.query_page import SHOWN_FILES, report_of
 from intarsia.report.render import file_html
-from intarsia.report.rows import axis_of
-from intarsia.report.strip import strip_of
-from intarsia.report.text import begin, clip, condition, percent
+from intarsia.report.row_axis import axis_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.parquet_file import open_file
 

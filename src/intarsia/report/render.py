@@ -16,9 +16,9 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import clean, plural
 from intarsia.plan.explain_text import of
 from intarsia.plan.explanation import Explanation
-from intarsia.report.file import file_page
-from intarsia.report.query import report_of
-from intarsia.report.text import percent
+from intarsia.report.file_page import file_page
+from intarsia.report.format import percent
+from intarsia.report.query_page import report_of
 from intarsia.version import __version__
 
 if TYPE_CHECKING:  # it is of the extra, and takes its time

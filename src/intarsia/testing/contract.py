@@ -22,7 +22,7 @@ from intarsia.io.source import BufferSource
 from intarsia.scan.parquet_file import ParquetFile
 from intarsia.testing.cases import BLOCK_ROWS, all_conditions, blocks_of, cells_of
 from intarsia.testing.strategies import arrays, conditions
-from intarsia.verify.sections import check_sections
+from intarsia.verify.indexes import check_sections
 
 _COLUMN = "value"
 

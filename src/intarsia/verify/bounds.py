@@ -9,7 +9,7 @@ import numpy as np
 from intarsia.errors import Where
 from intarsia.parquet.levels import histogram
 from intarsia.row_ranges import Int64Array
-from intarsia.verify.findings import Finding, error, warning
+from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
 _SHOWN = 40

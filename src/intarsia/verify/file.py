@@ -24,12 +24,12 @@ from intarsia.scan.parquet_file import open_file
 from intarsia.scan.small_chunks import chunks_of
 from intarsia.tables.data_files import TableFormatOption, data_files
 from intarsia.verify.catalog import check_catalog
-from intarsia.verify.claims import check_claims
-from intarsia.verify.findings import Finding, error, note, of_exception, warning
+from intarsia.verify.chunk_metadata import check_claims
+from intarsia.verify.finding import Finding, error, note, of_exception, warning
+from intarsia.verify.indexes import check_sections
+from intarsia.verify.layout import overlapping
 from intarsia.verify.pages import PageChecks
-from intarsia.verify.places import overlapping
-from intarsia.verify.sections import check_sections
-from intarsia.verify.sorting import StatedOrder
+from intarsia.verify.sort_order import StatedOrder
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's path, how many files are done, and how many there are."""

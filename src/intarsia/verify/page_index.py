@@ -17,7 +17,7 @@ from intarsia.parquet.page_index import (
 from intarsia.parquet.page_statistics import boundary_order, is_in_order
 from intarsia.row_ranges import Int64Array
 from intarsia.verify.bounds import check_bound, histograms, is_declared
-from intarsia.verify.findings import Finding, error, warning
+from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
 

@@ -16,7 +16,7 @@ from intarsia.parquet.page_header import PageAt, checksum_problem
 from intarsia.parquet.page_statistics import PageSummaries, Summarizer, has_bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.row_ranges import Int64Array
-from intarsia.verify.findings import Finding, error, of_exception, warning
+from intarsia.verify.finding import Finding, error, of_exception, warning
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from intarsia.errors import Where
 from intarsia.parquet.metadata import Statistics, Type
 from intarsia.verify.bounds import check_bound, compare, histograms, is_declared, is_signed
-from intarsia.verify.findings import Finding, error, warning
+from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
 

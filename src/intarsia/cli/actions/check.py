@@ -14,7 +14,7 @@ from intarsia.recovery.recover import recover as recover_file
 from intarsia.redaction import redacted
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.verify.file import verify as verify_files
-from intarsia.verify.findings import Finding, Severity, worst
+from intarsia.verify.finding import Finding, Severity, worst
 
 _EXIT_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 

@@ -10,7 +10,7 @@ from intarsia.cli.output.json_document import json_text
 from intarsia.dataset.discovery import dataset
 from intarsia.dataset.request_builder import check_columns
 from intarsia.file.corrupt_rows import OnCorrupt
-from intarsia.report.query import SHOWN_FILES
+from intarsia.report.query_page import SHOWN_FILES
 from intarsia.report.render import query_html
 from intarsia.sql.condition import parse_where
 from intarsia.tables.data_files import TableFormatOption

@@ -21,7 +21,7 @@ from intarsia.index.section.writer import UInt64Array, distinct, entries_of, pac
 from intarsia.indexing.build import Due, cell_tables, gather
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
-from intarsia.verify.findings import Finding, error, warning
+from intarsia.verify.finding import Finding, error, warning
 
 _NONE = np.empty(0, np.uint64)
 _KEYS, _END = np.uint64(0xFFFFFFFF << 32), np.uint64(2**64 - 1)

@@ -9,7 +9,7 @@ from intarsia.errors import FormatError, Where
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.page_index_cache import ChunkId
 from intarsia.parquet.metadata import ColumnChunk
-from intarsia.verify.findings import Finding, error
+from intarsia.verify.finding import Finding, error
 
 _CHUNK = "chunk"
 

@@ -17,10 +17,10 @@ from intarsia.parquet.enum_names import type_name, value_encodings
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import plural, readable
 from intarsia.plan.byte_map import ChunkMap
-from intarsia.report.lanes import Lane, cells_in, lane_of
-from intarsia.report.rows import RowAxis, axis_of
-from intarsia.report.strip import Strip, strip_of
-from intarsia.report.text import NAME, begin, clip, percent
+from intarsia.report.byte_strip import Strip, strip_of
+from intarsia.report.format import NAME, begin, clip, percent
+from intarsia.report.page_lanes import Lane, cells_in, lane_of
+from intarsia.report.row_axis import RowAxis, axis_of
 
 _COLUMNS, _KEY_VALUES, _INDEXES = 40, 20, 100
 _PROBLEMS, _PROBLEM = 100, 500

@@ -10,8 +10,8 @@ import numpy as np
 
 from intarsia.io.source import ByteRange
 from intarsia.plan.byte_map import Band, FileMap, Part
-from intarsia.report.lanes import Cell
-from intarsia.report.text import clip
+from intarsia.report.format import clip
+from intarsia.report.page_lanes import Cell
 from intarsia.row_ranges import RowRanges
 
 ALL_BANDS, MOST_BANDS, LEAST_BANDS = 4_000, 400, 100

@@ -21,7 +21,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.metadata import SortingColumn
 from intarsia.parquet.page_statistics import has_bounds, numbers_of
 from intarsia.parquet.value_order import Domain, ValueOrder
-from intarsia.verify.findings import Finding, error, warning
+from intarsia.verify.finding import Finding, error, warning
 from intarsia.verify.pages import ChunkFacts
 
 _MIDDLE = 1 << 31

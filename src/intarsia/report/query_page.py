@@ -14,10 +14,10 @@ from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import Activity, FileAccount, FileRead
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.redaction import redacted
-from intarsia.report.lanes import Lane, cells_in, lane_of, rows_lane
-from intarsia.report.rows import RowAxis, axis_of
-from intarsia.report.strip import Strip, bands_in, strip_of
-from intarsia.report.text import NAME, begin, clip, condition, percent
+from intarsia.report.byte_strip import Strip, bands_in, strip_of
+from intarsia.report.format import NAME, begin, clip, condition, percent
+from intarsia.report.page_lanes import Lane, cells_in, lane_of, rows_lane
+from intarsia.report.row_axis import RowAxis, axis_of
 
 SHOWN_FILES = 20
 _SHOWN_COLUMNS, _SHOWN_WITHOUT = 20, 100

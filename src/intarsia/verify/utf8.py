@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.parquet.metadata import ConvertedType
 from intarsia.parquet.schema import Leaf
-from intarsia.verify.findings import Finding, error
+from intarsia.verify.finding import Finding, error
 from intarsia.verify.pages import ChunkFacts
 
 _CONVERTED = (ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON)

@@ -8,7 +8,7 @@ from intarsia.errors import FormatError
 from intarsia.indexing.parquet_indexes import bloom_hashes
 from intarsia.parquet.bloom_filter import count_missing
 from intarsia.parquet.metadata import Type
-from intarsia.verify.findings import Finding, error, of_exception, warning
+from intarsia.verify.finding import Finding, error, of_exception, warning
 from intarsia.verify.page_index import check_column_index, check_offset_index
 from intarsia.verify.pages import ChunkFacts
 from intarsia.verify.statistics import (
@@ -16,7 +16,7 @@ from intarsia.verify.statistics import (
     check_size_statistics,
     check_statistics,
 )
-from intarsia.verify.texts import check_texts
+from intarsia.verify.utf8 import check_texts
 
 
 def check_claims(facts: ChunkFacts) -> Iterator[Finding]:
