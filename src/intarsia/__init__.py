@@ -200,10 +200,11 @@ _NAMES = {
 """Which module each public name is imported from, by module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
-# The first import of a package inside this one binds its name here. The function ``verify`` has
-# the name of such a package: that import is done now, and the name is free for ``__getattr__``.
-importlib.import_module("intarsia.verify")
-globals().pop("verify")
+for _package in ("dataset", "sql", "verify"):
+    # The first import of a package inside this one binds its name here. Functions have these
+    # names: the packages are imported now, and the names are free for ``__getattr__``.
+    importlib.import_module(f"{__name__}.{_package}")
+    globals().pop(_package)
 
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from intarsia.cli.main import run
-from intarsia.cli.output import terminal  # its console takes COLUMNS when it is imported
+from intarsia.cli.output import (
+    terminal as terminal,
+)  # its console takes COLUMNS when it is imported
 
 # Modules beside the tests are loaded by path: the tests are no package.
 _spec = importlib.util.spec_from_file_location("commands", Path(__file__).with_name("commands.py"))

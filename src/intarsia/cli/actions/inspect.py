@@ -11,9 +11,8 @@ import click
 import pyarrow.fs as pafs
 
 from intarsia.cli.column_names import selected
-from intarsia.cli.output import column, html_file, pages, terminal
-from intarsia.cli.output import file as file_module
-from intarsia.cli.output.files import Summary
+from intarsia.cli.output import column_view, file_view, html_file, pages_view, terminal
+from intarsia.cli.output.files_view import Summary
 from intarsia.cli.output.json_document import describe, json_text
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
@@ -67,9 +66,9 @@ def _inspect(
         document, whole = describe(file, leaves)
         click.echo(json_text(document, indent=2))
     elif names:
-        whole = column.columns(file, leaves, everything)
+        whole = column_view.columns(file, leaves, everything)
     else:
-        whole = file_module.overview(file, everything)
+        whole = file_view.overview(file, everything)
     return whole
 
 
@@ -82,12 +81,12 @@ def _inspect_all(files: _Files, names: Sequence[str], everything: bool, as_json:
             click.echo(json_text(document))
             whole &= is_whole
             continue
-        pages.file_heading(name)
+        pages_view.file_heading(name)
         if isinstance(file, IntarsiaError):
-            file_module.problem(file)
+            file_view.problem(file)
             whole = False
         else:
-            whole &= column.columns(file, selected(file.schema, names), everything)
+            whole &= column_view.columns(file, selected(file.schema, names), everything)
     return whole
 
 
@@ -132,17 +131,17 @@ def pages(
 
     files = _each(path, table_format, names) if several else iter([(path, open_file(path))])
     if as_json:
-        whole = pages.as_json(files, chunks, dictionary=dictionary, named=several)
+        whole = pages_view.as_json(files, chunks, dictionary=dictionary, named=several)
     else:
         whole = True
         for name, file in files:
             if several:
-                pages.file_heading(name)
+                pages_view.file_heading(name)
             if isinstance(file, IntarsiaError):
-                file_module.problem(file)
+                file_view.problem(file)
                 whole = False
                 continue
-            shown = pages.dictionaries if dictionary else pages.pages
+            shown = pages_view.dictionaries if dictionary else pages_view.pages
             whole &= shown(file, chunks(file), everything)
     sys.exit(0 if whole else 1)
 

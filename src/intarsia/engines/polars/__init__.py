@@ -2,3 +2,7 @@
 
 May import ``dataset`` and below. Start with ``lazy_frame``.
 """
+
+from intarsia.engines.polars.lazy_frame import scan
+
+__all__ = ["scan"]

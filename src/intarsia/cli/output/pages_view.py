@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from intarsia.cli.output.file import problem
+from intarsia.cli.output.file_view import problem
 from intarsia.cli.output.json_document import json_text
 from intarsia.cli.output.labels import value_column
 from intarsia.cli.output.terminal import (

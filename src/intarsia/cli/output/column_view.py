@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.cli.output.file import problem
+from intarsia.cli.output.file_view import problem
 from intarsia.cli.output.labels import listed, value_column
 from intarsia.cli.output.terminal import (
     NONE,

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from posixpath import relpath
 
-from intarsia.cli.output.file import problem
+from intarsia.cli.output.file_view import problem
 from intarsia.cli.output.labels import listed
 from intarsia.cli.output.terminal import (
     NONE,
