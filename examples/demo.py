@@ -33,7 +33,7 @@ from rich.table import Table
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 console = Console(highlight=False)
 

@@ -31,7 +31,7 @@ from intarsia.index.section.writer import (
     write_section,
 )
 from intarsia.indexing.build import Built, Due, check_index, due_of, gather, granule_starts
-from intarsia.indexing.parquet_indexes import groups_of
+from intarsia.indexing.parquet_index_build import groups_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import BloomFilter

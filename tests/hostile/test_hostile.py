@@ -38,7 +38,7 @@ from intarsia.index.kinds.required_substrings import Has, of_like
 from intarsia.index.section.probe import InvertedSection
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import with_key_values
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 WORKER = Path(__file__).with_name("worker.py")
 MEMORY_BYTES = 512 * 1024 * 1024

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.expr.tree import read_expression
-from intarsia.scan.filter import in_list
+from intarsia.scan.filter import membership
 from intarsia.scan.filter.comparison import comparison_of, holds
-from intarsia.scan.filter.in_list import is_among
+from intarsia.scan.filter.membership import is_among
 
 KINDS = [
     pa.int8(),
@@ -47,10 +47,10 @@ def test_values_are_among_constants_where_pyarrow_finds_them(chunks, wanted, kin
     constants = of_kind([0, *wanted], kind).slice(1)
     expected = pc.is_in(values, value_set=constants)
     with (
-        mock.patch.object(in_list, "_MANY_ROWS", 0),
-        mock.patch.object(in_list, "_LEAST_BITS", bits),
-        mock.patch.object(in_list, "_SPARSE_BITS", 2),
-        mock.patch.object(in_list, "_BLOCK", 7),
+        mock.patch.object(membership, "_MANY_ROWS", 0),
+        mock.patch.object(membership, "_LEAST_BITS", bits),
+        mock.patch.object(membership, "_SPARSE_BITS", 2),
+        mock.patch.object(membership, "_BLOCK", 7),
     ):
         assert is_among(values, constants).to_pylist() == expected.to_pylist()
 

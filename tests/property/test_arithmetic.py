@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 TABLE = pa.table(
     {

@@ -17,7 +17,7 @@ import intarsia as ia
 from intarsia.errors import PredicateError
 from intarsia.expr.date_ranges import has_periods, without_periods
 from intarsia.expr.tree import read_expression
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 DAYS = ["day", "week", "month", "quarter", "year"]
 TIMES = ["microsecond", "millisecond", "second", "minute", "hour"]

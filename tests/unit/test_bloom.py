@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import FormatError, IntarsiaError, UnsupportedError
 from intarsia.file.chunk_reader import Chunk
-from intarsia.indexing.parquet_indexes import bloom_hashes
+from intarsia.indexing.parquet_index_build import bloom_hashes
 from intarsia.io.source import BufferSource
 from intarsia.parquet.bloom_filter import (
     MAX_BYTES,

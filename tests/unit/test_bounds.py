@@ -39,8 +39,8 @@ from intarsia.parquet.statistics import (
     without_false_nulls,
 )
 from intarsia.parquet.thrift import encode
+from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.builder import pruning_of
-from intarsia.pruning.statistics import rows_might_match
 
 X = pc.field("x")
 BINARY, STRUCT = 8, 12

@@ -14,7 +14,7 @@ from intarsia.index.base import Subject
 from intarsia.index.indexed_type import order_of_type
 from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.term import field_term
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 ROWS, PAGE = 4000, 100
 #  rows    0 … 999   1000 … 1999   2000 … 2999   3000 … 3999

@@ -24,7 +24,7 @@ from intarsia.pruning.builder import pruning_of
 from intarsia.scan import file_planner
 from intarsia.scan.files import file_pruning, index_pruning
 from intarsia.scan.files.index_pruning import decisive
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 FILES, ROWS = 12, 4000
 

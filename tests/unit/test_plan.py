@@ -8,7 +8,7 @@ import intarsia as ia
 from intarsia.file.page_index_cache import PageIndexes
 from intarsia.plan.plan import Amount, Figures
 from intarsia.scan.files.file_cache import FileCache
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ import intarsia as ia
 from intarsia.errors import FormatError
 from intarsia.file.byte_map import _disjoint
 from intarsia.parquet.page_index import OffsetIndex
-from intarsia.plan.byte_map import Band, ChunkMap, FileMap, Part
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import FileAccount
+from intarsia.plan.file_regions import Band, ChunkMap, FileMap, Part
 from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.plan.plan import Amount, Figures, FilePlan, PlannedRead, Step
 from intarsia.report import file_page as file_module

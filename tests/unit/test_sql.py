@@ -11,7 +11,7 @@ import pytest
 from intarsia.errors import PredicateError
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 DAYS = [datetime.datetime(2020, 1, day, 12) for day in range(1, 6)]
 TABLE = pa.table(

@@ -20,7 +20,7 @@ from intarsia.index.section.probe import InvertedSection
 from intarsia.index.section.writer import ENTRY_SCHEMA, BuiltSection, build_section, write_section
 from intarsia.io.source import BufferSource
 from intarsia.pruning.term import field_term
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 from intarsia.strings import tokenizer
 from intarsia.testing import CountingSource
 

@@ -29,7 +29,7 @@ from intarsia.indexing import missing_indexes
 from intarsia.indexing.add import standard_of
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import PathLike
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.page_selection import groups_of
 from intarsia.scan.request import FilterLike, Request, expression_of

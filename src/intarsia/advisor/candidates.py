@@ -12,10 +12,10 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse, spec_name
 from intarsia.index.spec import quoted
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import tests_of
 from intarsia.pruning.predicates import Op, Predicate, Test
 from intarsia.pruning.term import Term
-from intarsia.pruning.tree import tests_of
 from intarsia.scan.file_planner import values_agree
 from intarsia.scan.request import Request
 

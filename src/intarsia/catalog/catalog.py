@@ -33,7 +33,7 @@ from intarsia.io.storage import SIDECAR_FOLDER, FileSource, gap_bytes, infos_und
 from intarsia.limits import MAX_CATALOG_POINTER_BYTES, check_claim
 from intarsia.plan.plan import Amount, Figures
 from intarsia.process_state import ForkLock, SharedState
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.request import Request
 
 F = TypeVar("F", bound=tuple[str, Constants])

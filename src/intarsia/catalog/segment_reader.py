@@ -38,10 +38,10 @@ from intarsia.io.source import EndSource, Source
 from intarsia.io.storage import FileSource
 from intarsia.parquet.statistics import Bounds
 from intarsia.process_state import ForkLock, cached_property
-from intarsia.pruning.evaluate import rows_left
-from intarsia.pruning.partition_values import Constants, constants_might_match
+from intarsia.pruning.bounds_comparison import rows_might_match
+from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicates import Predicate, Test
-from intarsia.pruning.statistics import rows_might_match
+from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import Int64Array, RowRanges
 from intarsia.scan.file_planner import leaf_of, missing_columns, values_agree
 from intarsia.scan.request import Request

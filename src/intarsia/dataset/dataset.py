@@ -89,7 +89,7 @@ from intarsia.scan.count import count_rows
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File, files_left
-from intarsia.scan.integrity.page_size_limit import fitting
+from intarsia.scan.integrity.oversized_pages import fitting
 from intarsia.scan.request import ROW_NUMBER, FilterLike, Request, expression_of, without_rows
 from intarsia.scan.scan import Part, scan
 from intarsia.threads import each_in_one_thread

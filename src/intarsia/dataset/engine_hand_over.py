@@ -36,8 +36,8 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.file.portable_columns import has_old_bounds, plain_type, why_not_portable
 from intarsia.io.storage import FileReplaced
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.pruning.partition_values import Constants
-from intarsia.pruning.tree import tests_of
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import check_folder, indexes_for, leaf_of, plan_rows
 from intarsia.scan.files.file_pruning import files_left

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from intarsia.dataset.file_account import account_of, read_of
+from intarsia.dataset.explain_accounts import account_of, read_of
 from intarsia.expr.tree import shown
 from intarsia.file.byte_map import map_of
 from intarsia.file.open_file import OpenedFile, of_one_version, until_whole
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import FileAccount
 from intarsia.plan.plan import FilePlan, Plan, Step
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.files.file_cache import FileCache

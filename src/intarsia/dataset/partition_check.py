@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from intarsia.dataset.row_count_check import FAILURES
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.file_planner import check_folder
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.files.file_pruning import File

@@ -27,8 +27,8 @@ from intarsia.dataset.row_count_check import FAILURES
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import OpenedFile
 from intarsia.memory import is_limited
-from intarsia.pruning.partition_values import Constants
-from intarsia.pruning.tree import tests_of
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import tests_of
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for, leaf_of, plan_rows
 from intarsia.scan.files.file_cache import FileCache

@@ -9,7 +9,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY, integer_of, json_object
 from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.metadata import ColumnChunk
-from intarsia.plan.byte_map import Band, ChunkMap, FileMap, Part
+from intarsia.plan.file_regions import Band, ChunkMap, FileMap, Part
 
 
 def map_of(file: OpenedFile, leaves: Sequence[int], *, with_indexes: bool) -> FileMap:

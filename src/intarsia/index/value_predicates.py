@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from intarsia.index.base import BoolArray, Subject
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
+from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
-from intarsia.pruning.statistics import rows_might_match
 
 TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
     How.LIKE: pc.match_like,

@@ -32,7 +32,12 @@ from intarsia.index.section.writer import (
 )
 from intarsia.indexing.column_values import leaves_of, pieces
 from intarsia.indexing.entry_collector import Gatherer, gatherer_for
-from intarsia.indexing.parquet_indexes import ChunkPart, build_standard, check_standard, groups_of
+from intarsia.indexing.parquet_index_build import (
+    ChunkPart,
+    build_standard,
+    check_standard,
+    groups_of,
+)
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.parquet.schema import Leaf
 from intarsia.pruning.term import Term

@@ -35,7 +35,7 @@ from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1
 from intarsia.index.parquet_indexes import Bloom, PageIndex, Standard
 from intarsia.index.registry import IndexSpec
 from intarsia.indexing.build import Builder, FromPages, Told, names_of, new_file_id
-from intarsia.indexing.parquet_indexes import ChunkPart
+from intarsia.indexing.parquet_index_build import ChunkPart
 from intarsia.io.external_sort import Workspace
 from intarsia.io.source import ByteRange, Source, WindowSource
 from intarsia.parquet.footer import (

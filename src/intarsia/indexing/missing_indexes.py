@@ -14,7 +14,7 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.index.registry import EmbeddedIndex, IndexSpec, spec_name
 from intarsia.index.section.probe import open_section
 from intarsia.indexing.build import check_index, check_indexes, on_of
-from intarsia.indexing.parquet_indexes import check_standard, groups_of
+from intarsia.indexing.parquet_index_build import check_standard, groups_of
 from intarsia.parquet.schema import Schema
 from intarsia.pruning.term import columns_named
 

@@ -41,7 +41,7 @@ from intarsia.indexing.build import (
     write_built,
 )
 from intarsia.indexing.entry_collector import Gatherer, gatherer_for
-from intarsia.indexing.parquet_indexes import ChunkPart, build_standard, groups_of
+from intarsia.indexing.parquet_index_build import ChunkPart, build_standard, groups_of
 from intarsia.io.external_sort import Workspace, on_disk
 from intarsia.row_ranges import Int64Array
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from intarsia.plan.byte_map import FileMap
+from intarsia.plan.file_regions import FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.redaction import shown_redacted
 

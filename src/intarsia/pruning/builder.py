@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from intarsia.expr.functions import plain_values
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep, operands
+from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning, all_of, any_of
 from intarsia.pruning.predicates import How, Match, Op, Test, seeks_values
 from intarsia.pruning.term import Term, field_term, term_of
-from intarsia.pruning.tree import And, Maybe, Never, Or, Pruning, all_of, any_of
 
 _NEGATED = {
     Op.EQ: Op.NE,

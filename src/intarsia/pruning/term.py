@@ -21,7 +21,7 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import is_in_utc
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, Opaque, field_paths, read_expression
 from intarsia.pruning.term_sql import FUNCTIONS, quoted, rebuilt, written
-from intarsia.sql.condition import ODD, parse_where
+from intarsia.sql.where_clause import ODD, parse_where
 
 _MEANING = 1
 """Raised when a function of the list is given another meaning here."""

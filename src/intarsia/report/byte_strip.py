@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intarsia.io.source import ByteRange
-from intarsia.plan.byte_map import Band, FileMap, Part
+from intarsia.plan.file_regions import Band, FileMap, Part
 from intarsia.report.format import clip
 from intarsia.report.page_lanes import Cell
 from intarsia.row_ranges import RowRanges

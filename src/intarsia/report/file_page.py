@@ -16,7 +16,7 @@ from intarsia.index.parquet_indexes import Bloom, PageIndex
 from intarsia.parquet.enum_names import type_name, value_encodings
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_display import plural, readable
-from intarsia.plan.byte_map import ChunkMap
+from intarsia.plan.file_regions import ChunkMap
 from intarsia.report.byte_strip import Strip, strip_of
 from intarsia.report.format import NAME, begin, clip, percent
 from intarsia.report.page_lanes import Lane, cells_in, lane_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intarsia.plan.byte_map import ChunkMap
+from intarsia.plan.file_regions import ChunkMap
 from intarsia.plan.page_ranges import ChunkSelection
 from intarsia.row_ranges import Int64Array, RowRanges
 

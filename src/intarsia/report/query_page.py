@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from intarsia.parquet.value_display import plural
-from intarsia.plan.byte_map import ChunkMap, FileMap
 from intarsia.plan.explain_text import common_folder
 from intarsia.plan.explanation import Explanation
 from intarsia.plan.file_account import Activity, FileAccount, FileRead
+from intarsia.plan.file_regions import ChunkMap, FileMap
 from intarsia.plan.plan import Amount, Figures, FilePlan
 from intarsia.redaction import redacted
 from intarsia.report.byte_strip import Strip, bands_in, strip_of

@@ -25,6 +25,7 @@ from intarsia.parquet.schema import Root
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import NotCodedError, check_codes, check_distinct
 from intarsia.scan.integrity.damage_locator import all_lost
+from intarsia.scan.integrity.oversized_pages import check_pages, take_room
 from intarsia.scan.integrity.page_guard import (
     PageIndexMistrust,
     blame,
@@ -32,7 +33,6 @@ from intarsia.scan.integrity.page_guard import (
     check_selection,
     named,
 )
-from intarsia.scan.integrity.page_size_limit import check_pages, take_room
 from intarsia.scan.integrity.row_counts import check_dictionary, checked_values
 from intarsia.scan.page_selection import ColumnRead, ranges_of, select
 from intarsia.scan.small_row_groups import read_small_groups

@@ -8,8 +8,8 @@ from functools import partial
 
 from intarsia.file.open_file import OpenedFile, lease_of, of_one_version
 from intarsia.memory import has_limit
-from intarsia.pruning.partition_values import Constants
-from intarsia.pruning.tree import Maybe
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import Maybe
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, plan_rows
 from intarsia.scan.request import Request

@@ -22,12 +22,12 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import BoolArray, Bounds
 from intarsia.parquet.value_order import Key
 from intarsia.plan.plan import Step
-from intarsia.pruning.evaluate import might_pass, rows_left
-from intarsia.pruning.partition_values import Constants, constants_might_match
+from intarsia.pruning.bounds_comparison import rows_might_match
+from intarsia.pruning.partition_pruning import Constants, constants_might_match
+from intarsia.pruning.predicate_tree import Pruning, tests_of
 from intarsia.pruning.predicates import Op, Predicate, Test
-from intarsia.pruning.statistics import rows_might_match
+from intarsia.pruning.prune import might_pass, rows_left
 from intarsia.pruning.term import Term, field_term
-from intarsia.pruning.tree import Pruning, tests_of
 from intarsia.pruning.type_compatibility import agree_at
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.bloom_filters import has_bloom_filters, might_contain

@@ -34,8 +34,8 @@ from intarsia.pruning.term import parse_term
 from intarsia.redaction import shown_redacted
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.column_reader import read_rows
+from intarsia.scan.integrity.oversized_pages import fitting
 from intarsia.scan.integrity.page_guard import PageIndexMistrust
-from intarsia.scan.integrity.page_size_limit import fitting
 from intarsia.scan.nested_projection import Projection, named
 from intarsia.scan.request import (
     Filter,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from intarsia.expr.nested_types import type_at
 from intarsia.file.open_file import OpenedFile
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import are_few, coded_form, coded_leaf, may_be_coded
 from intarsia.scan.filter.condition import Condition

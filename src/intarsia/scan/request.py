@@ -18,11 +18,11 @@ from intarsia.expr.filterable_types import filterable_schema
 from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_expression
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import escapes_of, pruning_of
+from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
 from intarsia.pruning.predicates import Op, Test
-from intarsia.pruning.tree import And, Maybe, Or, Pruning, all_of
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.nested_projection import Projection, check_paths, pruned_to_fields
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 FILENAME = "__filename"
 """pyarrow's name for the column of each row's file."""

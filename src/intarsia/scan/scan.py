@@ -18,7 +18,7 @@ from intarsia.file.open_file import MAX_TRIES, ChangesTooOften, Lease, OpenedFil
 from intarsia.io.storage import FileReplaced
 from intarsia.memory import has_limit
 from intarsia.plan.file_account import Activity
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import plan_rows
 from intarsia.scan.integrity.page_guard import PageIndexMistrust

@@ -12,7 +12,7 @@ from intarsia.expr.nested_types import has_dictionary, type_at, whole_maps
 from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import AheadSource, Source
 from intarsia.parquet.schema import Leaf, Root
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.column_reader import read_rows
 from intarsia.scan.dictionary_codes import (

@@ -14,7 +14,7 @@ from intarsia.file.open_file import OpenedFile
 from intarsia.io.source import AheadSource, RereadSource, Source
 from intarsia.plan.file_account import Activity
 from intarsia.process_state import cached_property
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.dictionary_codes import coded_field, is_coded, with_texts
 from intarsia.scan.filter.comparison import holds

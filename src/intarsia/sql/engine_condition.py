@@ -25,13 +25,13 @@ from intarsia.expr.functions import is_list
 from intarsia.expr.nested_types import without_dictionary
 from intarsia.expr.sql_text import text_of
 from intarsia.expr.tree import read_expression
-from intarsia.sql.condition import Translator, is_plainly_wanted
 from intarsia.sql.date_functions import part_of
 from intarsia.sql.durations import is_span
 from intarsia.sql.list_functions import Membership, held_type
 from intarsia.sql.literals import TYPED_TEXTS, is_constant
 from intarsia.sql.query.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
+from intarsia.sql.where_clause import Translator, is_plainly_wanted
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intarsia.errors import FormatError
-from intarsia.indexing.parquet_indexes import bloom_hashes
+from intarsia.indexing.parquet_index_build import bloom_hashes
 from intarsia.parquet.bloom_filter import count_missing
 from intarsia.parquet.metadata import Type
 from intarsia.verify.finding import Finding, error, of_exception, warning

@@ -12,7 +12,7 @@ from intarsia.dataset.request_builder import check_columns
 from intarsia.file.corrupt_rows import OnCorrupt
 from intarsia.report.query_page import SHOWN_FILES
 from intarsia.report.render import query_html
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 
 _TABLE_ROWS = 50

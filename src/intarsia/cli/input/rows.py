@@ -29,7 +29,7 @@ from intarsia.io.storage import resolve
 from intarsia.scan.parquet_file import open_file
 from intarsia.scan.request import without_rows
 from intarsia.scan.scan import limited
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 from intarsia.threads import waited_for
 from intarsia.writer.type_annotations import Annotations, agreed_alone, annotations_of

@@ -40,8 +40,8 @@ from intarsia.index.section.writer import (
 from intarsia.index.value_predicates import passing
 from intarsia.io.source import Source
 from intarsia.process_state import cached_property
+from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.predicates import Predicate, Test
-from intarsia.pruning.statistics import rows_might_match
 from intarsia.row_ranges import Int64Array, RowRanges
 
 _FEW_GRANULES = 2

@@ -24,7 +24,7 @@ from intarsia.io.source import ByteRange, Source, check_range
 from intarsia.memory import has_limit
 from intarsia.parquet.metadata import ColumnMetaData
 from intarsia.parquet.schema import Root
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.scan.schema_adapter import as_type
 from intarsia.scan.units import decoded_bytes
 from intarsia.threads import in_order, may_divide

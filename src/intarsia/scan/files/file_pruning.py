@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from intarsia.errors import IntarsiaError
 from intarsia.file.open_file import READ_ERRORS, Lease, OpenedFile
-from intarsia.pruning.evaluate import rows_left
-from intarsia.pruning.partition_values import Constants, constants_might_match
+from intarsia.pruning.bounds_comparison import rows_might_match
+from intarsia.pruning.partition_pruning import Constants, constants_might_match
+from intarsia.pruning.predicate_tree import Never, Pruning, tests_of
 from intarsia.pruning.predicates import Predicate, Test
-from intarsia.pruning.statistics import rows_might_match
-from intarsia.pruning.tree import Never, Pruning, tests_of
+from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import folder_might_match, leaf_of, missing_columns
 from intarsia.scan.files.file_cache import FileCache

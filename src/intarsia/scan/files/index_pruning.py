@@ -27,10 +27,10 @@ from intarsia.index.base import Inverted
 from intarsia.index.key_formula import FingerprintArray, Keys
 from intarsia.index.section.multi_probe import are_held
 from intarsia.index.section.probe import InvertedSection
-from intarsia.pruning.evaluate import rows_left
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import Pruning, tests_of
 from intarsia.pruning.predicates import Predicate, seeks_values
-from intarsia.pruning.tree import Pruning, tests_of
+from intarsia.pruning.prune import rows_left
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.file_planner import indexes_for
 

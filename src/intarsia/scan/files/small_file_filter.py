@@ -14,7 +14,7 @@ import pyarrow as pa
 from intarsia.expr.evaluate import evaluate, unused
 from intarsia.file.open_file import READ_ERRORS, OpenedFile
 from intarsia.parquet.schema import Root
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.batch_decode import (
     PORTION_BYTES,

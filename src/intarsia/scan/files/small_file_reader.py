@@ -19,7 +19,7 @@ from intarsia.expr.nested_types import has_dictionary
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.schema import Root
 from intarsia.process_state import ForkLock
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.files.batch_decode import (
     PORTION_BYTES,

@@ -20,7 +20,7 @@ from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.pruning.builder import COMPARISONS
 from intarsia.scan.dictionary_codes import Holds, by_code
-from intarsia.scan.filter.in_list import is_among
+from intarsia.scan.filter.membership import is_among
 
 _JOINTS = (*CHAINS, "invert")
 _KINDS = (

@@ -12,8 +12,8 @@ from intarsia.expr.tree import Call, FieldRef, Literal, Node
 from intarsia.index.kinds.ngram import PATTERNS
 from intarsia.index.kinds.required_substrings import AllOf, AnyOf, Has, Required
 from intarsia.pruning.builder import pruning_of
+from intarsia.pruning.predicate_tree import And
 from intarsia.pruning.predicates import How, Match
-from intarsia.pruning.tree import And
 from intarsia.scan.filter.substring import Contained, encoded, is_text
 from intarsia.strings.code_points import as_column, is_bytes
 from intarsia.strings.tokenizer import words_of

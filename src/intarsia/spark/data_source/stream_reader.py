@@ -36,7 +36,7 @@ from intarsia.spark.read.user_schema import held_to, stated_schema
 from intarsia.spark.read.variant_type import as_output, check_whole, holds_variant
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -44,7 +44,7 @@ from intarsia.spark.read.spark_footer import (
 )
 from intarsia.spark.types import leaves
 from intarsia.spark.write.row_sorting import FOLDER
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 from intarsia.threads import waited_for
 from intarsia.writer.type_annotations import Annotations, agreed, annotations_of, placed
 

@@ -51,7 +51,7 @@ from intarsia.spark.read.variant_type import as_output, check_whole
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import silence_broken_pipes
 from intarsia.spark.types import arrow_schema, leaves, spark_schema, with_leaves
-from intarsia.sql.condition import parse_where
+from intarsia.sql.where_clause import parse_where
 from intarsia.tables.data_files import TableFormatOption
 
 if TYPE_CHECKING:

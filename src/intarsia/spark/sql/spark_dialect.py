@@ -20,10 +20,10 @@ from intarsia.errors import PredicateError
 from intarsia.expr.casts import has_zone, is_moment
 from intarsia.expr.constant_evaluation import months_later
 from intarsia.expr.nested_types import without_dictionary
-from intarsia.sql.condition import Translator
 from intarsia.sql.date_functions import Part, part_of
 from intarsia.sql.literals import is_constant
 from intarsia.sql.query.scans import Seen
+from intarsia.sql.where_clause import Translator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

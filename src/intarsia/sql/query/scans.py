@@ -23,7 +23,6 @@ from sqlglot import TokenType, exp
 from intarsia.errors import PredicateError
 from intarsia.expr.nested_types import Path
 from intarsia.expr.sql_text import check_characters, text_of
-from intarsia.sql.condition import ODD
 from intarsia.sql.constant_folding import Now, folded
 from intarsia.sql.engine_condition import exact_condition
 from intarsia.sql.intervals import forget_spans, odd_span
@@ -35,6 +34,7 @@ from intarsia.sql.query.projection_pushdown import paths_used
 from intarsia.sql.query.scope import Scopes, wheres
 from intarsia.sql.query.table_references import occurrences, renamed, unused_prefix
 from intarsia.sql.reserved_names import as_duckdb_folds, columns_taken, differ_beyond_ascii
+from intarsia.sql.where_clause import ODD
 
 _LIKE_ESCAPE = {"spark": "\\"}
 _WHOLE_TABLE = re.compile(r"\btable\s+[\"`]?([^\"`;()]*[^\"`;()\s])", re.IGNORECASE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning
 from intarsia.pruning.predicates import Match, Predicate, Test
-from intarsia.pruning.tree import And, Maybe, Never, Or, Pruning
 from intarsia.row_ranges import RowRanges
 
 Leaf = Callable[[Predicate], RowRanges]

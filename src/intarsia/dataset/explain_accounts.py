@@ -15,9 +15,9 @@ from intarsia.index.registry import known_version
 from intarsia.parquet.schema import Leaf
 from intarsia.plan.file_account import Activity, FileAccount, FileRead, Stage
 from intarsia.plan.plan import Amount, Figures, FilePlan
-from intarsia.pruning.partition_values import Constants
+from intarsia.pruning.partition_pruning import Constants
+from intarsia.pruning.predicate_tree import tests_of
 from intarsia.pruning.predicates import Predicate
-from intarsia.pruning.tree import tests_of
 from intarsia.scan.file_planner import PAGE_INDEX, index_source, indexes_for, leaf_of
 from intarsia.scan.files.file_cache import FileCache
 from intarsia.scan.index_selection import may_pay
