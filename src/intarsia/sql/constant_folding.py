@@ -33,7 +33,7 @@ from intarsia.expr.constant_evaluation import (
 )
 from intarsia.process_state import cached_property
 from intarsia.sql.literals import TYPED_TEXTS, constant_of
-from intarsia.sql.query.scope import has_only
+from intarsia.sql.scope import has_only
 
 Now = Callable[[], datetime]
 """The moment that a query begins, with its time zone."""

@@ -29,7 +29,7 @@ from intarsia.sql.date_functions import part_of
 from intarsia.sql.durations import is_span
 from intarsia.sql.list_functions import Membership, held_type
 from intarsia.sql.literals import TYPED_TEXTS, is_constant
-from intarsia.sql.query.scope import has_only
+from intarsia.sql.scope import has_only
 from intarsia.sql.string_functions import TextSearch, matches_like, regex_problem
 from intarsia.sql.where_clause import Translator, is_plainly_wanted
 

@@ -28,7 +28,7 @@ from intarsia.expr.sql_text import text_of
 from intarsia.sql.date_functions import in_utc, part_of
 from intarsia.sql.durations import duration_scalar, is_span
 from intarsia.sql.literals import is_constant
-from intarsia.sql.query.scope import has_only
+from intarsia.sql.scope import has_only
 
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: pc.add_checked,

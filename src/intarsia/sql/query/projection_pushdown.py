@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.expr.nested_types import Path
-from intarsia.sql.query.scope import UNUSUAL
+from intarsia.sql.scope import UNUSUAL
 from intarsia.sql.reserved_names import as_duckdb_folds
 
 

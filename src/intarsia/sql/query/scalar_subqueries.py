@@ -15,7 +15,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
-from intarsia.sql.query.scope import has_only, joins_of
+from intarsia.sql.scope import has_only, joins_of
 from intarsia.sql.where_clause import ODD
 
 _SUBQUERY = re.compile(r"\(\s*(select|from)\b", re.IGNORECASE)

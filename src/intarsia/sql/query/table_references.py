@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from intarsia.sql.query.scope import PLAIN_TABLE, has_only
+from intarsia.sql.scope import PLAIN_TABLE, has_only
 
 _TABLE = re.compile(r"\btable\s+$", re.IGNORECASE)
 """``TABLE t`` takes no alias."""
