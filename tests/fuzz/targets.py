@@ -18,6 +18,7 @@ import intarsia as ia
 from intarsia.catalog.manifest import decode_pointer
 from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.decode.page_data import page_levels
+from intarsia.expr.comparison_operators import Op
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.read_options import DEFAULTS
 from intarsia.index.base import Subject
@@ -34,7 +35,7 @@ from intarsia.parquet.page_header import read_page_header
 from intarsia.parquet.page_index import read_column_index, read_offset_index
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import page_bounds
-from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.predicates import Test
 from intarsia.pruning.term import field_term
 from intarsia.recovery.salvage import salvage
 from intarsia.scan.parquet_file import open_file

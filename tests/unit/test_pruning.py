@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import Call, FieldRef, Literal, read_expression
 from intarsia.pruning.builder import escapes_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or
 from intarsia.pruning.predicate_tree import tests_of as distinct_tests
-from intarsia.pruning.predicates import How, Match, Op
+from intarsia.pruning.predicates import How, Match
 from intarsia.pruning.predicates import Test as FieldTest
 from intarsia.pruning.prune import rows_left
 from intarsia.pruning.term import field_term, term_of

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import IndexSpecError
+from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import may_answer
 from intarsia.file.index_subjects import subject_of
 from intarsia.file.open_file import OpenedFile
@@ -14,7 +15,7 @@ from intarsia.index.registry import EmbeddedIndex, IndexSpec, kinds, make, parse
 from intarsia.index.spec import quoted
 from intarsia.pruning.partition_pruning import Constants
 from intarsia.pruning.predicate_tree import tests_of
-from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.term import Term
 from intarsia.scan.file_planner import values_agree
 from intarsia.scan.request import Request

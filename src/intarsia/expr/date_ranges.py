@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.casts import has_zone, is_moment
+from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.constant_evaluation import DAYS, TIMES, Interval, later, truncated, unit
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, calls_in, read_expression, replaced
-from intarsia.pruning.builder import COMPARISONS, MIRRORED
-from intarsia.pruning.predicates import Op
 
 _NAMES = ("nanosecond", *TIMES, *DAYS)
 """As pyarrow numbers them."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexSpecError, OutOfMemoryError, PathError, quiet
+from intarsia.expr.comparison_operators import Op
 from intarsia.file.foreign_idx1 import doubt, entry_of, stray_list
 from intarsia.file.index_subjects import subject_of
 from intarsia.index.base import Inverted, Subject
@@ -25,7 +26,7 @@ from intarsia.index.section.probe import InvertedSection, SummarySection, open_s
 from intarsia.io.source import Source, WindowSource
 from intarsia.io.storage import FileReplaced
 from intarsia.process_state import cached_property
-from intarsia.pruning.predicates import How, Match, Op, Predicate
+from intarsia.pruning.predicates import How, Match, Predicate
 from intarsia.pruning.term import Term
 from intarsia.row_ranges import RowRanges
 

@@ -5,9 +5,10 @@ which summaries might match; everything else about an index, how it is stored, f
 probed, is the same for all kinds. What a kind of one's own is made of can be imported from here.
 """
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Inverted, Reads, Subject, Summary, fingerprints
 from intarsia.index.key_formula import Every, Keys, KeysWhere, Some
-from intarsia.pruning.predicates import How, Match, Op, Test
+from intarsia.pruning.predicates import How, Match, Test
 
 __all__ = [
     "Every",

@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from intarsia.errors import IndexSpecError
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import read_expression, shown
 from intarsia.index.key_formula import FingerprintArray, Formula, KeyArray
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.parquet.xxhash64 import hash_values
-from intarsia.pruning.predicates import How, Op, Predicate
+from intarsia.pruning.predicates import How, Predicate
 from intarsia.pruning.term import Term, term_of
 from intarsia.pruning.term_sql import FUNCTIONS
 

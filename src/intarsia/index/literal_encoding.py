@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.parquet.value_order import INT96_ORDER, Domain, Keys, ValueOrder
-from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.predicates import Test
 
 
 def unfit_for_hashing(order: ValueOrder) -> str | None:

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import BoolArray, Subject
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import ValueOrder
 from intarsia.pruning.bounds_comparison import rows_might_match
-from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Match, Predicate, Test
 
 TEXT_SEARCHES: dict[How, Callable[..., Any]] = {
     How.LIKE: pc.match_like,

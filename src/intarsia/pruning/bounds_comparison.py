@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.parquet.statistics import Bounds
 from intarsia.parquet.value_order import Key, Keys, ValueOrder
-from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.predicates import Test
 
 BoolArray = NDArray[np.bool_]
 

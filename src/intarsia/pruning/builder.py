@@ -21,10 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.comparison_operators import COMPARISONS, MIRRORED, Op
 from intarsia.expr.functions import plain_values
 from intarsia.expr.tree import Call, FieldRef, Literal, Node, is_deep, operands
 from intarsia.pruning.predicate_tree import And, Maybe, Never, Or, Pruning, all_of, any_of
-from intarsia.pruning.predicates import How, Match, Op, Test, seeks_values
+from intarsia.pruning.predicates import How, Match, Test, seeks_values
 from intarsia.pruning.term import Term, field_term, term_of
 
 _NEGATED = {
@@ -34,15 +35,6 @@ _NEGATED = {
     Op.GE: Op.LT,
     Op.GT: Op.LE,
     Op.LE: Op.GT,
-}
-MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
-COMPARISONS = {
-    "equal": Op.EQ,
-    "not_equal": Op.NE,
-    "less": Op.LT,
-    "less_equal": Op.LE,
-    "greater": Op.GT,
-    "greater_equal": Op.GE,
 }
 _MATCHES = {
     "match_like": How.LIKE,

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.evaluate import compute_columns
 from intarsia.expr.tree import Call, FieldRef, Literal, Node
-from intarsia.pruning.predicates import Match, Op, Predicate, Test
+from intarsia.pruning.predicates import Match, Predicate, Test
 from intarsia.pruning.term import Term
 from intarsia.pruning.term_sql import PROPAGATES_NULL
 

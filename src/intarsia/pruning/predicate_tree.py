@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from intarsia.pruning.predicates import Match, Op, Predicate, Test
+from intarsia.expr.comparison_operators import Op
+from intarsia.pruning.predicates import Match, Predicate, Test
 
 
 @dataclass(frozen=True, slots=True)

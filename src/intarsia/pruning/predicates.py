@@ -11,23 +11,9 @@ from enum import Enum
 
 import pyarrow as pa
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.scalar_format import readable, readable_values
 from intarsia.pruning.term import Term
-
-
-class Op(Enum):
-    """What a test asks of a value that is neither NULL nor NaN."""
-
-    EQ = "="
-    NE = "<>"
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-    IN = "IN"
-    NOT_IN = "NOT IN"
-    ANY = "ANY"
-    NONE = "NONE"
 
 
 class How(Enum):

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import FormatError, Where
+from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import IndexEntry
@@ -25,7 +26,7 @@ from intarsia.plan.plan import Step
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.partition_pruning import Constants, constants_might_match
 from intarsia.pruning.predicate_tree import Pruning, tests_of
-from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.predicates import Predicate, Test
 from intarsia.pruning.prune import might_pass, rows_left
 from intarsia.pruning.term import Term, field_term
 from intarsia.pruning.type_compatibility import agree_at

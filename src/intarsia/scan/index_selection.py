@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.file.embedded_indexes import Embedded
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.base import Inverted
 from intarsia.index.kinds.distinct_idx1 import DistinctIDX1
 from intarsia.parquet.metadata import ColumnMetaData, PageType
-from intarsia.pruning.predicates import Match, Op, Predicate, Test, seeks_values
+from intarsia.pruning.predicates import Match, Predicate, Test, seeks_values
 from intarsia.row_ranges import RowRanges
 from intarsia.scan.page_selection import groups_of
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import PredicateError
 from intarsia.expr.comparison_constants import with_comparable_constants
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.date_ranges import without_periods
 from intarsia.expr.evaluate import evaluate
 from intarsia.expr.filterable_types import filterable_schema
@@ -19,7 +20,7 @@ from intarsia.expr.tree import ANDS, Call, Node, conjuncts, field_paths, read_ex
 from intarsia.process_state import cached_property
 from intarsia.pruning.builder import escapes_of, pruning_of
 from intarsia.pruning.predicate_tree import And, Maybe, Or, Pruning, all_of
-from intarsia.pruning.predicates import Op, Test
+from intarsia.pruning.predicates import Test
 from intarsia.scan.filter.condition import Condition
 from intarsia.scan.nested_projection import Projection, check_paths, pruned_to_fields
 from intarsia.sql.where_clause import parse_where

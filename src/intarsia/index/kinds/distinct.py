@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.type_cache import kept
 from intarsia.index.base import Inverted, Positions, Subject
 from intarsia.index.key_formula import Formula, KeysWhere
 from intarsia.index.value_predicates import TEXT_SEARCHES, can_judge
-from intarsia.pruning.predicates import Op, Predicate
+from intarsia.pruning.predicates import Predicate
 
 
 @dataclass(frozen=True)

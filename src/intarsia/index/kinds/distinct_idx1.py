@@ -25,13 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexSpecError
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Subject, index_name
 from intarsia.index.key_formula import Formula, KeysWhere
 from intarsia.index.kinds.distinct import Distinct
 from intarsia.index.value_predicates import passing
 from intarsia.io.source import ByteRange, Source
 from intarsia.parquet.metadata import FileMetaData, Statistics
-from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.predicates import Predicate, Test
 from intarsia.row_ranges import RowRanges
 
 KEY = "distinct_index_offset"

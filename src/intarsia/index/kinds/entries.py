@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.expr.casts import is_text
+from intarsia.expr.comparison_operators import Op
 from intarsia.expr.functions import compares, held_constants
 from intarsia.index.base import Inverted, Positions, Reads, Subject, as_bytes, fingerprints
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.xxhash64 import UInt64Array, hash_values
-from intarsia.pruning.predicates import How, Match, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Match, Predicate, Test
 
 
 @dataclass(frozen=True)

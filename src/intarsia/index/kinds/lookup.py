@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Inverted, Positions, Reads, Subject, fingerprints
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
-from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.predicates import Predicate, Test
 
 
 @dataclass(frozen=True)

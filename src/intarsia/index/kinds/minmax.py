@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import BoolArray, Positions, Subject, Summary
 from intarsia.index.kinds.distinct import unfit_for_comparing, unfit_for_pyarrow
 from intarsia.index.value_predicates import boolean, spans_might_match
 from intarsia.parquet.page_statistics import extremes, shortened_high, shortened_low
-from intarsia.pruning.predicates import Op, Predicate, Test
+from intarsia.pruning.predicates import Predicate, Test
 
 _TEXT_BYTES = 64
 """Longer texts are shortened to bounds of about so many bytes."""

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from intarsia.expr.comparison_operators import Op
 from intarsia.index.base import Positions, Subject
 from intarsia.index.key_formula import FingerprintArray, Formula
 from intarsia.index.kinds.gram_keys import GRAMS_VERSION, keys_needed, keys_of_texts
 from intarsia.index.kinds.regex_literals import of_regex
 from intarsia.index.kinds.required_substrings import Required, any_of, of_like, of_literal
 from intarsia.index.kinds.text_base import TextIndex
-from intarsia.pruning.predicates import How, Op, Predicate, Test
+from intarsia.pruning.predicates import How, Predicate, Test
 from intarsia.strings.code_points import is_bytes, is_text
 
 PATTERNS = {

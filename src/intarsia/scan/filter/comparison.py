@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.expr.comparison_operators import COMPARISONS
 from intarsia.expr.map_lookup import first_key, first_values
 from intarsia.expr.nested_types import column_at, type_at
 from intarsia.expr.tree import CHAINS, Call, FieldRef, Literal, Node, is_deep, operands
-from intarsia.pruning.builder import COMPARISONS
 from intarsia.scan.dictionary_codes import Holds, by_code
 from intarsia.scan.filter.membership import is_among
 

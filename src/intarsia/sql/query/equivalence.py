@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from intarsia.sql.scope import (Scopes, Sources, conjuncts, joins_of, own_place, wheres)
+from intarsia.sql.scope import Scopes, Sources, conjuncts, joins_of, own_place, wheres
 
 Place = tuple[str, str]
 """A source's alias and the name of one of its columns."""

@@ -16,7 +16,7 @@ from sqlglot import exp
 from intarsia.expr.casts import is_text
 from intarsia.expr.filterable_types import filterable_type
 from intarsia.sql.query.equivalence import Place, column_at, equal_columns, is_inner, pairs_of_join
-from intarsia.sql.scope import (Origin, Scopes, Sources, conjuncts, joins_of, wheres)
+from intarsia.sql.scope import Origin, Scopes, Sources, conjuncts, joins_of, wheres
 
 _AMONG = " among "
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from intarsia.sql.scope import (PLAIN_TABLE, Sources, has_only, own_place)
+from intarsia.sql.scope import PLAIN_TABLE, Sources, has_only, own_place
 
 _PARTS = ("expressions", "from_", "where", "order", "limit", "offset")
 _OF_A_ROW = (

@@ -19,7 +19,16 @@ from intarsia.sql.query.equivalence import Place, column_at, equal_columns, is_i
 from intarsia.sql.query.join_keys import join_keys, member_keys
 from intarsia.sql.query.or_implication import implied, joined
 from intarsia.sql.query.pushdown_barriers import cannot_fail, group_keys, is_key, passes
-from intarsia.sql.scope import (Scopes, Source, Sources, conjuncts, is_positional, joins_of, owner_of, wheres)
+from intarsia.sql.scope import (
+    Scopes,
+    Source,
+    Sources,
+    conjuncts,
+    is_positional,
+    joins_of,
+    owner_of,
+    wheres,
+)
 
 _SPARE_COLUMNS = 100
 """By so many more mentions of columns may what is asked of a common table expression be longer

@@ -8,8 +8,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from intarsia.expr.nested_types import Path
-from intarsia.sql.scope import UNUSUAL
 from intarsia.sql.reserved_names import as_duckdb_folds
+from intarsia.sql.scope import UNUSUAL
 
 
 def paths_used(table: exp.Table, schema: pa.Schema) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from intarsia.expr.sql_text import sql_of
-from intarsia.sql.scope import (Sources, has_only, own_place, owner_of)
+from intarsia.sql.scope import Sources, has_only, own_place, owner_of
 
 _LIMITS = ("limit", "offset", "windows")
 _SAFE = (

@@ -31,9 +31,9 @@ from intarsia.sql.query.limit_pushdown import UNTOLD, Need, need_of
 from intarsia.sql.query.parameters import Parameters, numbered, put_in
 from intarsia.sql.query.predicate_pushdown import conditions_of, unqualified
 from intarsia.sql.query.projection_pushdown import paths_used
-from intarsia.sql.scope import Scopes, wheres
 from intarsia.sql.query.table_references import occurrences, renamed, unused_prefix
 from intarsia.sql.reserved_names import as_duckdb_folds, columns_taken, differ_beyond_ascii
+from intarsia.sql.scope import Scopes, wheres
 from intarsia.sql.where_clause import ODD
 
 _LIKE_ESCAPE = {"spark": "\\"}
