@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
 BoolArray = NDArray[np.bool_]
 
 

@@ -16,7 +16,6 @@ from intarsia.errors import FormatError, IntarsiaError, PathError
 from intarsia.file.open_file import OpenedFile
 from intarsia.index.directory import FOOTER_KEY, IndexEntry
 from intarsia.index.section.probe import InvertedSection
-from intarsia.index.section.writer import UInt64Array
 from intarsia.parquet.compact_protocol import field_value
 from intarsia.parquet.page_statistics import (
     has_bounds,
@@ -28,6 +27,7 @@ from intarsia.parquet.page_statistics import (
 from intarsia.parquet.schema import Leaf
 from intarsia.parquet.statistics import UNKNOWN, Bounds
 from intarsia.parquet.value_order import ValueOrder
+from intarsia.row_ranges import UInt64Array
 
 _LONGEST_BOUND = 64
 _LONGEST_TAIL = 16 * 1024 * 1024

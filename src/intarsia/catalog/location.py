@@ -16,7 +16,6 @@ from intarsia.catalog.catalog import pointer_path, read_pointer
 from intarsia.catalog.manifest import is_table_name
 from intarsia.catalog.tables import BuiltTable
 from intarsia.errors import PathError
-from intarsia.indexing.file_layout import Composed
 from intarsia.io.atomic_replace import (
     TEMPORARY_SUFFIX,
     check_unchanged,
@@ -26,6 +25,7 @@ from intarsia.io.atomic_replace import (
     upload,
 )
 from intarsia.io.file_handle import Version, check_may_write
+from intarsia.io.file_parts import Composed
 from intarsia.io.local_path import local_path
 from intarsia.io.retry import infos_of
 from intarsia.io.s3_copy import replaced_by_store

@@ -21,9 +21,9 @@ from intarsia.catalog.tables import (
     build_table,
     new_name,
 )
-from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, entry_table
 from intarsia.io.external_sort import Runs, Workspace
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, UInt64Array
 
 Put = Callable[[BuiltTable], None]
 """Writes a table where it is to be."""

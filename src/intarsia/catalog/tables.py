@@ -29,15 +29,9 @@ from intarsia.errors import FormatError
 from intarsia.index.key_formula import FingerprintArray, Granules
 from intarsia.index.section.probe import InvertedSection, pages_with_keys
 from intarsia.index.section.reader import Section
-from intarsia.index.section.writer import (
-    PAGE_ROWS,
-    BuiltSection,
-    UInt64Array,
-    packed,
-    write_section,
-)
+from intarsia.index.section.writer import PAGE_ROWS, BuiltSection, packed, write_section
 from intarsia.io.source import Source, WindowSource
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, UInt64Array
 
 FILES = pa.schema(
     [

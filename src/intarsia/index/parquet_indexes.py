@@ -14,8 +14,9 @@ import numpy as np
 from intarsia.errors import IndexSpecError
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
 from intarsia.parquet.value_order import ValueOrder
-from intarsia.parquet.xxhash64 import UInt64Array, hash_values, xxh64
+from intarsia.parquet.xxhash64 import hash_values, xxh64
 from intarsia.pruning.predicates import Test
+from intarsia.row_ranges import UInt64Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from intarsia.errors import IndexSpecError
 from intarsia.index.base import Inverted, Positions, Subject, Summary, index_name
 from intarsia.index.key_formula import KeyArray
 from intarsia.index.registry import EmbeddedIndex
-from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entries_of, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, entries_of, entry_table
 from intarsia.indexing.column_values import Values
 from intarsia.io.external_sort import BLOCK_ENTRIES, Runs, Workspace
 from intarsia.memory import share
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, UInt64Array
 
 _SLICE_BYTES = 4 * 1024 * 1024
 """Bytes of values a kind is given at a time: it may make many keys of them."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from intarsia.errors import FormatError, IndexSpecError, Where
@@ -37,6 +37,7 @@ from intarsia.index.registry import IndexSpec
 from intarsia.indexing.build import Builder, FromPages, Told, names_of, new_file_id
 from intarsia.indexing.parquet_index_build import ChunkPart
 from intarsia.io.external_sort import Workspace
+from intarsia.io.file_parts import Composed, Part
 from intarsia.io.source import ByteRange, Source, WindowSource
 from intarsia.parquet.footer import (
     Footer,
@@ -48,21 +49,6 @@ from intarsia.parquet.footer import (
 )
 from intarsia.parquet.footer_cache import decode_footer
 from intarsia.parquet.metadata import ColumnChunk
-
-Part = bytes | memoryview | ByteRange
-"""New bytes, or where they are in the old file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """The first ``kept`` bytes of the old file, then ``parts``."""
-
-    kept: int
-    parts: tuple[Part, ...]
-
-    def is_all_of(self, file: OpenedFile) -> bool:
-        """Is it the old file, as it is?"""
-        return self.kept == file.source.size and not self.parts
 
 
 def base_of(file: OpenedFile) -> Footer:

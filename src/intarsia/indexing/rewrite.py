@@ -12,7 +12,6 @@ import pyarrow.fs as pafs
 from intarsia.errors import FormatError, Where, warn
 from intarsia.file.open_file import OpenedFile
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.indexing.file_layout import Composed
 from intarsia.indexing.sidecar_writer import carry_sidecar, check_can_carry
 from intarsia.io.atomic_replace import (
     changed,
@@ -23,6 +22,7 @@ from intarsia.io.atomic_replace import (
     write_into,
 )
 from intarsia.io.file_handle import Version
+from intarsia.io.file_parts import Composed
 from intarsia.io.local_path import local_path
 from intarsia.io.s3_copy import replaced_by_store
 from intarsia.io.source import WindowSource
@@ -61,7 +61,7 @@ def rewrite(file: OpenedFile, what: Composed, filesystem: Any, version: Version)
     named by a link. A file that stays as it is is not touched, nor is one of which it cannot be
     told what its sidecar holds: ``PathError``.
     """
-    if what.is_all_of(file):
+    if what.is_all_of(file.source.size):
         return
     named = [(file, Sidecars(filesystem))]
     linked = _linked(file.name, filesystem)

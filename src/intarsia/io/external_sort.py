@@ -13,7 +13,7 @@ import numpy as np
 
 from intarsia import deadline, memory
 from intarsia.errors import PathError
-from intarsia.index.section.writer import UInt64Array
+from intarsia.row_ranges import UInt64Array
 
 _OPEN_FILES = "/proc/self/fd"
 RUN_ENTRIES = 1 << 23

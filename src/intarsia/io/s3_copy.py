@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from intarsia.errors import PathError
-from intarsia.indexing.file_layout import Composed, Part
 from intarsia.io.file_handle import Version
+from intarsia.io.file_parts import Composed, Part
 from intarsia.io.retry import TRIES
 from intarsia.io.source import Source
 from intarsia.threads import all_awaited

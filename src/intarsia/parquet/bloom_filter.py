@@ -23,8 +23,7 @@ from intarsia.parquet.metadata import (
     Empty,
 )
 from intarsia.parquet.thrift import decode, encode
-
-UInt64Array = NDArray[np.uint64]
+from intarsia.row_ranges import UInt64Array
 
 _SALT = np.array(
     [

@@ -17,7 +17,8 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-UInt64Array = NDArray[np.uint64]
+from intarsia.row_ranges import UInt64Array
+
 Lane = Callable[[int, int], NDArray[Any]]
 """Gives, of ``n`` values, the bytes from one place on as little-endian integers of a width."""
 _P1, _P2, _P3, _P4, _P5 = (

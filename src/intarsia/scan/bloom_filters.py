@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from intarsia.errors import FormatError, Where
 from intarsia.file.open_file import OpenedFile
 from intarsia.parquet.bloom_filter import filters_might_contain
-from intarsia.parquet.xxhash64 import UInt64Array
+from intarsia.row_ranges import UInt64Array
 
 
 def has_bloom_filters(file: OpenedFile, leaf: int, groups: Sequence[int]) -> bool:

@@ -21,7 +21,7 @@ from intarsia.catalog.segment_reader import SegmentReader
 from intarsia.errors import IntarsiaError, Where
 from intarsia.file.read_options import DEFAULTS
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.section.writer import UInt64Array
+from intarsia.row_ranges import UInt64Array
 from intarsia.verify.finding import Finding, error, warning
 
 _KEY_BITS, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)

@@ -17,10 +17,11 @@ from intarsia.index.directory import IndexEntry, StaleError, read_directory
 from intarsia.index.kinds.distinct_idx1 import KEY, DistinctIDX1, IDX1Section
 from intarsia.index.registry import known_version, make
 from intarsia.index.section.probe import InvertedSection, SummarySection, open_section
-from intarsia.index.section.writer import UInt64Array, distinct, entries_of, packed
+from intarsia.index.section.writer import distinct, entries_of, packed
 from intarsia.indexing.build import Due, cell_tables, gather
 from intarsia.io.external_sort import Workspace
 from intarsia.parquet.schema import Leaf
+from intarsia.row_ranges import UInt64Array
 from intarsia.verify.finding import Finding, error, warning
 
 _NONE = np.empty(0, np.uint64)

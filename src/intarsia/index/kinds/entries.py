@@ -15,8 +15,9 @@ from intarsia.index.base import Inverted, Positions, Reads, Subject, as_bytes, f
 from intarsia.index.indexed_type import order_of_type
 from intarsia.index.key_formula import FingerprintArray, Formula, Keys
 from intarsia.index.literal_encoding import exact_values, unfit_for_hashing
-from intarsia.parquet.xxhash64 import UInt64Array, hash_values
+from intarsia.parquet.xxhash64 import hash_values
 from intarsia.pruning.predicates import How, Match, Predicate, Test
+from intarsia.row_ranges import UInt64Array
 
 
 @dataclass(frozen=True)

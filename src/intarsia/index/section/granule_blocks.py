@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from intarsia.errors import FormatError
 from intarsia.index.key_formula import GranuleMask
-from intarsia.index.section.writer import UInt64Array, distinct, without_repeats
+from intarsia.index.section.writer import distinct, without_repeats
+from intarsia.row_ranges import UInt64Array
 
 _RARE = 16
 """A key is rare that is in a single block, or in no more than one of so many."""

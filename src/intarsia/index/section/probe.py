@@ -31,7 +31,6 @@ from intarsia.index.section.writer import (
     CELL_SCHEMA,
     ENTRY_SCHEMA,
     STEP_SCHEMA,
-    UInt64Array,
     distinct,
     granules_of_steps,
     halves,
@@ -42,7 +41,7 @@ from intarsia.io.source import Source
 from intarsia.process_state import cached_property
 from intarsia.pruning.bounds_comparison import rows_might_match
 from intarsia.pruning.predicates import Predicate, Test
-from intarsia.row_ranges import Int64Array, RowRanges
+from intarsia.row_ranges import Int64Array, RowRanges, UInt64Array
 
 _FEW_GRANULES = 2
 """So many are read rather than more keys looked for."""

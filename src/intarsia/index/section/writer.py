@@ -31,9 +31,8 @@ from intarsia.parquet.footer import MAGIC
 from intarsia.parquet.footer_cache import OWN_KEY
 from intarsia.parquet.metadata import FileMetaData
 from intarsia.parquet.thrift import decode
-from intarsia.row_ranges import Int64Array
+from intarsia.row_ranges import Int64Array, UInt64Array
 
-UInt64Array = NDArray[np.uint64]
 N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192

@@ -32,9 +32,10 @@ from intarsia.catalog.segment_writer import PART_ENTRIES, SegmentTables, Segment
 from intarsia.catalog.tables import TAIL_ROWS, TAILS, build_table, new_name
 from intarsia.errors import IntarsiaError, quiet
 from intarsia.file.sidecar_discovery import Sidecars
-from intarsia.index.section.writer import STEP_SCHEMA, UInt64Array, entry_table
+from intarsia.index.section.writer import STEP_SCHEMA, entry_table
 from intarsia.io.external_sort import Workspace
 from intarsia.io.storage import FileSource, PathLike
+from intarsia.row_ranges import UInt64Array
 from intarsia.scan.parquet_file import open_source
 from intarsia.spark.session import parallelism_of, require_pyspark
 from intarsia.spark.task_error import as_told

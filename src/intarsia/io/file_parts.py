@@ -1,0 +1,22 @@
+"""A new version of a file, made of bytes of the old one and new bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia.io.source import ByteRange
+
+Part = bytes | memoryview | ByteRange
+"""New bytes, or where they are in the old file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """The first ``kept`` bytes of the old file, then ``parts``."""
+
+    kept: int
+    parts: tuple[Part, ...]
+
+    def is_all_of(self, size: int) -> bool:
+        """True if this is all of an old file of ``size`` bytes, and nothing else."""
+        return self.kept == size and not self.parts
