@@ -5,11 +5,12 @@ The only part that imports pyspark. The driver plans, tasks carry plans out; the
 
 from intarsia.spark.catalog.build import build_catalog
 from intarsia.spark.commit.recover import recover
+from intarsia.spark.data_source.registration import register
 from intarsia.spark.explain import ReadExplanation
 from intarsia.spark.indexing.job import add_indexes, drop_indexes
 from intarsia.spark.optimize.optimize import OptimizedFolder, optimize
 from intarsia.spark.read.read import explain, read
-from intarsia.spark.session import register, session
+from intarsia.spark.session import session
 from intarsia.spark.sql.sql import sql
 from intarsia.spark.write.clustering import cluster
 from intarsia.spark.write.task import WrittenFile

@@ -83,17 +83,6 @@ def _configured(
     return found
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``format("intarsia")`` known to a session, where it does not find it by itself.
-
-    Spark finds it in its driver's Python path, by the module ``pyspark_intarsia``.
-    """
-    require_pyspark()
-    from intarsia.spark.data_source.source import IntarsiaSource
-
-    spark.dataSource.register(IntarsiaSource)
-
-
 def parallelism_of(spark: SparkSession) -> int:
     """How many tasks Spark runs a range in unless told, which is how many run at a time.
 
