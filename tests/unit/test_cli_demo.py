@@ -71,7 +71,7 @@ def test_an_answer_that_differs_is_told(say, tmp_path, monkeypatch):
         return [replace(first, where="trace_id = 'none'"), *others]
 
     questions = queries.questions
-    monkeypatch.setattr("intarsia.cli.demo.demo.questions", wrong)
+    monkeypatch.setattr("intarsia.cli.actions.demo.questions", wrong)
     said = say("demo", tmp_path, "--rows", ROWS)
     assert said.code == 1
     assert "1 of 5 answers differ from brute force" in said.out

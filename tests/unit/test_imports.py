@@ -66,7 +66,9 @@ def test_importing_the_package_imports_next_to_nothing():
     found = modules_after("import intarsia")
     assert not roots(found) & HEAVY
     assert {name for name in found if name.startswith("intarsia.")} == {
+        "intarsia.dataset",
         "intarsia.process_state",
+        "intarsia.sql",
         "intarsia.verify",
         "intarsia.version",
     }
@@ -96,14 +98,18 @@ def test_a_command_imports_the_work_of_no_other(tmp_path):
     pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
     found = modules_after(command("catalog", "build", str(tmp_path)))
     assert "intarsia.cli.actions.catalog" in found
-    assert not {"intarsia.cli.actions.write", "intarsia.cli.demo.demo", "duckdb", "polars"} & found
+    assert (
+        not {"intarsia.cli.actions.write", "intarsia.cli.actions.demo", "duckdb", "polars"} & found
+    )
 
 
 def test_every_command_has_a_function_that_takes_its_options():
     for names in commands_of(cli):
         found = functools.reduce(lambda group, name: group.commands[name], names, cli)
         if not isinstance(found, click.Group):
-            module = importlib.import_module(found.callback.__module__.replace(".commands", ""))
+            module = importlib.import_module(
+                found.callback.__module__.replace(".commands", ".actions")
+            )
             taken = inspect.signature(getattr(module, found.callback.__name__)).parameters
             given = {option.name for option in found.params if option.expose_value}
             assert {*taken} == given, names
@@ -159,10 +165,11 @@ assert intarsia.verify is verify
         "ia.polars.scan",
         "ia.index.Inverted",
         "ia.errors.FormatError",
-        "ia.storage.FileSource",
-        "ia.read.file.open_file",
+        "ia.io.storage.FileSource",
+        "ia.scan.parquet_file.open_file",
         "ia.engines.polars.scan",
-        "ia.data.dataset.Dataset",
+        "ia.dataset.__code__",
+        "ia.sql.__code__",
         "ia.spark.write",
         "ia.report.query_html",
         "ia.testing.CountingSource",
@@ -221,7 +228,7 @@ import os, signal, sys, threading, time
 import intarsia
 thread = threading.Thread(target=lambda: intarsia.dataset)
 thread.start()
-while "intarsia.dataset" not in sys.modules: time.sleep(0)
+while "intarsia.dataset.discovery" not in sys.modules: time.sleep(0)
 assert "intarsia.engines" not in sys.modules
 child = os.fork()
 if not child:

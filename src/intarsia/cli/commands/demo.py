@@ -29,6 +29,6 @@ def demo(**options: Any) -> None:
 
     The exit code is 1 where an answer differs.
     """
-    from intarsia.cli.demo import demo as body
+    from intarsia.cli.actions import demo as body
 
     body.demo(**options)

@@ -1,4 +1,4 @@
-"""``intarsia demo``: a table of logs is made, indexed and queried.
+"""What ``intarsia demo`` needs: a table of logs, and queries of it.
 
-May import ``cli/output`` and the library. Start with ``demo``.
+May import ``cli/output`` and the library. Start with ``log_table``.
 """
