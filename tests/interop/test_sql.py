@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia import engines
 from intarsia.engines.duckdb import connection as connection_module
-from intarsia.expr import pushdown
+from intarsia.sql.query import predicate_pushdown
 from intarsia.sql.query.equivalence import equal_columns
 from intarsia.sql.query.scans import Query, scans_of
 
@@ -1376,7 +1376,7 @@ def test_what_joins_hold_equal_is_found_once_for_all_conditions(data, monkeypatc
         calls.append(arguments)
         return equal_columns(*arguments)
 
-    monkeypatch.setattr(pushdown, "equal_columns", counted)
+    monkeypatch.setattr(predicate_pushdown, "equal_columns", counted)
     condition = " AND ".join(f"row <> {number}" for number in range(50))
     scans_of(f"SELECT * FROM t WHERE {condition}", {"t": data.schema})
     assert len(calls) == 1

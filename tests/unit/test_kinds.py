@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.expr import term
 from intarsia.expr.evaluate import evaluate
 from intarsia.file.open_file import OpenedFile
 from intarsia.index import How, Inverted, Keys, Match, Op, Reads, Summary, fingerprints, registry
@@ -30,6 +29,7 @@ from intarsia.io import external_sort
 from intarsia.io.external_sort import Workspace, merged_blocks
 from intarsia.io.source import BufferSource
 from intarsia.parquet.footer import framed, read_footer, with_key_values
+from intarsia.pruning import term
 from intarsia.pruning.term import field_term
 from intarsia.row_ranges import RowRanges
 from intarsia.scan import index_selection

@@ -5,12 +5,12 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia.expr import term as term_module
 from intarsia.expr.comparison_operators import Op
 from intarsia.expr.tree import read_expression
 from intarsia.index.literal_encoding import exact_values
 from intarsia.parquet.column_order import order_of
 from intarsia.parquet.metadata import Empty, LogicalType, SchemaElement, Type
+from intarsia.pruning import term as term_module
 from intarsia.pruning.predicates import Test as FieldTest
 from intarsia.pruning.term import columns_named, field_term, parse_term, term_of
 
