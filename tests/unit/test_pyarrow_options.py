@@ -45,7 +45,7 @@ MADE_BY_PYARROW = {
 IN_TIME = """
 import sys
 import pyarrow.dataset as pads
-from test_scan_options import MADE_BY_PYARROW, REFUSED, SOURCES, WAYS, opened
+from test_pyarrow_options import MADE_BY_PYARROW, REFUSED, SOURCES, WAYS, opened
 
 def is_refused(scan, source, name, value):
     try:
