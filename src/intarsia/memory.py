@@ -41,7 +41,7 @@ def set_memory_limit(limit: int | str | None) -> None:
 
     Raises ``TypeError`` or ``ValueError`` for a limit that is none of these.
 
-    >>> intarsia.set_memory_limit("1GB")
+    >>> ia.set_memory_limit("1GB")
     """
     global _of_process
     _of_process = number_of_bytes(limit)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from intarsia.cli.main import run
-from intarsia.cli.output import (
-    terminal as terminal,
-)  # its console takes COLUMNS when it is imported
+
+# The console of the terminal takes COLUMNS when it is imported.
+importlib.import_module("intarsia.cli.output.terminal")
 
 # Modules beside the tests are loaded by path: the tests are no package.
-_spec = importlib.util.spec_from_file_location("commands", Path(__file__).with_name("commands.py"))
-sys.modules["commands"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(sys.modules["commands"])
+for _name in ("commands", "prose"):
+    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
+    sys.modules[_name] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules[_name])
 Said = sys.modules["commands"].Said
 
 

@@ -4,8 +4,8 @@ Two characters are folded alike where ``utf8_lower``, ``utf8_upper`` or a search
 takes one for the other (pyarrow 26: Unicode 16's simple mappings and RE2's orbits), and whatever
 follows from that: I, i, İ and ı are one, as are S, s and ſ, and K, k and the Kelvin sign. So what
 matches a pattern, with or without regard to case, holds the folded pattern once folded itself.
-``tests/unit/test_case_folding.py`` goes through all of Unicode; where a later pyarrow knows more pairs, it
-fails, and ``FOLD_VERSION`` has to be raised with the table.
+``tests/unit/test_case_folding.py`` goes through all of Unicode. Where a later pyarrow knows more
+pairs, it fails, and ``FOLD_VERSION`` has to be raised with the table.
 """
 
 from __future__ import annotations
