@@ -1,6 +1,6 @@
 """What engines tell a data set: which predicates reach it, and what is read of it then.
 
-``python benchmarks/pushdown.py`` prints the table of ``docs/pushdown.md``; with ``--write`` it puts
+``python benchmarks/pushdown.py`` prints the table of ``docs/reference/pushdown.md``; with ``--write`` it puts
 it there. The data are made anew each time, from a fixed seed.
 """
 
@@ -27,7 +27,7 @@ import intarsia as ia
 
 ROWS = 20_000
 PAGE_ROWS = 500
-DOCS = Path(__file__).parents[1] / "docs" / "pushdown.md"
+DOCS = Path(__file__).parents[1] / "docs/reference/pushdown.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 ENGINES = ("ia.sql", "ia.polars.scan", "DuckDB", "Polars", "DataFusion")
 c = pl.col

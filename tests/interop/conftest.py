@@ -294,8 +294,8 @@ def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def documented() -> types.SimpleNamespace:
-    """The functions of docs/tables.md, by name."""
-    document = Path(__file__).parents[2] / "docs" / "tables.md"
+    """The functions of docs/how-to/tables.md, by name."""
+    document = Path(__file__).parents[2] / "docs/how-to/tables.md"
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
     with_functions = [block for block in blocks if "\ndef " in block]
     assert len(with_functions) == 2

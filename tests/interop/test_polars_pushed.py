@@ -197,7 +197,7 @@ MOST = ("==", "!=", "<", ">=", "is_in", "is_between left")
 
 
 def is_not_pushed(name, what, constant):
-    """What is left to Polars, or reaches no scan; ``docs/pushdown.md`` lists it."""
+    """What is left to Polars, or reaches no scan; ``docs/reference/pushdown.md`` lists it."""
     if name in ("list", "category"):  # neither lists nor the order of categories
         return name == "list" or not what.endswith(("==", "is_in", "equal", "missing", "NULL"))
     if name in ("f32", "f64") and constant is NAN:

@@ -1,4 +1,4 @@
-"""``docs/pushdown.md`` says what is found now, and what it says of meanings holds."""
+"""``docs/reference/pushdown.md`` says what is found now, and what it says of meanings holds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cells_of(table):
 
 
 def test_the_table_says_what_is_found_now(benchmark, tmp_path):
-    text = (CHECKOUT / "docs/pushdown.md").read_text()
+    text = (CHECKOUT / "docs/reference/pushdown.md").read_text()
     written = cells(text.split(benchmark.BEGIN)[1].split(benchmark.END)[0])
     benchmark.write(tmp_path / "t.parquet")
     found = cells(benchmark.table(tmp_path / "t.parquet"))

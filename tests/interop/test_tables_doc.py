@@ -1,4 +1,4 @@
-"""The code of docs/tables.md: right rows, or an error, whatever was done to a table."""
+"""The code of docs/how-to/tables.md: right rows, or an error, whatever was done to a table."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_a_folder_of_another_type_is_read_by_spark_as_its_own(kind, value, spark
     assert str(rows(found)) == str(rows(expected))  # NaN is not equal to itself
     names = ({path.name for path in (tmp_path / name).glob("p=*")} for name in ("ours", "sparks"))
     assert next(names) == next(names)
-    if kind != "timestamp":  # said in docs/spark.md
+    if kind != "timestamp":  # said in docs/how-to/spark.md
         for reader in ("auto", "intarsia"):
             again = ias.read(spark, tmp_path / "sparks", reader=reader)
             assert again.schema["p"].dataType == expected.schema["p"].dataType

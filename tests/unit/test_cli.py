@@ -62,9 +62,9 @@ def test_help_names_every_command(say):
     assert all(f"  {name} " in said.out for name in COMMANDS if name not in ("list", "add", "drop"))
 
 
-def test_the_readme_names_every_command():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert all(f"\nintarsia {name} " in readme for name in cli.list_commands(None))
+def test_the_documents_name_every_command():
+    text = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_text()
+    assert all(f"\nintarsia {name} " in text for name in cli.list_commands(None))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``docs/kinds.md``: its kinds are made as they stand there, and do what is said of them."""
+"""``docs/how-to/custom-index-kinds.md``: its kinds are made as they stand there, and do what is said of them."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import intarsia as ia
 from intarsia.index import registry
 
-TEXT = (Path(__file__).parents[2] / "docs" / "kinds.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs/how-to/custom-index-kinds.md").read_text()
 
 
 def test_the_documented_kinds_keep_their_promise_and_skip_granules(tmp_path, monkeypatch):

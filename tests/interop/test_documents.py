@@ -1,0 +1,99 @@
+"""The documents: their Python runs as it stands, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+
+ROWS = 2000
+CHECKOUT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
+RUN = [
+    "README.md",
+    "docs/get-started.md",
+    "docs/how-to/check-and-recover.md",
+    "docs/how-to/index-files.md",
+    "docs/how-to/query-from-python.md",
+    "docs/how-to/write-files.md",
+    "docs/reference/indexes.md",
+]
+"""Documents whose Python is run. Blocks that import ``intarsia.spark`` are left out."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake" / "logs").mkdir(parents=True)
+    day = datetime(2025, 12, 31)
+    ia.write_table(
+        pa.table(
+            {
+                "ts": [day + timedelta(minutes=i) for i in range(ROWS)],
+                "trace_id": [f"{i:06x}" for i in range(ROWS)],
+                "user_id": [i % 100 for i in range(ROWS)],
+                "email": [f"{i}@B.org" for i in range(ROWS)],
+                "msg": ["disk full again" if i % 50 == 0 else "all is well" for i in range(ROWS)],
+                "tags": [["urgent"] if i % 9 == 0 else [] for i in range(ROWS)],
+            }
+        ),
+        tmp_path / "lake" / "logs" / "1.parquet",
+        row_group_size=500,
+    )
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("name", RUN)
+def test_python_runs(name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (CHECKOUT / name).read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        if "intarsia.spark" not in block:
+            exec(compile(block, name, "exec"), names)
+    assert names["ia"] is ia
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_answers_are_right() -> None:
+    text = (CHECKOUT / "docs/how-to/query-from-python.md").read_text()
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "query-from-python.md", "exec"), names)
+    table, data = names["table"], names["ds"]
+    assert isinstance(table, pa.Table)
+    assert isinstance(data, ia.Dataset)
+    assert table.num_rows == 1000
+    assert ia.ParquetFile("a.parquet").read().equals(table)
+    assert data.count_rows(filter="user_id = 7") == ROWS / 100
+
+
+def links_in(text: str) -> Iterator[str]:
+    without_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    yield from re.findall(r"\]\(([^)\s]+)\)", without_code)
+
+
+def anchors_in(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    without_code = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(document: Path) -> None:
+    broken = []
+    for link in links_in(document.read_text()):
+        if not link.startswith(("http://", "https://")):
+            path, _, anchor = link.partition("#")
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists():
+                broken.append(link)
+            elif anchor and anchor not in anchors_in(target.read_text()):
+                broken.append(link)
+    assert broken == []
