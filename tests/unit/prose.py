@@ -17,7 +17,10 @@ MOST_CHARACTERS = 100
 FIRST_WORDS = re.compile(r"(Of|What|Those|So many|Such|Whoever|Whatever)\b")
 """Sentences do not begin with these."""
 VERB = re.compile(r"(True if|[A-Z][a-z]+s)\b")
-"""A function's docstring begins with a verb in the third person, or with "True if"."""
+"""A function's docstring begins with a verb in the third person, or with "True if".
+
+Properties and commands, whose docstrings are their help, are left out.
+"""
 WORDS = re.compile(
     r"\b(rooms?|houses?|texts|sift\w*|survey\w*|whoever|whatever|so many|lease\w*|tall(?:y|ies)"
     r"|mend(?:s|ed|ing)?|spared|passed over|gone by|believed|told|asked of|(?:is|are|was) held to"
@@ -74,7 +77,8 @@ def _in_python(text):
 def _is_function(node):
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    return "property" not in " ".join(ast.unparse(one) for one in node.decorator_list)
+    decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
+    return not re.search(r"property|\.command|\.group", decorators)
 
 
 def _names(node):
