@@ -1,7 +1,7 @@
-"""What engines tell a data set: which predicates reach it, and what is read of it then.
+"""Which predicates reach a data set from each engine, and what the scan then reads.
 
-``python benchmarks/pushdown.py`` prints the table of ``docs/reference/pushdown.md``; with ``--write`` it puts
-it there. The data are made anew each time, from a fixed seed.
+``python benchmarks/pushdown.py`` prints the tables of ``docs/reference/pushdown.md``. With
+``--write`` it puts them there. The data are made anew each time, from a fixed seed.
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ def _comments(text):
 
 def _in_prose(text, first_line):
     text = re.sub(r"::\n\n?(?:[ ]*\n|[ ]{4,}.*\n?)+", ".\n\n", text)  # examples
+    text = re.sub("\b\n(?:.+\n?)+", "\n", text)  # preformatted help of commands
     text = re.sub(r"^ *(?:>>>|\.\.\.).*\n?", "", text, flags=re.MULTILINE)
     text = _PARAMETER.sub("\n", _SECTION.sub("\n", text))
     plain = _CODE.sub(lambda match: (match.group(1) or "X") + "\n" * match[0].count("\n"), text)

@@ -1,4 +1,4 @@
-"""``docs/how-to/custom-index-kinds.md``: its kinds are made as they stand there, and do what is said of them."""
+"""The kinds in ``docs/how-to/custom-index-kinds.md`` work as the document says."""
 
 import re
 from pathlib import Path

@@ -11,6 +11,7 @@ PLAIN = (
     "CONTRIBUTING.md",
     "README.md",
     "docs",
+    "src/intarsia/cli",
 )
 """Files and folders that keep the rules."""
 EXCEPTIONS = ()

@@ -7,16 +7,16 @@ import os
 import sys
 
 INTERRUPTED = 130
-"""The exit code of what Ctrl-C ended."""
+"""The exit code if Ctrl-C ended a command."""
 TIMED_OUT = 124
-"""The exit code of what ``--timeout`` ended, as of the command ``timeout``."""
+"""The exit code if ``--timeout`` ended a command. The command ``timeout`` has the same."""
 
 
 def main() -> None:
-    """Run the command line; tell how to install it where its libraries are missing."""
+    """Runs the command line. Says how to install it if its libraries are missing."""
     try:
         _run()
-    except KeyboardInterrupt:  # outside of commands, of which click makes its own error
+    except KeyboardInterrupt:  # outside of commands; within them click raises its own error
         _leave(INTERRUPTED)
     except SystemExit as end:
         if end.code in (INTERRUPTED, TIMED_OUT):
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _leave(code: int) -> None:
-    """Exit without waiting for threads: one may wait for storage that does not answer."""
+    """Exits without waiting for threads: one may wait for storage that does not answer."""
     for out in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             out.flush()

@@ -1,4 +1,4 @@
-"""Columns by the names they are asked for."""
+"""Columns by the names on the command line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from intarsia.parquet.schema import Leaf, Schema
 
 
 def selected(schema: Schema, names: Sequence[str]) -> list[Leaf]:
-    """The leaves of these names, all where there are none; a root stands for all its leaves.
+    """Returns the leaves of these names, or all without names. A root stands for all its leaves.
 
-    Raises ``PredicateError`` for a name that is not there.
+    Raises ``PredicateError`` for an unknown name.
     """
     if not names:
         return list(schema.leaves)
-    found = [leaf for name in names for leaf in _named(schema, name)]
-    return list({leaf.index: leaf for leaf in found}.values())
+    leaves = [leaf for name in names for leaf in _named(schema, name)]
+    return list({leaf.index: leaf for leaf in leaves}.values())
 
 
 def _named(schema: Schema, name: str) -> Sequence[Leaf]:
@@ -34,7 +34,7 @@ def _named(schema: Schema, name: str) -> Sequence[Leaf]:
 
 
 def column_names(schema: pa.Schema, columns: str | None) -> list[str]:
-    """The names that ``--columns`` says; all of them by default."""
+    """Returns the names in ``--columns``, by default those of all columns."""
     if columns is None:
         return list(schema.names)
     try:

@@ -1,4 +1,4 @@
-"""The command line's entry: which commands there are, and how errors are told.
+"""The command line's entry: its commands, and how errors are printed.
 
 The module that does a command's work is imported when that command runs. ``--help``, of a command
 as well, and ``--version`` import none.
@@ -36,11 +36,11 @@ IN_SHELL = {
     "as schema_from": "by --schema-from",
     "a schema or union_by_name says": "--union-by-name says",
 }
-"""What messages advise, and what that is called here."""
+"""Advice in messages of the library, and its name on the command line."""
 
 
 def run() -> None:
-    """Run the command line: errors are one sentence, with exit code 1, or 2 for wrong usage."""
+    """Runs the command line. An error is one line, with exit code 1, or 2 for wrong usage."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any further arguments
     if sys.stdout is None:  # it was closed
         sys.stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -59,21 +59,21 @@ def run() -> None:
         click.echo(_shown(out.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (Stopped, QueryTimeoutError) as late:
-        _tell(str(late.error if isinstance(late, Stopped) else late))
+        _print_error(str(late.error if isinstance(late, Stopped) else late))
         sys.exit(TIMED_OUT)
     except IntarsiaError as error:
-        _tell(_with_notes(_in_shell(str(error)), error))
+        _print_error(_with_notes(_in_shell(str(error)), error))
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except _other_errors() as error:
         said = " ".join(str(error).split())
-        _tell(_with_notes(said, error))
+        _print_error(_with_notes(said, error))
         sys.exit(1)
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     """Prints a message on standard error."""
     click.echo(f"intarsia: {_shown(message)}", err=True)
 
@@ -96,19 +96,19 @@ def _in_shell(message: str) -> str:
 
 
 def _with_notes(message: str, error: BaseException) -> str:
-    """With what the error was told besides, as where an unfinished file is."""
+    """Returns a message with the notes of its error, such as where an unfinished file is."""
     return "; ".join([message, *getattr(error, "__notes__", ())])
 
 
 def _as_json(error: UnicodeError) -> tuple[str, int]:
-    """What the terminal's encoding lacks, as JSON writes it in ASCII."""
+    """Returns characters that the terminal's encoding lacks as JSON writes them in ASCII."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    _tell(f"warning: {message}")
+    _print_error(f"warning: {message}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

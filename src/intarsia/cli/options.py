@@ -1,11 +1,11 @@
-"""What several commands are asked for alike."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import click
 
 _MOST_ROWS = 2**62
-"""There are no more, and one more is still a number of 64 bits."""
+"""More rows than any file has. One more is still a 64-bit integer."""
 FORMATS = ("parquet", "csv", "json", "arrow", "orc")
 """Formats of files that rows are read from."""
 

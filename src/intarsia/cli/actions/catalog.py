@@ -15,22 +15,22 @@ from intarsia.tables.data_files import TableFormatOption
 
 
 def build(path: str, table_format: TableFormatOption, as_json: bool) -> None:
-    """Build the catalog of a folder."""
+    """Builds the catalog of a folder."""
     _print(build_catalog(path, table_format=table_format), as_json)
 
 
 def refresh(path: str, table_format: TableFormatOption, as_json: bool) -> None:
-    """Bring the catalog of a folder up to date."""
+    """Brings the catalog of a folder up to date."""
     _print(build_catalog(path, refresh=True, table_format=table_format), as_json)
 
 
 def show(path: str, as_json: bool) -> None:
-    """Show what the catalog of a folder holds."""
+    """Shows what the catalog of a folder holds."""
     _print(show_catalog(path), as_json)
 
 
 def drop(path: str) -> None:
-    """Remove the catalog of a folder."""
+    """Removes the catalog of a folder."""
     click.echo(f"{terminal.plural(drop_catalog(path), 'file')} removed")
 
 

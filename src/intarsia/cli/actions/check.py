@@ -1,4 +1,4 @@
-"""The commands ``verify`` and ``recover``: what is wrong with files, and what is left of one."""
+"""The commands ``verify`` and ``recover``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verify(
     sidecar_folder: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Print what is wrong with files; exits with how bad that is."""
+    """Prints findings, and exits with a code for the worst one."""
     files: set[str] = set()
     with terminal.progress("verifying") as update:
 
@@ -44,18 +44,18 @@ def verify(
             click.echo(terminal.clean(str(finding)))
     counts = Counter(finding.severity for finding in findings)
     always = (Severity.ERROR, Severity.WARNING)
-    told = [
+    parts = [
         terminal.plural(counts[severity], severity.name.lower())
         for severity in reversed(Severity)
         if counts[severity] or severity in always
     ]
-    click.echo(f"{terminal.plural(len(files), 'file')}: {', '.join(told)}", err=True)
+    click.echo(f"{terminal.plural(len(files), 'file')}: {', '.join(parts)}", err=True)
     least = Severity.WARNING if strict and findings else None
     sys.exit(max(_EXIT_CODES[worst(findings)], _EXIT_CODES[least]))
 
 
 def recover(torn: str, out: str, schema_from: str | None, as_json: bool) -> None:
-    """Write what is left of a file."""
+    """Writes the rows that can be recovered from a file."""
     report = recover_file(torn, out, schema_from=schema_from)
     if as_json:
         click.echo(json_text(report.to_dict(), indent=2))

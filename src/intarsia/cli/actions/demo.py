@@ -1,4 +1,4 @@
-"""``intarsia demo``: a table is made, written with indexes, and asked; no network, no Spark."""
+"""``intarsia demo``: writes a table with indexes and queries it, without network and Spark."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FILE = "logs.parquet"
 
 
 def demo(folder: str, rows: int) -> None:
-    """Write a table with indexes to a folder, and ask it five questions."""
-    path = _place(folder)
+    """Writes a table with indexes to a folder, and asks it five questions."""
+    path = _path_in(folder)
     with terminal.progress("writing") as update:
         row = write_logs(path, rows, update)
     (report,) = list_indexes(path)
@@ -32,24 +32,24 @@ def demo(folder: str, rows: int) -> None:
         f"{path}: {terminal.plural(report.rows, 'row')}, {report.file_bytes:,} bytes, "
         f"with page indexes and {names}"
     )
-    asked = questions(row)
+    selected = questions(row)
     with terminal.progress("asking") as update:
-        found = list(answers(path, asked, update))
+        answered = list(answers(path, selected, update))
     terminal.say()
-    for question in asked:
+    for question in selected:
         terminal.say(f"{question.title}: {question.where}")
     terminal.say()
-    _table(found)
+    _table(answered)
     terminal.say()
-    wrong = sum(not answer.is_equal for answer in found)
+    wrong = sum(not answer.is_equal for answer in answered)
     if wrong:
-        terminal.say(f"{wrong} of {len(found)} answers differ from brute force")
+        terminal.say(f"{wrong} of {len(answered)} answers differ from brute force")
         sys.exit(1)
-    _farewell(path, found)
+    _print_next_steps(path, answered)
 
 
-def _place(folder: str) -> Path:
-    """Where the file is to be, in a folder that is made where it is not there."""
+def _path_in(folder: str) -> Path:
+    """Returns the path of the file. Creates its folder if it is missing."""
     on, place = resolve(folder)
     if not isinstance(on, pafs.LocalFileSystem):
         raise PathError(f"{folder}: files are written to local folders only")
@@ -61,13 +61,13 @@ def _place(folder: str) -> Path:
     return path
 
 
-def _table(found: Sequence[Answer]) -> None:
-    """Rows and what reading them took, of the whole."""
-    reads = [answer.read for answer in found]
+def _table(answered: Sequence[Answer]) -> None:
+    """Prints the rows of each answer, and the pages and bytes that were read for it."""
+    reads = [answer.read for answer in answered]
     columns = [
-        Column("question", [answer.question.title for answer in found]),
-        terminal.numbers("rows", [answer.rows for answer in found]),
-        Column("as brute force", ["yes" if answer.is_equal else "NO" for answer in found]),
+        Column("question", [answer.question.title for answer in answered]),
+        terminal.numbers("rows", [answer.rows for answer in answered]),
+        Column("as brute force", ["yes" if answer.is_equal else "NO" for answer in answered]),
         Column("pages", [of(read.pages) for read in reads], right=True),
         Column("bytes", [of(read.bytes) for read in reads], right=True),
         Column(
@@ -83,11 +83,11 @@ def _less(part: int, whole: int) -> str:
     return f"{whole / max(part, 1):,.1f}"
 
 
-def _farewell(path: Path, found: Sequence[Answer]) -> None:
-    """Where the file is, and commands to go on with."""
+def _print_next_steps(path: Path, answered: Sequence[Answer]) -> None:
+    """Prints where the file is, and commands to try next."""
     shown = str(path)
     file = shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
-    trace, user = (answer.question.where for answer in found[:2])
+    trace, user = (answer.question.where for answer in answered[:2])
     terminal.say(f"The file is {path}. To try next:")
     for command in (
         f"inspect {file}",

@@ -26,13 +26,13 @@ def index_add(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Add indexes to files."""
-    wanted = [parse(text) for text in indexes]
+    """Adds indexes to files."""
+    specs = [parse(text) for text in indexes]
     with terminal.progress("indexing") as progress:
-        where = _beside(sidecar, sidecar_folder)
+        where = _sidecar_option(sidecar, sidecar_folder)
         reports = add_indexes(
             path,
-            wanted,
+            specs,
             sidecar=where,
             replace=not missing,
             progress=progress,
@@ -56,11 +56,11 @@ def index_drop(
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
-    """Take indexes off files."""
+    """Drops indexes of files."""
     if everything == bool(indexes):
         raise click.UsageError("name each INDEX, or drop every one that was added by --all")
     with terminal.progress("dropping") as progress:
-        where = _beside(sidecar, sidecar_folder)
+        where = _sidecar_option(sidecar, sidecar_folder)
         reports = drop_indexes(
             path,
             indexes or None,
@@ -84,13 +84,13 @@ def index_list(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """List the indexes of files."""
+    """Lists the indexes of files."""
     reports = list_indexes(path, sidecar=sidecar_folder, table_format=table_format)
     _show(reports, everything, as_json)
 
 
-def _beside(sidecar: bool, folder: str | None) -> bool | str:
-    """Where sidecars are; an empty folder's name is one that is refused."""
+def _sidecar_option(sidecar: bool, folder: str | None) -> bool | str:
+    """Returns the argument ``sidecar``. An empty name of a folder is refused by the library."""
     return sidecar if folder is None else folder
 
 
@@ -103,13 +103,13 @@ def _show(reports: Sequence[IndexReport], everything: bool, as_json: bool) -> No
 
 
 def index_export(path: str, index: str, out: str, sidecar_folder: str | None) -> None:
-    """Write an index to a Parquet file."""
+    """Writes an index to a Parquet file."""
     export_index(path, index, out, sidecar=sidecar_folder)
 
 
 def index_advise(
     path: str, filters: Sequence[str], table_format: TableFormatOption, as_json: bool
 ) -> None:
-    """Propose indexes for the conditions of queries."""
-    found = advise(path, filters, table_format=table_format)
-    click.echo(json_text(found.to_dict()) if as_json else str(found))
+    """Proposes indexes for the conditions of queries."""
+    advice = advise(path, filters, table_format=table_format)
+    click.echo(json_text(advice.to_dict()) if as_json else str(advice))

@@ -27,7 +27,7 @@ from intarsia.scan.parquet_file import open_file, open_source
 from intarsia.tables.data_files import TableFormatOption, data_files
 
 _Files = Iterator[tuple[str, OpenedFile | IntarsiaError]]
-"""Files by their names, or why they are not shown."""
+"""Names and open files, or the error of a file that cannot be shown."""
 
 
 def inspect(
@@ -38,7 +38,7 @@ def inspect(
     html: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Show what files hold."""
+    """Shows what files hold."""
     html_file.check_option(html, as_json)
     if html is not None and everything:
         raise click.UsageError("--html has what it has room for: --all does not go with it")
@@ -57,7 +57,7 @@ def inspect(
 def _inspect(
     file: OpenedFile, names: Sequence[str], everything: bool, as_json: bool, html: str | None
 ) -> bool:
-    """Show a file; False where a part of it could not be decoded."""
+    """Shows a file. Returns False if a part of it could not be decoded."""
     leaves = selected(file.schema, names)
     if html is not None:
         text, whole = file_html(file, leaves)
@@ -73,7 +73,7 @@ def _inspect(
 
 
 def _inspect_all(files: _Files, names: Sequence[str], everything: bool, as_json: bool) -> bool:
-    """Show each file of a folder or glob; False where a part of one could not be decoded."""
+    """Shows each file of a folder or glob. Returns False if a part could not be decoded."""
     whole = True
     for name, file in files:
         if as_json:
@@ -99,7 +99,7 @@ def _described(
 
 
 def _sum_up(path: str, files: _Files, everything: bool) -> bool:
-    """Show all files of a folder or glob as one; False where one could not be decoded."""
+    """Shows a summary of all files. Returns False if one could not be decoded."""
     summary = Summary(path)
     with terminal.progress("inspecting") as update:
         for number, (name, file) in enumerate(files):
@@ -121,7 +121,7 @@ def pages(
     as_json: bool,
     table_format: TableFormatOption,
 ) -> None:
-    """Show the pages of files."""
+    """Shows the pages of files."""
     several = _is_several(path)
 
     def chunks(file: OpenedFile) -> list[ChunkId]:
@@ -146,40 +146,41 @@ def pages(
     sys.exit(0 if whole else 1)
 
 
-def _row_groups(count: int, asked: Sequence[int], *, must_be: bool) -> Sequence[int]:
-    """Those of ``count`` that are ``asked`` for, by default all.
+def _row_groups(count: int, numbers: Sequence[int], *, must_be: bool) -> Sequence[int]:
+    """Returns the ``numbers`` below ``count``, by default all below it.
 
-    Raises ``UsageError`` for one that is not there, where it ``must_be``.
+    Raises ``UsageError`` for a larger number if ``must_be``.
     """
-    for number in asked:
+    for number in numbers:
         if must_be and number >= count:
             raise click.UsageError(f"row group {number} is not there; there are {count}")
-    return [number for number in asked if number < count] if asked else range(count)
+    return [number for number in numbers if number < count] if numbers else range(count)
 
 
 def _is_several(path: str) -> bool:
-    """Is it a folder or a glob, and not a file?"""
+    """True if the path is a folder or a glob, not a file."""
     on, at = resolve(path)
     try:
         kind = infos_of(on, at).type
     except (OSError, UnicodeError):
-        return False  # whoever opens it tells why
+        return False  # opening it raises the error
     return kind == pafs.FileType.Directory or (kind == pafs.FileType.NotFound and is_glob(at))
 
 
 def _each(path: str, table_format: TableFormatOption, columns: Sequence[str] = ()) -> _Files:
-    """The files of a folder or glob, one open at a time; of one that is no Parquet, or lacks one of
-    ``columns``, why it is not shown.
+    """Yields the files of a folder or glob, one open at a time.
+
+    Yields the error of a file that is not Parquet, or lacks one of ``columns``.
     """
     on, names = data_files(path, table_format=table_format)
     places = places_of(on, None)
     for name in names:
-        with contextlib.ExitStack() as held:
-            found: OpenedFile | IntarsiaError
+        with contextlib.ExitStack() as stack:
+            opened: OpenedFile | IntarsiaError
             try:
-                source = held.enter_context(contextlib.closing(FileSource(on, name)))
-                found = open_source(source, places=places)
-                selected(found.schema, columns)
+                source = stack.enter_context(contextlib.closing(FileSource(on, name)))
+                opened = open_source(source, places=places)
+                selected(opened.schema, columns)
             except IntarsiaError as error:
-                found = error
-            yield name, found
+                opened = error
+            yield name, opened

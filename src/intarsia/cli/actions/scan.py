@@ -1,4 +1,4 @@
-"""The commands ``scan`` and ``explain``: the rows that match, and what finding them reads."""
+"""The commands ``scan`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scan(
     sidecar_folder: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Print the rows that match."""
+    """Prints the rows that match."""
     source = dataset(
         path,
         union_by_name=union_by_name,
@@ -46,8 +46,8 @@ def scan(
     expression = None if where is None else parse_where(where, source.schema)
     if count:
         check_columns(source.schema, names)
-        found = source.count_rows(expression)
-        click.echo(found if limit is None else min(found, limit))
+        num_rows = source.count_rows(expression)
+        click.echo(num_rows if limit is None else min(num_rows, limit))
         return
     if form == "table":
         shown = _TABLE_ROWS if limit is None else limit
@@ -75,7 +75,7 @@ def explain(
     sidecar_folder: str | None,
     table_format: TableFormatOption,
 ) -> None:
-    """Show what a query touches."""
+    """Shows what a query reads."""
     html_file.check_option(html, as_json)
     source = dataset(
         path,

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from intarsia.cli.column_names import column_names
 from intarsia.cli.input import other_formats
-from intarsia.cli.input.rows import Asked, check_is_other, check_order, in_order, rows_of
+from intarsia.cli.input.rows import RowQuery, check_is_other, check_order, in_order, rows_of
 from intarsia.cli.output import terminal
 from intarsia.cli.output.json_document import json_text
 from intarsia.errors import PredicateError
@@ -33,21 +33,21 @@ _DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 def types_of(given: Sequence[str]) -> dict[str, pa.DataType]:
-    """Returns the types that ``--type`` says, by the columns' names. Raises ``BadParameter``."""
-    found = {}
+    """Returns the types in ``--type``, by the columns' names. Raises ``BadParameter``."""
+    types = {}
     for text in given:
-        name, is_said, kind = text.partition("=")
-        if not is_said or not name:
+        name, has_type, kind = text.partition("=")
+        if not has_type or not name:
             raise click.BadParameter(f"{text!r} is not COLUMN=TYPE")
         try:
-            found[name] = _type(kind.strip())
+            types[name] = _type(kind.strip())
         except (ValueError, PredicateError, sqlglot.ParseError) as error:
             raise click.BadParameter(f"there is no type {kind!r}") from error
-    return found
+    return types
 
 
 def _type(text: str) -> pa.DataType:
-    """A type by pyarrow's name, or by SQL's."""
+    """Returns a type by its name in pyarrow or SQL."""
     decimal = _DECIMAL.fullmatch(text)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
@@ -87,11 +87,11 @@ def write(
     table_format: TableFormatOption,
     as_json: bool,
 ) -> None:
-    """Write the rows of a source to a Parquet file."""
+    """Writes the rows of a source to a Parquet file."""
     if out == other_formats.STDIN:
         raise click.UsageError("OUT is a file: Parquet is not written to standard output")
     form = other_formats.format_of(source, form, table_format)
-    asked = Asked(
+    query = RowQuery(
         columns,
         where,
         limit,
@@ -104,8 +104,8 @@ def write(
     )
     delimiter = "\t" if delimiter == r"\t" else delimiter
     text = other_formats.Text(delimiter, not no_header, null, types)
-    _check_options(source, form, text, asked)
-    rows, total = rows_of(source, form, text, asked)
+    _check_options(source, form, text, query)
+    rows, total = rows_of(source, form, text, query)
     check_is_other(source, form, rows.files, out)
     order = None if sort_by is None else column_names(rows.schema, sort_by)
     check_order(rows.schema, order or ())
@@ -128,9 +128,9 @@ def write(
             tables = _counted(rows.tables, name, total, update)
             if order:
                 tables = in_order(tables, rows.schema, order, size)
-            held = Rows(tables)
+            buffered = Rows(tables)
             most = share(ROW_GROUP_BYTES, 8) if row_group_size is None else _ANY_BYTES
-            while (group := held.take(size, most)) is not None:
+            while (group := buffered.take(size, most)) is not None:
                 writer.write_table(group, size)
         if indexes:
             with terminal.progress("indexing") as update:
@@ -139,11 +139,11 @@ def write(
     (report,) = list_indexes(out)
     if as_json:
         click.echo(json_text(report.to_dict()))
-    click.echo(_said(report), err=True)
+    click.echo(_summary_of(report), err=True)
 
 
-def _check_options(source: str, form: str, text: other_formats.Text, asked: Asked) -> None:
-    """Raise ``UsageError`` for options that mean nothing to the format."""
+def _check_options(source: str, form: str, text: other_formats.Text, query: RowQuery) -> None:
+    """Raises ``UsageError`` for options that do not apply to the format."""
     is_of_csv = text.delimiter is not None or not text.has_header or text.null is not None
     if is_of_csv and form != "csv":
         raise click.UsageError(f"--delimiter, --no-header and --null are of CSV, not of {form}")
@@ -152,10 +152,10 @@ def _check_options(source: str, form: str, text: other_formats.Text, asked: Aske
     if text.delimiter is not None and not (len(text.delimiter) == 1 and text.delimiter.isascii()):
         raise click.UsageError(f"--delimiter is one character of ASCII, not {text.delimiter!r}")
     of_parquet = {
-        "--union-by-name": asked.union_by_name,
-        "--on-corrupt": asked.on_corrupt,
-        "--page-size-limit": asked.page_size_limit,
-        "--sidecar-folder": asked.sidecar_folder,
+        "--union-by-name": query.union_by_name,
+        "--on-corrupt": query.on_corrupt,
+        "--page-size-limit": query.page_size_limit,
+        "--sidecar-folder": query.sidecar_folder,
     }
     for name, value in of_parquet.items():
         if value and form != "parquet":
@@ -167,7 +167,7 @@ def _check_options(source: str, form: str, text: other_formats.Text, asked: Aske
 def _counted(
     tables: Iterable[pa.Table], name: str, total: int | None, update: terminal.Update
 ) -> Iterator[pa.Table]:
-    """``tables``, of which it is told how many rows have gone by."""
+    """Yields ``tables``, and reports progress after each."""
     done = 0
     for table in tables:
         yield table
@@ -175,13 +175,13 @@ def _counted(
         update(name if total else f"{name}: {terminal.plural(done, 'row')}", done, total)
 
 
-def _said(report: IndexReport) -> str:
-    """What was written, in a line."""
-    held = [(entry.name, entry.length) for entry in report.indexes]
-    held += [(own.name, own.bytes) for own in report.standard]
+def _summary_of(report: IndexReport) -> str:
+    """Returns a line about the written file."""
+    sizes = [(entry.name, entry.length) for entry in report.indexes]
+    sizes += [(own.name, own.bytes) for own in report.standard]
     parts = [
         f"{terminal.clean(name)} {size:,} bytes ({size / report.file_bytes:.1%})"
-        for name, size in held
+        for name, size in sizes
     ]
     return (
         f"{terminal.clean(report.path)}: {terminal.plural(report.rows, 'row')}, "

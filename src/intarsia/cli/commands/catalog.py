@@ -24,8 +24,8 @@ def catalog() -> None:
 def build(**options: Any) -> None:
     """Build the catalog of the data set in the folder PATH.
 
-    It lies in _intarsia/ and holds footers, bounds of columns and the keys of indexes that have
-    some, as lookups do. It may be deleted at any time; answers do not depend on it.
+    It lies in _intarsia/ and holds footers, bounds of columns and the keys of lookups. It may be
+    deleted at any time; answers do not depend on it.
     """
     from intarsia.cli.actions import catalog as body
 
@@ -38,7 +38,7 @@ def build(**options: Any) -> None:
 @timeout_option
 @_json
 def refresh(**options: Any) -> None:
-    """Bring the catalog of PATH up to date: only files that are new or were changed are read."""
+    """Bring the catalog of PATH up to date. Only new and changed files are read."""
     from intarsia.cli.actions import catalog as body
 
     body.refresh(**options)

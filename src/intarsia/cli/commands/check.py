@@ -17,7 +17,7 @@ from intarsia.cli.options import (
 @click.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding, one a line.")
-@click.option("--strict", is_flag=True, help="Exit with 3 where there are only notes, too.")
+@click.option("--strict", is_flag=True, help="Exit with 3 for notes as well.")
 @sidecar_folder_option
 @table_format_option
 @memory_limit_option
@@ -28,9 +28,9 @@ def verify(**options: Any) -> None:
     Pages, checksums, statistics, page indexes, bloom filters and embedded indexes are compared with
     the values. Prints one finding a line.
 
-    The exit code is 0 where all is well, or there are only notes: a file lacks an index that others
-    have. It is 3 where there are warnings: answers stay right; 4 where there are errors: damaged
-    bytes, or claims that make readers fail or answer wrongly.
+    The exit code is 0 if there are no findings, or only notes: a file lacks an index that others
+    have. It is 3 for warnings: answers stay right. It is 4 for errors: damaged bytes, or claims
+    that make readers fail or answer wrongly.
     """
     from intarsia.cli.actions import check as body
 
@@ -49,16 +49,14 @@ def verify(**options: Any) -> None:
 @memory_limit_option
 @timeout_option
 def recover(**options: Any) -> None:
-    """Write to OUT what is left of TORN, a Parquet file that was cut short or damaged.
+    """Write to OUT the rows of TORN, a Parquet file that was cut short or damaged.
 
-    TORN may be what a writer that was killed has left: .NAME.….intarsia-tmp. It is not changed.
-    An OUT that is there is replaced.
-    Says how many rows came back, how many bytes and, as far as they can be counted, rows are gone,
-    where it stopped, and why.
+    TORN may be the file of a killed writer: .NAME.….intarsia-tmp. It is not changed. An existing
+    OUT is replaced. Prints how many rows came back, how many bytes and rows are lost as far as
+    they can be counted, where it stopped, and why.
 
-    The exit code is 0 for a file that is whole, 3 for one that is not, even where all that was
-    written came back, 1 where nothing can be got back, as not even its columns are known, and for
-    any error.
+    The exit code is 0 for a whole file. It is 3 for one that is not, even if all of its rows came
+    back. It is 1 if nothing can be recovered, and for any error.
     """
     from intarsia.cli.actions import check as body
 

@@ -20,14 +20,14 @@ import click
 def demo(**options: Any) -> None:
     """Write a table with indexes to FOLDER, and ask it five questions.
 
-    The table is a log of made-up requests, always the same; a file logs.parquet that is there is
-    replaced. FOLDER is intarsia-demo in the current folder by default, and stays, to be tried out:
-    the last lines say how.
+    The table is a log of made-up requests, always the same. An existing file logs.parquet is
+    replaced. FOLDER is intarsia-demo in the current folder by default. It stays: the last lines
+    say what to try next.
 
-    Each answer is compared with brute force, pyarrow over every row of the same file, and the pages
-    and bytes that it took are counted as they are read.
+    Each answer is compared with pyarrow's over every row of the same file. Pages and bytes are
+    counted as they are read.
 
-    The exit code is 1 where an answer differs.
+    The exit code is 1 if an answer differs.
     """
     from intarsia.cli.actions import demo as body
 

@@ -41,7 +41,7 @@ def index() -> None:
 @click.option(
     "--missing",
     is_flag=True,
-    help="Only to files that do not have it, with the same settings; bloom filters, with any.",
+    help="Only to files that lack it. Settings count, except those of bloom filters.",
 )
 @click.option("--all", "everything", is_flag=True, help="List the indexes of each file as well.")
 @table_format_option
@@ -52,20 +52,21 @@ def index_add(**options: Any) -> None:
     """Add each INDEX to PATH, a file, folder, glob or URI.
 
     \b
-    trace_id:lookup                          an index of our own on a column,
+    trace_id:lookup                          an index on a column,
     lookup(trace_id, granule_rows=1024)      the same with a setting
-    distinct(status)                         for columns of few values: any test; minmax: ranges
+    distinct(status)                         columns of few values: any condition
     lookup(lower(email))                     on a function of columns
     bloom(user_id, fpp=0.01)                 a bloom filter for each of its chunks
     page_index                               page indexes for all columns,
     page_index(ts, user_id)                  or for these
 
-    Page indexes and bloom filters are the format's own: other readers use them as well; chunks that
-    have a page index keep it. Quote an INDEX with parentheses. A file keeps all its bytes; every
-    other reader still reads it. One that cannot have an INDEX, as it lacks the column, goes
-    without; where no file can have it, none is changed.
+    Page indexes and bloom filters are the format's own: other readers use them as well. Chunks that
+    have a page index keep it. Quote an INDEX with parentheses.
 
-    Shows a line for each INDEX, over all files; with --all, what each file has as well.
+    A file keeps all its bytes, and every other reader still reads it. A file that lacks the column
+    of an INDEX gets none. If no file can have it, none is changed.
+
+    Prints a line for each INDEX; with --all, also what each file has.
     """
     from intarsia.cli.actions import index as body
 
@@ -83,17 +84,17 @@ def index_add(**options: Any) -> None:
 @table_format_option
 @_json
 def index_drop(**options: Any) -> None:
-    """Take each INDEX off PATH, a file, folder, glob or URI, and return its space.
+    """Drop each INDEX of PATH, a file, folder, glob or URI, and free its space.
 
     \b
     trace_id:lookup                          an index, as it is listed
     user_id:bloom                            the bloom filters that were added to a column
     page_index                               the page indexes that were added
 
-    What a file was written with stays, and is reported as kept. A file that loses all that was
-    added is, byte for byte, what it was before.
+    Indexes that a file was written with stay, and are reported as kept. A file without added
+    indexes is byte for byte what it was before.
 
-    Shows a line for each index, over all files.
+    Prints a line for each index.
     """
     from intarsia.cli.actions import index as body
 
@@ -107,7 +108,7 @@ def index_drop(**options: Any) -> None:
 @all_option
 @_json
 def index_list(**options: Any) -> None:
-    """List the indexes of the files of PATH: those embedded, those beside, and the format's own."""
+    """List the indexes of the files of PATH: embedded, in sidecars, and the format's own."""
     from intarsia.cli.actions import index as body
 
     body.index_list(**options)
@@ -121,8 +122,7 @@ def index_list(**options: Any) -> None:
 def index_export(**options: Any) -> None:
     """Write INDEX of the file PATH to OUT, a Parquet file that any tool reads.
 
-    It has a row for each key and granule, or, of kinds that sum up, for each granule. An OUT that
-    is there is replaced.
+    It has a row for each key and granule, or for each granule. An existing OUT is replaced.
     """
     from intarsia.cli.actions import index as body
 
@@ -131,7 +131,14 @@ def index_export(**options: Any) -> None:
 
 @index.command("advise")
 @click.argument("path")
-@click.option("--where", "filters", metavar="SQL", multiple=True, required=True, help="May recur.")
+@click.option(
+    "--where",
+    "filters",
+    metavar="SQL",
+    multiple=True,
+    required=True,
+    help="A condition. May be given again.",
+)
 @table_format_option
 @memory_limit_option
 @timeout_option
@@ -139,7 +146,7 @@ def index_export(**options: Any) -> None:
 def index_advise(**options: Any) -> None:
     """Propose indexes of PATH for the conditions of queries, from a sample of its row groups.
 
-    Ask for values that occur: of others, bounds may tell already, which makes any index look idle.
+    Give values that occur. Bounds alone may rule out others, which makes any index look useless.
     """
     from intarsia.cli.actions import index as body
 

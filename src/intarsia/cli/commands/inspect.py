@@ -29,19 +29,18 @@ def inspect(**options: Any) -> None:
     """Show what a Parquet file holds: columns, sizes, encodings, indexes, key/values.
 
     PATH is a file, folder, glob or URI. With --column, show that column row group by row group:
-    bounds, sizes, indexes. A type is followed by ? where values may be NULL, by * where a row may
-    have several. Of indexes, offset is a page index that has no bounds. In a file of more than 40
-    columns those that take most are shown. The files of a folder or glob are summed up, unless
-    --column or --json asks for each.
+    bounds, sizes, indexes. A type has "?" if values may be NULL, and "*" if a row may have
+    several. The index "offset" is a page index without bounds. If there are more than 40 columns,
+    the largest are shown. Files of a folder or glob are summed up, unless --column or --json asks
+    for each.
 
-    --json gives the footer with the specification's names, bounds as values, other bytes in base
-    64; with --column, its row groups have the chunks of that column only. Of several files, each
-    has a line.
+    --json prints the footer with the names of the specification. Bounds are values, other bytes are
+    in base 64. With --column, row groups have only the chunks of that column. Each of several
+    files has a line.
 
-    --html, of one file, shows where in it every page is, by rows and by bytes: of all columns, or
-    of those of --column.
+    --html shows where the pages of one file are, by rows and by bytes.
 
-    The exit code is 1 where a part of a file could not be decoded; the rest is shown.
+    The exit code is 1 if a part of a file could not be decoded. The rest is shown.
     """
     from intarsia.cli.actions import inspect as body
 
@@ -66,12 +65,11 @@ def inspect(**options: Any) -> None:
 def pages(**options: Any) -> None:
     """Show the pages of a Parquet file: rows, nulls, bounds, offsets, sizes, checksums.
 
-    PATH is a file, folder, glob or URI. Rows are counted from the start of the row group, offsets
-    from the start of the file; bytes are those of the page without its header. Bounds are the
-    column index's, else the page's own. 100 pages, or entries of dictionaries, are shown of a file
-    unless --all asks for more.
+    PATH is a file, folder, glob or URI. Rows count from the start of the row group, offsets from
+    the start of the file. Bytes are those of the page without its header. Bounds are those of the
+    column index, else of the page. Without --all, 100 pages or entries of a file are shown.
 
-    The exit code is 1 where a chunk could not be decoded; the others are shown.
+    The exit code is 1 if a chunk could not be decoded. The others are shown.
     """
     from intarsia.cli.actions import inspect as body
 

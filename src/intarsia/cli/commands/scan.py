@@ -48,7 +48,7 @@ from intarsia.cli.options import (
 def scan(**options: Any) -> None:
     """Print the rows of PATH, a file, folder, glob or URI, that match.
 
-    Rows with lists, structs or bytes are none of CSV's; JSON has them all.
+    CSV cannot hold lists, structs and bytes; JSON can.
     """
     from intarsia.cli.actions import scan as body
 
@@ -71,11 +71,11 @@ def scan(**options: Any) -> None:
 @memory_limit_option
 @timeout_option
 def explain(**options: Any) -> None:
-    """Show which rows, pages and bytes of PATH a query touches, and which index cut what.
+    """Show which rows, pages and bytes of PATH a query reads, and what each index left.
 
-    20 files are shown, and the 20 columns of each that take most.
+    20 files are shown, and the 20 largest columns of each.
 
-    --html draws the pages of each of these, by rows and by bytes, and which of them would be read.
+    --html draws the pages of each file, by rows and by bytes, and which of them are read.
     """
     from intarsia.cli.actions import scan as body
 

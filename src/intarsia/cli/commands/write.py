@@ -28,7 +28,7 @@ _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
 def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
-    """The types that ``--type`` says, by the columns' names."""
+    """Returns the types in ``--type``, by the columns' names."""
     from intarsia.cli.actions.write import types_of
 
     return types_of(given)
@@ -48,7 +48,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     "--from",
     "form",
     type=click.Choice(FORMATS),
-    help="What SOURCE is; by default as its name, or its files' names, say.",
+    help="The format of SOURCE; by default that of its name, or its files' names.",
 )
 @where_option
 @columns_option
@@ -56,7 +56,7 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
 @click.option(
     "--sort-by",
     metavar="A,B,…",
-    help="Put rows in the order of these columns, NULL last. All rows are in memory then.",
+    help="Sort rows by these columns, NULL last. All rows are in memory then.",
 )
 @click.option("--compression", type=click.Choice(_CODECS), default="zstd", show_default=True)
 @click.option("--compression-level", type=int, metavar="N", help="As the codec counts them.")
@@ -78,17 +78,17 @@ def _types(_: Any, __: Any, given: Sequence[str]) -> Any:
     "--checkpoint-row-groups",
     type=click.IntRange(1),
     metavar="N",
-    help="Have every Nth row group on the disk for sure, for recover, whatever happens then.",
+    help="Sync every Nth row group to the disk, so that recover gets all rows before it back.",
 )
 @click.option(
     "--keep-unfinished",
     is_flag=True,
     help="Leave what was written before an error, under its temporary name, for recover.",
 )
-@click.option("--delimiter", metavar="CHARACTER", help="Of CSV: a comma; in .tsv, a tab.")
+@click.option("--delimiter", metavar="CHARACTER", help="Of CSV; by default a comma, in .tsv a tab.")
 @click.option("--no-header", is_flag=True, help="Of CSV: columns are called f0, f1, ….")
 @click.option(
-    "--null", metavar="TEXT", help="Of CSV: what stands for NULL, also in texts, without quotes."
+    "--null", metavar="TEXT", help="Of CSV: stands for NULL, in strings too, without quotes."
 )
 @click.option(
     "--type",
@@ -116,14 +116,13 @@ def write(**options: Any) -> None:
     intarsia write lake/logs errors.parquet --where "status = 500" --columns ts,msg
     zcat logs.json.gz | intarsia write - logs.parquet --from json
 
-    SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC,
-    or - for standard input, of CSV, JSON or Arrow. CSV and JSON may be compressed (.gz, .zst), and
-    are read as pyarrow reads them: types are those of the first 16 MB. Several files of other
-    formats than Parquet have to have the same columns.
+    SOURCE is a file, folder, glob or URI of Parquet, CSV, JSON lines, Arrow IPC (Feather) or ORC.
+    It may be - for CSV, JSON or Arrow on standard input. CSV and JSON may be compressed (.gz,
+    .zst). pyarrow infers their types from the first 16 MB. Several files must have the same
+    columns, unless they are Parquet.
 
-    Rows stay in their order, and in memory there is a row group of them at a time. OUT is a local
-    file, and appears at once, whole, or not at all. One that is there is replaced; it may be none
-    that is read.
+    Rows stay in their order, and one row group of them is in memory at a time. OUT appears whole or
+    not at all. An existing OUT is replaced; it must not be a file of SOURCE.
     """
     from intarsia.cli.actions import write as body
 

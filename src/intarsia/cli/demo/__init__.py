@@ -1,4 +1,4 @@
-"""What ``intarsia demo`` needs: a table of logs, and queries of it.
+"""The table of ``intarsia demo``, and the queries of it.
 
 May import ``cli/output`` and the library. Start with ``log_table``.
 """

@@ -56,7 +56,7 @@ synced table task thread timeout token topic update upload user volume worker wr
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, to ask for: one that is there."""
+    """Values of one row of the table."""
 
     ts: datetime
     trace_id: str
@@ -64,10 +64,10 @@ class Row:
 
 
 def write_logs(path: Path, rows: int, update: Update) -> Row:
-    """Write the table, with page indexes and ``INDEXES``; gives the row in its middle."""
+    """Writes the table with page indexes and ``INDEXES``. Returns the row in its middle."""
     random = np.random.default_rng(_SEED)
     middle, start, clock = rows // 2, 0, np.int64(0)
-    found: list[dict[str, Any]] = []
+    middle_rows: list[dict[str, Any]] = []
     with ParquetWriter(path, SCHEMA, indexes=INDEXES) as writer:
         while start < rows:
             count = min(_ROW_GROUP_ROWS, rows - start)
@@ -75,18 +75,18 @@ def write_logs(path: Path, rows: int, update: Update) -> Row:
             clock = moments[-1]
             table = _table(random, moments, start, rows)
             if start <= middle < start + count:
-                found = table.slice(middle - start, 1).to_pylist()
+                middle_rows = table.slice(middle - start, 1).to_pylist()
             writer.write_table(table)
             start += count
             update(path.name, start, rows)
-    (row,) = found
+    (row,) = middle_rows
     return Row(row["ts"], row["trace_id"], row["user_id"])
 
 
 def _table(
     random: np.random.Generator, moments: npt.NDArray[np.int64], start: int, rows: int
 ) -> pa.Table:
-    """The rows from ``start`` on, at these microseconds after the first moment."""
+    """Returns the rows from ``start`` on. ``moments`` are microseconds after the first row."""
     count = len(moments)
     first = int(_START.timestamp()) * 10**6
     arrays = [
@@ -106,7 +106,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _messages(random: np.random.Generator, count: int, start: int) -> pa.Array:
-    """Six words each, of which one is a rare one in a few."""
+    """Returns messages of six words. A few of them hold the rare word."""
     usual = _WORDS.split()
     drawn = random.integers(0, len(usual), (6, count))
     drawn[2, (np.arange(start, start + count) % _RARE_EVERY) == _RARE_EVERY // 2] = len(usual)

@@ -1,4 +1,4 @@
-"""The questions of ``intarsia demo``, asked of a data set and, as brute force, of plain pyarrow."""
+"""The queries of ``intarsia demo``, answered by a data set and by brute force in pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANGE = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: as a SQL condition, and in pyarrow's own words, not made of that."""
+    """A filter, written twice: as a SQL condition and as an Expression of pyarrow."""
 
     title: str
     where: str
@@ -39,7 +39,7 @@ class Answer:
 
 
 def questions(row: Row) -> list[Question]:
-    """Five, about what is near ``row``."""
+    """Returns five questions about ``row``."""
     trace, user, ts = pc.field("trace_id"), pc.field("user_id"), pc.field("ts")
     has_word = pc.match_substring(pc.field("msg"), RARE[:8])
     begin, end = row.ts, row.ts + _RANGE
@@ -65,25 +65,25 @@ def questions(row: Row) -> list[Question]:
     ]
 
 
-def answers(path: Path, asked: Sequence[Question], update: Update) -> Iterator[Answer]:
-    """The answer to each question."""
-    expected = _by_brute_force(path, [question.expression for question in asked])
-    source = dataset(path, partitioning=None)  # whatever the folder is called
-    for number, (question, table) in enumerate(zip(asked, expected, strict=True)):
-        update(question.title, number, len(asked))
-        found = source.to_table(filter=question.where)
+def answers(path: Path, selected: Sequence[Question], update: Update) -> Iterator[Answer]:
+    """Yields the answer to each question."""
+    expected = _by_brute_force(path, [question.expression for question in selected])
+    source = dataset(path, partitioning=None)  # the folder's name may have any form
+    for number, (question, table) in enumerate(zip(selected, expected, strict=True)):
+        update(question.title, number, len(selected))
+        matching = source.to_table(filter=question.where)
         read = source.explain(filter=question.where, analyze=True).read
         assert read is not None
-        yield Answer(question, found.num_rows, found.equals(table), read)
+        yield Answer(question, matching.num_rows, matching.equals(table), read)
 
 
 def _by_brute_force(path: Path, expressions: Sequence[pc.Expression]) -> list[pa.Table]:
-    """The rows for which each of ``expressions`` holds: every row is read, and looked at."""
+    """Returns the rows that pass each of ``expressions``, by filtering all rows in memory."""
     with pq.ParquetFile(path) as file:
         empty = file.schema_arrow.empty_table()
-        found = [[empty] for _ in expressions]
+        matching = [[empty] for _ in expressions]
         for batch in file.iter_batches():
             table = pa.Table.from_batches([batch])
-            for tables, expression in zip(found, expressions, strict=True):
+            for tables, expression in zip(matching, expressions, strict=True):
                 tables.append(table.filter(expression))
-    return [pa.concat_tables(tables) for tables in found]
+    return [pa.concat_tables(tables) for tables in matching]

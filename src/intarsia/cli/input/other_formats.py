@@ -1,7 +1,7 @@
 """Rows of files that are not Parquet, and of standard input, batch by batch, as pyarrow reads them.
 
-All files have the columns of the first one, in its types: pyarrow's data sets would leave out, and
-not tell of, what only others have.
+All files must have the columns of the first one, in its types. A data set of pyarrow would silently
+leave out columns that only other files have.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _EXTENSIONS = {
 _FORMAT_OF = {end: form for form, ends in _EXTENSIONS.items() for end in ends}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _BLOCK_BYTES = 16 * 1024 * 1024
-"""Of text that is read at a time; types are those of the values in the first block."""
+"""Bytes of text that are read at a time. The first block decides the types."""
 _MAGIC = b"ARROW1\0\0"
-"""What Arrow's files begin with; what follows is as in a stream."""
+"""The first bytes of an Arrow file. A stream follows them."""
 _HINTS = {
     "conversion error": "--type COLUMN=TYPE says what a column holds",
     "couldn't parse": "--type COLUMN=TYPE says what a column holds",
     "straddl": "a row may have 16 MB of text",
     "unexpected field": "--type COLUMN=TYPE tells of one that the first rows lack",
 }
-"""What to do about pyarrow's refusals, by a part of what it says."""
+"""Advice on errors of pyarrow, by a part of their message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Text:
     """How rows are written as text."""
 
     delimiter: str | None = None
-    """Of CSV; by the file's name where it is not said."""
+    """The delimiter of CSV. None takes the one that suits the file's name."""
     has_header: bool = True
     null: str | None = None
-    """What stands for NULL, also in texts."""
+    """The string that stands for NULL, in columns of strings too."""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ class Incoming(NamedTuple):
     tables: Iterator[pa.Table]
     files: Sequence[str]
     annotations: Annotations = MappingProxyType({})
-    """What Parquet files say of these columns that Arrow's types do not."""
+    """Annotations of these columns in Parquet files that Arrow has no types for."""
 
 
 class _File(NamedTuple):
@@ -80,7 +80,7 @@ class _File(NamedTuple):
 
 
 def format_of_name(name: str) -> str | None:
-    """The format that a name's extension says, be it compressed."""
+    """Returns the format of a file's name, without the extension of its compression."""
     stem, end = os.path.splitext(name)
     if end.lower() in _COMPRESSED:
         end = os.path.splitext(stem)[1]
@@ -88,10 +88,10 @@ def format_of_name(name: str) -> str | None:
 
 
 def format_of(path: str, said: str | None, table_format: TableFormatOption = "auto") -> str:
-    """The format of a file, or of all files of a folder, glob or URI: ``said``, or by their names.
+    """Returns ``said``, or the format of a file, folder, glob or URI by its names.
 
-    Parquet where these do not tell. Raises ``UsageError`` where they tell of several, and for what
-    is no file and no folder.
+    Unknown names count as Parquet. Raises ``UsageError`` for names of several formats, and for
+    devices and pipes.
     """
     if path == STDIN and said is not None:
         return said
@@ -101,9 +101,9 @@ def format_of(path: str, said: str | None, table_format: TableFormatOption = "au
     is_local = isinstance(on, pafs.LocalFileSystem)
     if is_local and os.path.exists(at) and not (os.path.isfile(at) or os.path.isdir(at)):
         raise click.UsageError(f"{path} is a device or a pipe: - reads standard input")
-    found = said or format_of_name(path)
-    if found is not None:
-        return found
+    known = said or format_of_name(path)
+    if known is not None:
+        return known
     _, files = data_files(path, table_format=table_format)
     names = dict.fromkeys(map(format_of_name, files))
     forms = [form for form in names if form is not None]
@@ -115,15 +115,15 @@ def format_of(path: str, said: str | None, table_format: TableFormatOption = "au
 
 
 def read(path: str, form: str, text: Text, table_format: TableFormatOption = "auto") -> Incoming:
-    """The rows of the files of ``path``, or of standard input, that are of the format ``form``.
+    """Returns the rows of the files of ``path``, or of standard input, in the format ``form``.
 
-    Of several files, those whose names say so, where any do. Raises ``FormatError`` for what
-    pyarrow cannot read, and for files whose columns are not those of the first.
+    If some names have that format, other files are left out. Raises ``FormatError`` if pyarrow
+    cannot read a file, or if its columns are not those of the first.
     """
     if path == STDIN:
         if form == "orc":
             raise click.UsageError("standard input is read with --from csv, json or arrow")
-        with _telling("standard input"):
+        with _naming_file("standard input"):
             lone = _of_stream(_standard_input(), path, form, text, None)
             _check_names(lone.schema)
         return Incoming(lone.schema, _tables("standard input", lone, lone.schema), ())
@@ -132,7 +132,7 @@ def read(path: str, form: str, text: Text, table_format: TableFormatOption = "au
     at = resolve(path)[1].rstrip("/")
     base = folder_of(path) or (None if files == [at] else at)
     keys = pads.HivePartitioning(hive_types(files, base, "hive"))
-    with _telling(files[0]):
+    with _naming_file(files[0]):
         first = _opened(on, files[0], form, text, None)
         _check_names(first.schema)
     own = [key for key in keys.schema if key.name not in first.schema.names]
@@ -141,13 +141,13 @@ def read(path: str, form: str, text: Text, table_format: TableFormatOption = "au
     def tables() -> Iterator[pa.Table]:
         for file in files:
             if file == files[0]:
-                held = first
+                opened = first
             else:
-                with _telling(file):
-                    held = _opened(on, file, form, text, first.schema)
-                _check_columns(file, held.schema, files[0], first.schema)
+                with _naming_file(file):
+                    opened = _opened(on, file, form, text, first.schema)
+                _check_columns(file, opened.schema, files[0], first.schema)
             said = pads.get_partition_keys(keys.parse(file.removeprefix(base or "")))
-            for table in _tables(file, held, first.schema):
+            for table in _tables(file, opened, first.schema):
                 yield _with_keys(table, own, said).replace_schema_metadata(schema.metadata)
 
     return Incoming(schema, tables(), files)
@@ -161,10 +161,10 @@ def _with_keys(table: pa.Table, keys: Sequence[pa.Field], said: Mapping[str, Any
 
 
 def _tables(name: str, file: _File, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a file, in the columns and types of ``schema``."""
+    """Yields the rows of a file in the columns and types of ``schema``."""
     batches = iter(file.batches)
     while True:
-        with _telling(name):
+        with _naming_file(name):
             batch = next(batches, None)
             if batch is None:
                 return
@@ -175,8 +175,8 @@ def _tables(name: str, file: _File, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 @contextlib.contextmanager
-def _telling(name: str) -> Iterator[None]:
-    """Have an error of pyarrow's say which file it is of, and what to do."""
+def _naming_file(name: str) -> Iterator[None]:
+    """Raises errors of pyarrow as ``FormatError`` with the file's name and advice."""
     try:
         yield
     except (OSError, UnicodeError, pa.ArrowException) as error:
@@ -194,7 +194,7 @@ def _standard_input() -> Any:
 def _opened(
     on: pafs.FileSystem, path: str, form: str, text: Text, schema: pa.Schema | None
 ) -> _File:
-    """A file; what is text is read in the types of ``schema``."""
+    """Opens a file. Text is read in the types of ``schema``."""
     if form == "orc" or (form == "arrow" and _is_arrow_file(on, path)):
         kind = "ipc" if form == "arrow" else form
         data = pads.dataset([path], filesystem=on, format=kind, partitioning=None)
@@ -208,7 +208,7 @@ def _is_arrow_file(on: pafs.FileSystem, path: str) -> bool:
 
 
 def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema | None) -> _File:
-    is_valid = form != "json"  # whose texts pyarrow does not look at
+    is_valid = form != "json"  # whose strings pyarrow does not check
     if form == "csv":
         reader = _csv(stream, path, text, schema)
     elif form == "json":
@@ -224,7 +224,7 @@ def _of_stream(stream: Any, path: str, form: str, text: Text, schema: pa.Schema 
 
 
 def _batches(reader: Any, stream: Any, *, is_valid: bool) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream, which is closed behind them; checked but where it ``is_valid``."""
+    """Yields the batches of a stream, checks them unless ``is_valid``, and closes it."""
     with contextlib.closing(stream):
         for batch in reader:
             if not is_valid:
@@ -263,8 +263,9 @@ def _json(stream: Any, text: Text, schema: pa.Schema | None) -> Any:
 
 
 def _check_names(schema: pa.Schema) -> None:
-    """Raise ``ArrowInvalid`` for two columns of one name, or none at all, and ``UnicodeError`` for
-    a name that is no UTF-8.
+    """Raises ``ArrowInvalid`` for two columns of one name and for no columns.
+
+    Raises ``UnicodeError`` for a name that is not UTF-8.
     """
     names = schema.names
     if not names:
@@ -274,11 +275,11 @@ def _check_names(schema: pa.Schema) -> None:
         raise pa.ArrowInvalid(f"two columns are called {twice}")
 
 
-def _check_columns(path: str, schema: pa.Schema, first: str, wanted: pa.Schema) -> None:
+def _check_columns(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
     known = frozenset(schema.names)
-    lacking = [name for name in wanted.names if name not in known]
-    more = [name for name in schema.names if name not in wanted.names]
-    if lacking or more or len(schema) != len(wanted):
+    lacking = [name for name in expected.names if name not in known]
+    more = [name for name in schema.names if name not in expected.names]
+    if lacking or more or len(schema) != len(expected):
         parts = [f"lacks {', '.join(lacking)}"] * bool(lacking)
         parts += [f"has {', '.join(more)} besides"] * bool(more)
         what = " and ".join(parts) or "has one of them twice"

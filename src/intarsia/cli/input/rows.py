@@ -1,4 +1,4 @@
-"""The rows that ``write`` writes: of a data set or of other files, filtered, cut, put in order."""
+"""The rows that ``write`` writes: read from files, filtered, limited and sorted."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from intarsia.threads import waited_for
 from intarsia.writer.type_annotations import Annotations, agreed_alone, annotations_of
 
 _AHEAD = {"batch_readahead": 4, "fragment_readahead": 2}
-"""What pyarrow's own scan of a data set reads before it is wanted: less than usual."""
+"""Read ahead less than pyarrow's scan does by default, to save memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which rows and columns are wanted, and how Parquet is read."""
+class RowQuery:
+    """The rows and columns to write, and how Parquet files are read."""
 
     columns: str | None = None
     where: str | None = None
@@ -54,17 +54,17 @@ class Asked:
 
 
 def rows_of(
-    source: str, form: str, text: other_formats.Text, asked: Asked
+    source: str, form: str, text: other_formats.Text, query: RowQuery
 ) -> tuple[Incoming, int | None]:
-    """The rows, and how many there are, where somebody waits for them and that is soon told.
+    """Returns the rows, and how many there are if a terminal shows progress and footers tell.
 
-    Raises ``UsageError`` for two columns of one name, and for one that is called as pyarrow's own.
+    Raises ``UsageError`` for two columns of one name, and for a column called ``__filename``.
     """
     if form == "parquet":
-        rows, count = _of_data_set(source, asked)
+        rows, count = _of_data_set(source, query)
     else:
         rows, count = (
-            _of_others(other_formats.read(source, form, text, asked.table_format), asked),
+            _of_others(other_formats.read(source, form, text, query.table_format), query),
             None,
         )
     names = rows.schema.names
@@ -73,31 +73,31 @@ def rows_of(
     twice = name_of_several(names)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: one of them can be written")
-    if asked.limit is not None:
-        rows = rows._replace(tables=limited(rows.tables, asked.limit))
+    if query.limit is not None:
+        rows = rows._replace(tables=limited(rows.tables, query.limit))
     return rows, count
 
 
-def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
+def _of_data_set(source: str, query: RowQuery) -> tuple[Incoming, int | None]:
     data = dataset(
         source,
-        union_by_name=asked.union_by_name,
-        partitioning=asked.partitioning,
-        sidecar=asked.sidecar_folder,
-        on_corrupt=asked.on_corrupt,
-        page_size_limit=asked.page_size_limit,
-        table_format=asked.table_format,
+        union_by_name=query.union_by_name,
+        partitioning=query.partitioning,
+        sidecar=query.sidecar_folder,
+        on_corrupt=query.on_corrupt,
+        page_size_limit=query.page_size_limit,
+        table_format=query.table_format,
     )
-    names = column_names(data.schema, asked.columns)
-    wanted = None if asked.where is None else parse_where(asked.where, data.schema)
-    schema = data.head(0, names, wanted).schema
+    names = column_names(data.schema, query.columns)
+    filter_ = None if query.where is None else parse_where(query.where, data.schema)
+    schema = data.head(0, names, filter_).schema
     count = None
-    if wanted is None and terminal.errors.is_terminal:
-        found = data.count_rows()
-        count = found if asked.limit is None else min(found, asked.limit)
+    if filter_ is None and terminal.errors.is_terminal:
+        num_rows = data.count_rows()
+        count = num_rows if query.limit is None else min(num_rows, query.limit)
 
     def tables() -> Iterator[pa.Table]:
-        for batch in data.to_batches(names, wanted, **_AHEAD):
+        for batch in data.to_batches(names, filter_, **_AHEAD):
             table = pa.Table.from_batches([batch])
             yield table if table.schema.equals(schema) else table.cast(schema)
 
@@ -108,7 +108,7 @@ def _of_data_set(source: str, asked: Asked) -> tuple[Incoming, int | None]:
 
 
 def _annotations(source: str, files: Sequence[str], schema: pa.Schema) -> Annotations:
-    """What ``files`` agree on of columns of ``schema``, and Arrow's types do not say."""
+    """Returns annotations that all ``files`` have in common, for columns of ``schema``."""
     on, _ = resolve(source)
 
     def of(file: str) -> tuple[pa.Schema, Annotations]:
@@ -118,28 +118,28 @@ def _annotations(source: str, files: Sequence[str], schema: pa.Schema) -> Annota
     return agreed_alone([*waited_for(partial(of, file) for file in files)], schema)
 
 
-def _of_others(rows: Incoming, asked: Asked) -> Incoming:
-    """Those of ``rows``, and of their columns, that are asked for."""
-    names = column_names(rows.schema, asked.columns)
+def _of_others(rows: Incoming, query: RowQuery) -> Incoming:
+    """Returns the selected rows and columns of ``rows``."""
+    names = column_names(rows.schema, query.columns)
     check_columns(rows.schema, names)
     plain, give = filterable_schema(rows.schema), restorer_of(rows.schema)
     paths = paths_of(plain, names)
     for path in paths:
         if path[0] not in plain.names:
             raise PredicateError(f"column {path[0]!r} is given by scans of Parquet only")
-    wanted = None if asked.where is None else parse_where(asked.where, rows.schema)
+    filter_ = None if query.where is None else parse_where(query.where, rows.schema)
 
     def picked(table: pa.Table) -> pa.Table:
         table = table if table.schema.equals(plain) else table.cast(plain)
-        if wanted is not None:
-            table = evaluate(wanted, table)
+        if filter_ is not None:
+            table = evaluate(filter_, table)
         return give(fields_at(paths, plain, table))
 
     return rows._replace(schema=picked(without_rows(plain)).schema, tables=map(picked, rows.tables))
 
 
 def check_order(schema: pa.Schema, names: Sequence[str]) -> None:
-    """Raise ``PredicateError`` for a name that is not one of the columns that are written."""
+    """Raises ``PredicateError`` for a name that is not a column to be written."""
     for name in names:
         if name not in schema.names:
             raise unknown_column(name, schema.names)
@@ -148,9 +148,9 @@ def check_order(schema: pa.Schema, names: Sequence[str]) -> None:
 def in_order(
     tables: Iterable[pa.Table], schema: pa.Schema, names: Sequence[str], num_rows: int
 ) -> Iterator[pa.Table]:
-    """The same rows by the values of columns, NULL last, in tables of ``num_rows``.
+    """Yields the rows sorted by columns, NULL last, in tables of ``num_rows``.
 
-    All of them are in memory, in the columns and types that they are written in.
+    All rows are held in memory.
     """
     whole = pa.concat_tables([without_rows(schema), *tables])
     # A name that begins with a dot would be a path.
@@ -163,16 +163,13 @@ def in_order(
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as pyarrow sorts them: neither a dictionary's nor views."""
+    """Returns values in a type that pyarrow sorts: no dictionary and no view type."""
     kind = filterable_type(without_dictionary(column.type))
     return column if kind == column.type else column.cast(kind)
 
 
 def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> None:
-    """Raise ``PathError`` where the file ``out`` is, or would be, one of those that are read.
-
-    As where it is to lie in the folder: its rows would be there twice.
-    """
+    """Raises ``PathError`` if the file ``out`` is, or would be, one of the files that are read."""
     if source == other_formats.STDIN:
         return
     (on, path), (target_on, target) = resolve(source), resolve(out)
@@ -189,12 +186,12 @@ def check_is_other(source: str, form: str, files: Sequence[str], out: str) -> No
 
 
 def _is_within(source: str, place: str) -> bool:
-    """Would a local file at ``place`` be one of those that a path means?"""
+    """True if a local file at ``place`` would be one of the files of the path ``source``."""
     if is_glob(source) and not os.path.exists(source):
         parts = Path(source).parts
         first = next(number for number, part in enumerate(parts) if is_glob(part))
-        held = os.path.realpath(Path(*parts[:first]))  # there may be links on the way
-        pattern = os.path.join(held, *parts[first:])
+        base = os.path.realpath(Path(*parts[:first]))  # there may be links on the way
+        pattern = os.path.join(base, *parts[first:])
         return any(means(pattern, str(one)) for one in (place, *Path(place).parents))
     below = Path(place)
     folder = Path(os.path.realpath(source))

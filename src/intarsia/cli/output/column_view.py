@@ -34,7 +34,7 @@ _NO_SIZES = SizeStatistics()
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What there is to show of one chunk."""
+    """The facts about one chunk that are shown."""
 
     group: int
     rows: int
@@ -52,7 +52,7 @@ class _Chunk:
 
 
 def columns(file: OpenedFile, leaves: Sequence[Leaf], everything: bool) -> bool:
-    """A line a row group of each column; False where one could not be decoded."""
+    """Prints a line for each row group of each column. Returns False if one cannot be decoded."""
     whole = True
     for leaf in leaves:
         if leaf is not leaves[0]:
@@ -78,16 +78,16 @@ def _column(file: OpenedFile, leaf: Leaf, everything: bool) -> bool:
 
 def _decoded(file: OpenedFile, leaf: Leaf) -> tuple[list[_Chunk], list[FormatError]]:
     chunks, errors = [], []
-    for group, found in chunks_of(file, leaf):
+    for group, chunk in chunks_of(file, leaf):
         where = Where(file.name, group, leaf.name)
         try:
-            if isinstance(found, FormatError):
-                raise found
-            if found.meta_data is None:
-                reason = "is encrypted" if found.crypto_metadata else "has no metadata"
+            if isinstance(chunk, FormatError):
+                raise chunk
+            if chunk.meta_data is None:
+                reason = "is encrypted" if chunk.crypto_metadata else "has no metadata"
                 raise FormatError(f"the chunk {reason}")
-            bloom = bloom_bytes(file, found.meta_data)
-            chunks.append(_Chunk(group, file.num_rows_in(group), found, found.meta_data, bloom))
+            bloom = bloom_bytes(file, chunk.meta_data)
+            chunks.append(_Chunk(group, file.num_rows_in(group), chunk, chunk.meta_data, bloom))
         except FormatError as error:
             errors.append(error.at(where))
     return chunks, errors
@@ -133,7 +133,7 @@ def _indexes(chunks: list[_Chunk]) -> list[Column]:
 
 
 def _length(chunk: _Chunk, kind: str) -> int | None:
-    """Bytes of an offset or column index; None where there is none."""
+    """Returns the bytes of an offset or column index. Returns None if there is none."""
     if getattr(chunk.column, f"{kind}_index_offset") is None:
         return None
     return getattr(chunk.column, f"{kind}_index_length") or 0

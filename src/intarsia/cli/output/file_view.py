@@ -1,4 +1,4 @@
-"""What a file holds, as a terminal shows it."""
+"""One file on a terminal: its columns, row groups, key/values and indexes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _KEY_VALUES = 20
 
 
 def overview(file: OpenedFile, everything: bool) -> bool:
-    """All there is to know at a glance; False where a part of it could not be decoded.
+    """Prints an overview of a file. Returns False if a part of it could not be decoded.
 
-    Long lists are cut short unless ``everything`` is asked for.
+    Long lists are cut short unless ``everything`` is True.
     """
     summaries = [summary_of(file, leaf) for leaf in file.schema.leaves]
     _file(file)
@@ -51,7 +51,7 @@ def overview(file: OpenedFile, everything: bool) -> bool:
 
 
 def problem(error: IntarsiaError) -> None:
-    """Print an error in its place."""
+    """Prints an error in its place."""
     paragraph(f"error: {clean(str(error))}")
 
 
@@ -82,7 +82,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def _stored(group: RowGroup) -> int:
-    """Bytes of a row group in the file, as far as its chunks can be decoded."""
+    """Returns the bytes of a row group in the file, as far as its chunks can be decoded."""
     if group.total_compressed_size is not None:
         return group.total_compressed_size
     total = 0
@@ -177,13 +177,13 @@ def _row_groups(file: OpenedFile, everything: bool) -> None:
 
 def _sorting(file: OpenedFile, group: RowGroup) -> str:
     leaves = file.schema.leaves
-    found = []
+    keys = []
     for column in group.sorting_columns or ():
         known = 0 <= column.column_idx < len(leaves)
         name = clean(leaves[column.column_idx].name) if known else f"column {column.column_idx}"
         down = " descending" if column.descending else ""
-        found.append(f"{name}{down}{' nulls first' if column.nulls_first else ''}")
-    return ", ".join(found) or NONE
+        keys.append(f"{name}{down}{' nulls first' if column.nulls_first else ''}")
+    return ", ".join(keys) or NONE
 
 
 def _key_values(file: OpenedFile, everything: bool) -> None:

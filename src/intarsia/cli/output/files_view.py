@@ -1,4 +1,4 @@
-"""What the files of a folder or glob hold, summed up, as a terminal shows it."""
+"""A summary of the files of a folder or glob on a terminal."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class _Column:
 
     name: str
     types: Counter[str] = field(default_factory=Counter)
-    """How many files have it in which type."""
+    """The number of files by the column's type."""
     codecs: set[str] = field(default_factory=set)
     encodings: dict[str, None] = field(default_factory=dict)
     nulls: list[int] = field(default_factory=list)
-    """Of the chunks that tell."""
+    """The null counts of the chunks that have one."""
     chunks: int = 0
     compressed: int = 0
     uncompressed: int = 0
     indexes: Counter[str] = field(default_factory=Counter)
-    """How many files have which kinds on it."""
+    """The number of files by the kind of an index on the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _File:
 
 
 class Summary:
-    """What there is to show of all files, of which one is looked at after the other."""
+    """Facts about all files, added one by one."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -75,15 +75,15 @@ class Summary:
 
     @property
     def is_whole(self) -> bool:
-        """Could all that was looked at be decoded?"""
+        """True if all files could be decoded."""
         return not self._problems
 
     def fail(self, error: IntarsiaError) -> None:
-        """Tell of a file that cannot be opened."""
+        """Adds the error of a file that cannot be opened."""
         self._problems.append(error)
 
     def add(self, file: OpenedFile) -> None:
-        """Look at a file, which may be closed then."""
+        """Adds a file. The caller may close it afterwards."""
         entries = file.sections.entries
         groups = len(file.metadata.row_groups)
         names = tuple(entry.name for entry in entries)
@@ -93,23 +93,23 @@ class Summary:
             self._indexes.setdefault(entry.name, []).append(entry.length)
         kinds = [(entry.on, entry.kind) for entry in entries]
         for leaf in file.schema.leaves:
-            found = summary_of(file, leaf)
-            self._problems += problems_of([found])
+            summary = summary_of(file, leaf)
+            self._problems += problems_of([summary])
             column = self._columns.setdefault(leaf.name, _Column(leaf.name))
             column.types[type_name(leaf)] += 1
-            column.codecs |= found.codecs
-            column.encodings |= found.encodings
-            column.nulls += found.null_counts
-            column.chunks += found.chunks
-            column.compressed += found.compressed
-            column.uncompressed += found.uncompressed
-            paged = "page" if found.column_indexes else "offset"
-            standard = [(paged, found.page_indexes), ("bloom", found.bloom_filters)]
+            column.codecs |= summary.codecs
+            column.encodings |= summary.encodings
+            column.nulls += summary.null_counts
+            column.chunks += summary.chunks
+            column.compressed += summary.compressed
+            column.uncompressed += summary.uncompressed
+            paged = "page" if summary.column_indexes else "offset"
+            standard = [(paged, summary.page_indexes), ("bloom", summary.bloom_filters)]
             own = [kind for on, kind in kinds if file.schema.leaf(on) is leaf]
             column.indexes.update([*(kind for kind, sizes in standard if sizes), *own])
 
     def show(self, everything: bool) -> None:
-        """Print it: 20 files and the 40 largest columns, unless ``everything`` is asked for."""
+        """Prints 20 files and the 40 largest columns, or all if ``everything`` is True."""
         size, rows = sum(f.size for f in self._files), sum(f.rows for f in self._files)
         groups = sum(file.row_groups for file in self._files)
         line(clean(self._path), middle=True, style="bold")
@@ -153,9 +153,11 @@ class Summary:
         left_out(titles)
 
     def _kinds(self, column: _Column) -> str:
-        """What is on a column, and in how many files where not in all that have it."""
-        held, files = column.indexes, column.types.total()
-        return clean(listed(k if n == files else f"{k} {n:,}/{files:,}" for k, n in held.items()))
+        """Returns the index kinds of a column, with the number of files if not all have one."""
+        indexes, files = column.indexes, column.types.total()
+        return clean(
+            listed(k if n == files else f"{k} {n:,}/{files:,}" for k, n in indexes.items())
+        )
 
     def _share(self, count: int) -> str:
         return "all" if count == len(self._files) else f"{count:,}"

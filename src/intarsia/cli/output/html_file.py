@@ -15,7 +15,7 @@ from intarsia.report.render import check_jinja2
 
 
 def check_option(html: str | None, as_json: bool) -> None:
-    """Raise an error where a page cannot be made as asked, before it takes any time."""
+    """Raises an error early if a page cannot be written."""
     if html is None:
         return
     if as_json:
@@ -39,7 +39,7 @@ def _check_place(out: str) -> None:
 
 
 def save(out: str, html: str) -> None:
-    """Write a page to ``out``, whose place it takes. Raises ``PathError`` where that fails."""
+    """Writes a page to ``out``, and replaces an existing file. Raises ``PathError`` on failure."""
     filesystem, path = resolve(out)
     with replacing(path, filesystem) as create, create() as file:
         file.write(html.encode())

@@ -39,18 +39,20 @@ _ENUMS = {
     "page_type": PageType,
     "algorithm": EdgeInterpolationAlgorithm,
 }
-"""Fields whose numbers have names."""
+"""Enums by the names of their fields."""
 
 
 def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], bool]:
-    """The document, and whether all of the file could be decoded.
+    """Returns the document, and True if all of the file could be decoded.
 
-    Row groups list the chunks of ``leaves`` only; a chunk that cannot be decoded is an object with
-    the one name ``error``.
+    Row groups list the chunks of ``leaves`` only. A chunk that cannot be decoded is an object with
+    the single name ``error``.
     """
-    wanted = {leaf.index for leaf in leaves}
+    leaf_indexes = {leaf.index for leaf in leaves}
     metadata = _fields(file.metadata, without="row_groups")
-    metadata["row_groups"] = [_row_group(file, group, wanted) for group in file.metadata.row_groups]
+    metadata["row_groups"] = [
+        _row_group(file, group, leaf_indexes) for group in file.metadata.row_groups
+    ]
     whole = not any("error" in c for group in metadata["row_groups"] for c in group["columns"])
     indexes = file.sections.entries
     document = {
@@ -64,7 +66,7 @@ def describe(file: OpenedFile, leaves: Sequence[Leaf]) -> tuple[dict[str, Any], 
 
 
 def footer_offset(file: OpenedFile) -> int:
-    """Where the footer's metadata starts, in bytes from the start of the file."""
+    """Returns the offset of the footer's metadata, in bytes from the start of the file."""
     return file.source.size - TRAILER_BYTES - len(file.footer)
 
 
@@ -75,7 +77,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """``value`` with what JSON lacks as text: NaN and infinities by name, bytes in base 64."""
+    """Returns ``value`` with types of JSON: NaN and infinities by name, bytes in base 64."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -90,8 +92,8 @@ def jsonable(value: Any) -> Any:
     return str(value)
 
 
-def _row_group(file: OpenedFile, group: RowGroup, wanted: Collection[int]) -> dict[str, Any]:
-    chunks = [_chunk(group, leaf) for leaf in file.schema.leaves if leaf.index in wanted]
+def _row_group(file: OpenedFile, group: RowGroup, leaf_indexes: Collection[int]) -> dict[str, Any]:
+    chunks = [_chunk(group, leaf) for leaf in file.schema.leaves if leaf.index in leaf_indexes]
     return {"columns": chunks, **_fields(group, without="columns")}
 
 
@@ -105,13 +107,13 @@ def _chunk(group: RowGroup, leaf: Leaf) -> dict[str, Any]:
 def _fields(
     value: Any, element: SchemaElement | None = None, without: str | None = None
 ) -> dict[str, Any]:
-    """The fields of a struct that are set. Statistics are of values of ``element``."""
+    """Returns the fields of a struct that are set. ``element`` is the column of statistics."""
     named = {}
     for field in dataclasses.fields(value):
-        held = getattr(value, field.name) if field.metadata and field.name != without else None
-        if held is not None:
-            bounds = isinstance(value, Statistics) and isinstance(held, bytes)
-            plain = readable(element, held) if bounds and element else _plain(held, element)
+        item = getattr(value, field.name) if field.metadata and field.name != without else None
+        if item is not None:
+            bounds = isinstance(value, Statistics) and isinstance(item, bytes)
+            plain = readable(element, item) if bounds and element else _plain(item, element)
             named[field.name] = _by_name(field.name, plain)
     return named
 
@@ -125,7 +127,7 @@ def _plain(value: Any, element: SchemaElement | None) -> Any:
 
 
 def _by_name(field: str, value: Any) -> Any:
-    """Enum numbers by name; those nobody knows yet stay numbers."""
+    """Replaces enum numbers by names. Unknown numbers stay."""
     names = _ENUMS.get(field)
     if names is None or isinstance(value, dict):
         return value

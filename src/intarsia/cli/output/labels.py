@@ -1,4 +1,4 @@
-"""What values and lists are called where room is short."""
+"""Short forms of values and lists."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from intarsia.parquet.schema import Leaf
 from intarsia.parquet.value_order import Domain
 
 _LONGEST = 1000
-"""Characters of a value that are shown, however wide the terminal."""
+"""Characters of a value that are shown at most, on terminals of any width."""
 
 
 def value_text(value: Any) -> str:
-    """A readable value in one line."""
+    """Returns a readable value in one line."""
     match value:
         case None:
             return NONE
@@ -29,9 +29,9 @@ def value_text(value: Any) -> str:
 
 
 def value_column(title: str, leaf: Leaf, values: Sequence[Any], rank: int) -> Column:
-    """A column of a leaf's readable values: text may be cut, times after the seconds.
+    """Returns a column of readable values of a leaf.
 
-    Everything else is shown whole.
+    Strings may be cut, timestamps after the seconds. Other values are shown whole.
     """
     moments = order_of(leaf.element).domain is Domain.TIMESTAMP
     cells = [value_text(value) for value in values]
@@ -41,5 +41,5 @@ def value_column(title: str, leaf: Leaf, values: Sequence[Any], rank: int) -> Co
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a cell."""
+    """Returns names in a cell."""
     return ",".join(dict.fromkeys(names)) or NONE

@@ -39,19 +39,19 @@ _SHOWN = 100
 
 
 def pages(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool:
-    """A line a page; False where one could not be decoded."""
-    room = None if everything else _SHOWN
+    """Prints a line for each page. Returns False if one could not be decoded."""
+    remaining = None if everything else _SHOWN
     whole, hidden, titles = True, 0, []
     if not chunks:
         paragraph("no pages")
     for id_ in chunks:
-        if room == 0:
+        if remaining == 0:
             hidden += _num_pages(file, id_)
             continue
-        shown, error = _until_error(itertools.islice(describe_pages(file, *id_), room))
-        if room is not None:
-            room -= len(shown)
-            hidden += 0 if room or error else max(_num_pages(file, id_) - len(shown), 0)
+        shown, error = _until_error(itertools.islice(describe_pages(file, *id_), remaining))
+        if remaining is not None:
+            remaining -= len(shown)
+            hidden += 0 if remaining or error else max(_num_pages(file, id_) - len(shown), 0)
         _heading(file, id_)
         titles += table(_columns(file.schema.leaves[id_[1]], shown)) if shown else []
         if error:
@@ -64,11 +64,11 @@ def pages(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool
 
 
 def dictionaries(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) -> bool:
-    """A line an entry; False where a dictionary could not be decoded."""
-    room = None if everything else _SHOWN
+    """Prints a line for each entry. Returns False if a dictionary could not be decoded."""
+    remaining = None if everything else _SHOWN
     whole, hidden, there = True, 0, False
     for id_ in chunks:
-        if room == 0:
+        if remaining == 0:
             hidden += _num_entries(file, id_)
             continue
         try:
@@ -81,9 +81,9 @@ def dictionaries(file: OpenedFile, chunks: Sequence[ChunkId], everything: bool) 
         if entries is None:
             continue
         there = True
-        shown = entries[:room]
+        shown = entries[:remaining]
         hidden += len(entries) - len(shown)
-        room = None if room is None else room - len(shown)
+        remaining = None if remaining is None else remaining - len(shown)
         _heading(file, id_)
         table(_entry_columns(file.schema.leaves[id_[1]], readable_entries(shown)))
     if hidden:
@@ -100,9 +100,9 @@ def as_json(
     dictionary: bool,
     named: bool,
 ) -> bool:
-    """All pages, or entries of dictionaries, as one JSON array; False where one is not decoded.
+    """Prints pages, or entries of dictionaries, as one JSON array.
 
-    Those of each of ``files``, by its name, which they tell where ``named``.
+    Each object has the name of its file if ``named``. Returns False if one cannot be decoded.
     """
     objects = _entry_objects if dictionary else _page_objects
 
@@ -119,7 +119,7 @@ def as_json(
 
 
 def file_heading(name: str) -> None:
-    """Say which of several files is shown."""
+    """Prints which of several files is shown."""
     line(clean(name), middle=True, style="bold")
 
 
@@ -133,21 +133,21 @@ def _heading(file: OpenedFile, id_: ChunkId) -> None:
     line(f"row group {group}, column {name}", middle=True, style="bold")
 
 
-def _columns(leaf: Leaf, found: Sequence[PageInfo]) -> list[Column]:
+def _columns(leaf: Leaf, infos: Sequence[PageInfo]) -> list[Column]:
     return [
-        numbers("page", [page.number for page in found], 0),
-        Column("type", [page_name(page.type) for page in found], 1),
-        Column("encoding", [_encoding(page) for page in found], 7, least=8),
-        numbers("first row", [page.first_row for page in found], 6),
-        numbers("rows", [page.num_rows for page in found], 2),
-        numbers("values", [page.num_values for page in found], 10),
-        numbers("nulls", [page.null_count for page in found], 8),
-        numbers("offset", [page.offset for page in found], 9),
-        numbers("bytes", [page.compressed_size for page in found], 5),
-        numbers("uncompressed", [page.uncompressed_size for page in found], 11),
-        value_column("min", leaf, [page.min for page in found], 3),
-        value_column("max", leaf, [page.max for page in found], 4),
-        Column("CRC", [_crc(page) for page in found], 12),
+        numbers("page", [page.number for page in infos], 0),
+        Column("type", [page_name(page.type) for page in infos], 1),
+        Column("encoding", [_encoding(page) for page in infos], 7, least=8),
+        numbers("first row", [page.first_row for page in infos], 6),
+        numbers("rows", [page.num_rows for page in infos], 2),
+        numbers("values", [page.num_values for page in infos], 10),
+        numbers("nulls", [page.null_count for page in infos], 8),
+        numbers("offset", [page.offset for page in infos], 9),
+        numbers("bytes", [page.compressed_size for page in infos], 5),
+        numbers("uncompressed", [page.uncompressed_size for page in infos], 11),
+        value_column("min", leaf, [page.min for page in infos], 3),
+        value_column("max", leaf, [page.max for page in infos], 4),
+        Column("CRC", [_crc(page) for page in infos], 12),
     ]
 
 
@@ -163,19 +163,19 @@ def _entry_columns(leaf: Leaf, values: list[Any]) -> list[Column]:
     return [numbers("index", range(len(values)), 0), value_column("value", leaf, values, 1)]
 
 
-def _until_error(found: Iterator[PageInfo]) -> tuple[list[PageInfo], FormatError | None]:
-    """The pages in front of the first that cannot be decoded, and why it cannot."""
+def _until_error(listing: Iterator[PageInfo]) -> tuple[list[PageInfo], FormatError | None]:
+    """Returns the pages before the first that cannot be decoded, and its error."""
     pages = []
     try:
-        for page in found:
-            pages.append(page)  # those before an error are kept
+        for page in listing:
+            pages.append(page)  # pages before an error are shown
     except FormatError as error:
         return pages, error
     return pages, None
 
 
 def _num_pages(file: OpenedFile, id_: ChunkId) -> int:
-    """Pages of a chunk, as its footer says, else by their headers."""
+    """Returns the number of pages of a chunk, by its footer or else by their headers."""
     try:
         chunk = Chunk(file, *id_)
         stats = chunk.metadata.encoding_stats
@@ -185,7 +185,7 @@ def _num_pages(file: OpenedFile, id_: ChunkId) -> int:
 
 
 def _num_entries(file: OpenedFile, id_: ChunkId) -> int:
-    """Entries of a chunk's dictionary, as its header says."""
+    """Returns the number of entries of a chunk's dictionary, by its header."""
     try:
         first = next(Chunk(file, *id_).pages(), None)
     except FormatError:
@@ -202,7 +202,7 @@ def _where(file: OpenedFile, id_: ChunkId) -> Where:
 
 
 def _array(items: Iterable[dict[str, Any]]) -> bool:
-    """Print one object a line; False where there is an error among them."""
+    """Prints one object a line. Returns False if one of them is an error."""
     before, whole = "[", True
     for item in items:
         whole = whole and "error" not in item
@@ -216,7 +216,7 @@ def _array(items: Iterable[dict[str, Any]]) -> bool:
 def _or_error(
     file: OpenedFile, id_: ChunkId, items: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """``items``, with an object that says why where they break off."""
+    """Yields ``items``, and an object with the error if they break off."""
     try:
         yield from items
     except FormatError as error:
@@ -237,7 +237,7 @@ def _entry_objects(file: OpenedFile, id_: ChunkId) -> Iterator[dict[str, Any]]:
 
 
 def readable_entries(entries: pa.Array) -> list[Any]:
-    """Values of a dictionary in the form bounds are shown in: bytes come as hexadecimal digits."""
+    """Returns values of a dictionary as bounds are shown: bytes as hexadecimal digits."""
     if pa.types.is_timestamp(entries.type) or pa.types.is_time(entries.type):
         entries = entries.cast(pa.string())  # Python's types lack nanoseconds
     values = readable_values(entries)

@@ -30,15 +30,16 @@ _BYTES = (
 )
 _AS_IN_JSON = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string)
 _YEARS = 30_000
-"""About as far from 1970 as pyarrow's calendar goes."""
+"""Years around 1970 that pyarrow's calendar covers, roughly."""
 _LINES = 10_000
-"""So many rows of JSON are printed at once."""
+"""Rows of JSON that are printed at a time."""
 
 
 def csv(schema: pa.Schema) -> Print:
-    """What prints rows as CSV. Raises ``UsageError`` for columns that have no form there.
+    """Returns a function that prints rows as CSV.
 
-    What is printed raises it for moments that have none.
+    Raises ``UsageError`` for columns that CSV cannot hold. The function raises it for timestamps
+    beyond the calendar.
     """
     flat = _flat(schema)
 
@@ -52,12 +53,12 @@ def csv(schema: pa.Schema) -> Print:
     return print_rows
 
 
-def json_lines(schema: pa.Schema, asked: Sequence[str]) -> Print:
-    """What prints rows as JSON, an object a line; columns of one name by what was ``asked`` for.
+def json_lines(schema: pa.Schema, paths: Sequence[str]) -> Print:
+    """Returns a function that prints rows as JSON, an object a line.
 
-    Raises ``UsageError`` where these are not told apart either.
+    Columns of one name are printed by their ``paths``. Raises ``UsageError`` if these are equal.
     """
-    names = schema.names if len(set(schema.names)) == len(schema) else list(asked)
+    names = schema.names if len(set(schema.names)) == len(schema) else list(paths)
     twice = name_of_several(names)
     if twice is not None:
         raise click.UsageError(f"two columns are called {twice}: --format csv can print them")
@@ -74,14 +75,14 @@ def json_lines(schema: pa.Schema, asked: Sequence[str]) -> Print:
 
 
 def _flat(schema: pa.Schema) -> pa.Schema:
-    """The same columns in types that pyarrow writes CSV of."""
+    """Returns the columns in types that pyarrow can write as CSV."""
     fields = []
     for field in schema:
         kind = pa.string() if is_uuid(field.type) else field.type
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
-        held = without_dictionary(kind)
-        is_bytes = any(check(held) for check in _BYTES)
+        plain = without_dictionary(kind)
+        is_bytes = any(check(plain) for check in _BYTES)
         if is_bytes or pa.types.is_nested(kind):
             what = "bytes" if is_bytes else "nested"
             raise click.UsageError(f"column {field.name} is {what}: --format json can print it")
@@ -90,7 +91,7 @@ def _flat(schema: pa.Schema) -> pa.Schema:
 
 
 def _with_uuids_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """pyarrow casts the bytes of a UUID to a string, not the UUID."""
+    """Replaces UUIDs by strings. pyarrow would cast their bytes."""
     for number, field in enumerate(batch.schema):
         if is_uuid(field.type):
             texts = [None if one is None else str(one) for one in batch.column(number).to_pylist()]
@@ -99,7 +100,7 @@ def _with_uuids_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _check_moments(column: pa.Array) -> None:
-    """pyarrow prints other moments in place of those beyond its calendar."""
+    """Raises ``UsageError`` for timestamps beyond pyarrow's calendar, which it prints wrongly."""
     if not pa.types.is_timestamp(column.type):
         return
     limit = _YEARS * 365 * 86_400 * 10 ** DECIMALS[column.type.unit]
@@ -109,7 +110,7 @@ def _check_moments(column: pa.Array) -> None:
 
 
 def _jsonables(column: pa.Array) -> list[Any]:
-    """Values as JSON has them."""
+    """Returns values in types of JSON."""
     values, kind = readable_values(column), column.type
     is_finite = pa.types.is_floating(kind) and pc.all(pc.is_finite(column), min_count=0).as_py()
     if is_finite or any(check(kind) for check in _AS_IN_JSON):

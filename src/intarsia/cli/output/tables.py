@@ -21,7 +21,7 @@ _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def indexes(reports: Sequence[IndexReport], everything: bool) -> None:
-    """The indexes of files, and what they take: of 20 files, unless ``everything`` is asked for."""
+    """Prints indexes and their sizes, of 20 files or of all if ``everything`` is True."""
     shown = reports if everything else reports[:_FILES]
     for report in shown:
         say(clean(report.path))
@@ -40,7 +40,7 @@ def indexes(reports: Sequence[IndexReport], everything: bool) -> None:
 
 
 def missing(reports: Sequence[IndexReport]) -> None:
-    """Which indexes some files lack that others have."""
+    """Prints which indexes some files lack that others have."""
     names = {r.path: frozenset(e.name for e in (*r.indexes, *r.sidecar)) for r in reports}
     unfit = {report.path: report.unfit for report in reports}
     for name, lacking in missing_in(names).items():
@@ -55,7 +55,7 @@ def missing(reports: Sequence[IndexReport]) -> None:
 
 
 def _reasons(name: str, reports: Sequence[IndexReport]) -> list[str]:
-    """Why files cannot have an index: how many of them, by reason."""
+    """Returns the reasons why files cannot have an index, with the number of files."""
     counts = Counter(
         reason
         for report in reports
@@ -71,27 +71,27 @@ def _reasons(name: str, reports: Sequence[IndexReport]) -> list[str]:
 
 
 def summary(reports: Sequence[IndexReport], done: Literal["added", "dropped"]) -> None:
-    """A line for each index: of how many files it was ``done``, and what of the others."""
+    """Prints a line for each index: the number of files that were changed, and of others."""
     of = plural(len(reports), "file")
     named = (name for r in reports for name in (*getattr(r, done), *r.kept, *r.unfit))
     for name in dict.fromkeys(named):
         acted = [report for report in reports if name in getattr(report, done)]
-        kept = sum(name in report.kept for report in reports)
+        num_kept = sum(name in report.kept for report in reports)
         size = f", {_size(name, acted)}" if done == "added" and acted else ""
         verb = "added to" if done == "added" else "dropped from"
-        parts = [f"{verb} {len(acted):,} of {of}{size}"] if acted or not kept else []
-        if kept and done == "added":
-            parts.append(f"{kept:,} of {of} had it already")
-        elif kept:
-            parts.append(f"kept in {kept:,} of {of}: it was there before")
-        others = len(reports) - len(acted) - kept
+        parts = [f"{verb} {len(acted):,} of {of}{size}"] if acted or not num_kept else []
+        if num_kept and done == "added":
+            parts.append(f"{num_kept:,} of {of} had it already")
+        elif num_kept:
+            parts.append(f"kept in {num_kept:,} of {of}: it was there before")
+        others = len(reports) - len(acted) - num_kept
         if others and done == "dropped":
             parts.append(f"{others:,} had no such index")
         say(f"{clean(name)}: {'; '.join([*parts, *_reasons(name, reports)])}")
 
 
 def _size(name: str, reports: Sequence[IndexReport]) -> str:
-    """What an index takes in the files that have just been given it."""
+    """Returns the size of an index in the files that it was added to."""
     entries = [entry for report in reports for entry in report.entries if entry.name == name]
     length = sum(entry.length for entry in entries)
     length += sum(own.bytes for report in reports for own in report.standard if own.name == name)
@@ -101,7 +101,7 @@ def _size(name: str, reports: Sequence[IndexReport]) -> str:
 
 
 def added(reports: Sequence[IndexReport]) -> None:
-    """How many files were given indexes, and what of the others."""
+    """Prints the number of files that were indexed, and of others."""
     given = sum(bool(report.added) for report in reports)
     unfit = sum(bool(report.unfit) and not report.added for report in reports)
     parts = [
@@ -113,13 +113,13 @@ def added(reports: Sequence[IndexReport]) -> None:
 
 
 def as_json(reports: Sequence[IndexReport]) -> None:
-    """One JSON object a file, one a line."""
+    """Prints a JSON object for each file, one a line."""
     for report in reports:
         click.echo(json_text(report.to_dict()))
 
 
 def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:
-    """One embedded index and what it takes."""
+    """Returns the name and size of an embedded index."""
     bits = entry.length * 8 / max(rows, 1)
     share = entry.length / file_bytes
     size = f"{entry.length:,} bytes, {bits:.1f} bits a row, {share:.1%} of the file"
@@ -127,7 +127,7 @@ def embedded(entry: IndexEntry, rows: int, file_bytes: int) -> str:
 
 
 def own(report: StandardReport) -> str:
-    """The format's own indexes of one name."""
+    """Returns the name and size of indexes of the format."""
     on = plural(report.chunks, "chunk") if report.chunks else "a column that it does not name"
     return f"{clean(report.name)}: on {on}, {report.bytes:,} bytes"
 
@@ -150,7 +150,7 @@ def printable(value: Any) -> Any:
 
 
 def rows(table: pa.Table, more: bool) -> None:
-    """Rows of data."""
+    """Prints rows as a table."""
     columns = []
     for field, values in zip(table.schema, table.columns, strict=True):
         cells = [

@@ -24,25 +24,25 @@ for _made in (console, errors):
     if not _made.width:  # COLUMNS=0: not known
         _made.width = 80
 Update = Callable[[str, int, int | None], None]
-"""Tells of what is worked on, how much is done, and of how much; None where that is not known."""
+"""Reports progress: the current item, how much is done, and the total or None if unknown."""
 NONE = "-"
-"""A cell that has nothing to say."""
+"""An empty cell."""
 _GAP = 2
 _INDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. The higher its ``rank``, the sooner it gives way for lack of room."""
+    """A column of a table. Columns with the highest ``rank`` are left out first."""
 
     title: str
     cells: Sequence[str]
     rank: int = 0
     right: bool = False
     least: int | None = None
-    """How far cells may be cut, in characters; None where they may not."""
+    """The least width that cells may be cut to, in characters. None if they may not be cut."""
     middle: bool = False
-    """Cut in the middle, for names, rather than at the end."""
+    """True if cells are cut in the middle, as suits names."""
 
     @property
     def width(self) -> int:
@@ -59,48 +59,48 @@ class Column:
         return all(cell == NONE for cell in self.cells)
 
     def fitted(self, text: str, width: int) -> str:
-        """``text`` in exactly ``width`` characters of the terminal."""
+        """Returns ``text`` in exactly ``width`` characters of the terminal."""
         shown = cut(text, width, middle=self.middle)
         padding = " " * (width - cell_len(shown))
         return padding + shown if self.right else shown + padding
 
 
 def numbers(title: str, values: Iterable[int | None], rank: int = 0) -> Column:
-    """A column of integers."""
+    """Returns a column of integers."""
     return Column(title, [number(value) for value in values], rank, right=True)
 
 
 def say(text: str = "", style: str | None = None) -> None:
-    """Print one line or several as they are."""
+    """Prints one line or several as they are."""
     console.print(text, style=style, markup=False)
 
 
 def paragraph(text: str, indent: int = _INDENT) -> None:
-    """Print text of our own, broken between words."""
+    """Prints a sentence, broken between words."""
     margin = " " * indent
-    room = max(console.width, 20)
-    say(textwrap.fill(text, room, initial_indent=margin, subsequent_indent=margin + "  "))
+    available = max(console.width, 20)
+    say(textwrap.fill(text, available, initial_indent=margin, subsequent_indent=margin + "  "))
 
 
 def line(text: str, *, middle: bool = False, style: str | None = None) -> None:
-    """Print one line, cut where it is too long."""
+    """Prints one line, cut if it is too long."""
     say(cut(text, console.width, middle=middle), style)
 
 
 def table(columns: Iterable[Column]) -> list[str]:
-    """Print a table of the columns there is room for; give the titles of the rest.
+    """Prints a table of the columns that fit. Returns the titles of the others.
 
-    Columns that are blank all the way down are the first to go, and not missed.
+    Columns without any value are left out first, and their titles are not returned.
     """
     columns = list(columns)
-    widths = _widths(columns, _room())
+    widths = _widths(columns, _table_width())
     _print([(column, widths[column.title]) for column in columns if column.title in widths])
     return [c.title for c in columns if c.title not in widths and not c.is_blank]
 
 
 def whole_table(columns: Sequence[Column]) -> None:
-    """Print a table, nothing cut; row by row, a line for each cell, where it is too wide."""
-    if _total(column.width for column in columns) <= _room():
+    """Prints a whole table. If it is too wide, prints a line for each cell of each row."""
+    if _total(column.width for column in columns) <= _table_width():
         _print([(column, column.width) for column in columns])
         return
     titles = Column("", [column.title for column in columns])
@@ -111,9 +111,9 @@ def whole_table(columns: Sequence[Column]) -> None:
 
 
 def tables(key: Column, parts: Sequence[Sequence[Column]]) -> list[str]:
-    """Print one table of all parts where there is room, else one of each; ``key`` comes first."""
+    """Prints one table of all parts if it fits, else one of each. ``key`` comes first."""
     whole = [key, *(column for part in parts for column in part)]
-    if _total(column.width for column in whole) <= _room():
+    if _total(column.width for column in whole) <= _table_width():
         return table(whole)
     hidden = []
     for part in parts:
@@ -124,35 +124,35 @@ def tables(key: Column, parts: Sequence[Sequence[Column]]) -> list[str]:
 
 
 def left_out(titles: Iterable[str]) -> None:
-    """Say which columns there was no room for, if any."""
+    """Prints which columns did not fit, if any."""
     titles = list(dict.fromkeys(titles))
     if titles:
         paragraph(f"No room here for: {', '.join(titles)}.")
 
 
 def cut(text: str, width: int, *, middle: bool = False) -> str:
-    """``text`` in at most ``width`` characters of the terminal, with an ellipsis where cut."""
+    """Returns ``text`` in at most ``width`` characters of the terminal, with an ellipsis if cut."""
     if cell_len(text) <= width:
         return text
-    room = max(width - 1, 0)
-    tail = room // 2 if middle else 0
-    head = set_cell_size(text, room - tail)
+    available = max(width - 1, 0)
+    tail = available // 2 if middle else 0
+    head = set_cell_size(text, available - tail)
     return f"{head}…{set_cell_size(text[::-1], tail)[::-1]}"
 
 
 def number(value: int | None) -> str:
-    """An integer with separators."""
+    """Returns an integer with separators."""
     return NONE if value is None else f"{value:,}"
 
 
-def _room() -> int:
-    """How wide tables may be: where a program reads them, as wide as they are."""
+def _table_width() -> int:
+    """Returns the width of tables in characters. It is unlimited if a program reads them."""
     is_known = console.is_terminal or "COLUMNS" in os.environ
     return console.width - _INDENT if is_known else sys.maxsize
 
 
 def _print(shown: Sequence[tuple[Column, int]]) -> None:
-    """Print columns in their widths."""
+    """Prints columns in their widths."""
     say(_row(column.fitted(column.title, width) for column, width in shown), "bold")
     rows = zip(*([column.fitted(c, w) for c in column.cells] for column, w in shown), strict=True)
     text = "\n".join(_row(cells) for cells in rows)
@@ -169,18 +169,20 @@ def _total(widths: Iterable[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _widths(columns: Sequence[Column], room: int) -> dict[str, int]:
-    """How wide each column is that is shown, by its title."""
+def _widths(columns: Sequence[Column], available: int) -> dict[str, int]:
+    """Returns the width of each column that is shown, by its title."""
     first, *others = columns
     widths = {first.title: first.least_width}
     chosen = [first]
     for column in sorted(others, key=lambda column: (column.is_blank, column.rank)):
-        if _total([*widths.values(), column.least_width]) <= room:
+        if _total([*widths.values(), column.least_width]) <= available:
             widths[column.title] = column.least_width
             chosen.append(column)
-    spare = room - _total(widths.values())
+    spare = available - _total(widths.values())
     wanting = sorted(chosen, key=lambda column: column.width - column.least_width)
-    for i, column in enumerate(wanting):  # those that want little first, so that none is wasted
+    for i, column in enumerate(
+        wanting
+    ):  # columns that need little first, so that no width is wasted
         more = min(column.width - column.least_width, max(spare, 0) // (len(wanting) - i))
         widths[column.title] += more
         spare -= more
@@ -189,7 +191,7 @@ def _widths(columns: Sequence[Column], room: int) -> dict[str, int]:
 
 @contextlib.contextmanager
 def progress(doing: str) -> Iterator[Update]:
-    """A bar on stderr, where that is a terminal; it tells no share of an unknown total."""
+    """Shows a progress bar on stderr if that is a terminal."""
     quiet = not errors.is_terminal
     with Progress(console=errors, transient=True, disable=quiet) as bar:
         task = bar.add_task(doing, total=None)
