@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia import engines
+from intarsia.engines.duckdb import sql as duckdb_sql
 
 # Modules beside the tests are loaded by path: the tests are no package.
 _path = Path(__file__).with_name("drawn_files.py")
@@ -277,19 +277,19 @@ def awkward() -> pa.Table:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``ia.sql`` asks first is answered: no other session is begun."""
-    begin = engines.sql.session
+    begin = duckdb_sql.session
 
     def shared(*, shared: bool) -> Any:
         assert shared
         return begin(shared=shared)
 
-    monkeypatch.setattr(engines.sql, "session", shared)
+    monkeypatch.setattr(duckdb_sql, "session", shared)
 
 
 @pytest.fixture
 def by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """``ia.sql`` hands no files to DuckDB's own reader."""
-    monkeypatch.setattr(engines.sql, "hand_over", lambda *_: "the reader of pages is tested")
+    monkeypatch.setattr(duckdb_sql, "hand_over", lambda *_: "the reader of pages is tested")
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia import engines
 from intarsia.dataset.engine_hand_over import HandOver, hand_over
+from intarsia.engines.duckdb import sql as duckdb_sql
 
 ROWS = 4_000
 NAN, INF = math.nan, math.inf
@@ -226,7 +226,7 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
 ) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes((lakes["indexes"] / "a.parquet").read_bytes())
-    data, begin = ia.dataset(path, reader="engine"), engines.sql.with_files
+    data, begin = ia.dataset(path, reader="engine"), duckdb_sql.with_files
 
     def replaced(query: str, handed: Mapping[str, HandOver]) -> str:
         assert all(files.rows for files in handed.values())
@@ -235,7 +235,7 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_is(
         (tmp_path / "new").replace(path)
         return begin(query, handed)
 
-    monkeypatch.setattr(engines.sql, "with_files", replaced)
+    monkeypatch.setattr(duckdb_sql, "with_files", replaced)
     value = table()["mixed"][3_456].as_py()
     found = ia.sql(f"SELECT i FROM t WHERE mixed = {value}", t=data)
     assert found.to_pylist() == [{"i": 3_456}]

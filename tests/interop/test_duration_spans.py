@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia import engines
+from intarsia.engines.duckdb import sql as duckdb_sql
 
 ROWS, PAGE_ROWS = 400, 10
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -118,13 +118,13 @@ def test_spans_compare_as_in_duckdb(unit, data, memory):
 @pytest.mark.parametrize("condition", sorted(PUSHED))
 def test_spans_reach_the_scan(condition, data, memory, monkeypatch):
     filters = []
-    register = engines.sql._register
+    register = duckdb_sql._register
 
     def registered(connection, query, *others, **options):
         filters.extend(scan.filter for scan in query.scans)
         return register(connection, query, *others, **options)
 
-    monkeypatch.setattr(engines.sql, "_register", registered)
+    monkeypatch.setattr(duckdb_sql, "_register", registered)
     found, expected = rows(memory, data, condition)
     assert found == expected
     (filter_,) = filters

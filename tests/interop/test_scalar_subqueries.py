@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import intarsia as ia
-from intarsia import engines
+from intarsia.engines.duckdb import sql as duckdb_sql
 from intarsia.engines.duckdb.scalar_subqueries import constant_of
 from intarsia.sql.query.scalar_subqueries import scalar_subqueries
 
@@ -228,13 +228,13 @@ def test_few_pages_are_read(query, most, path):
 
 
 def test_a_subquery_is_answered_once(path, monkeypatch):
-    asked, rewritten = [], engines.sql._rewritten
+    asked, rewritten = [], duckdb_sql._rewritten
 
     def watched(query, *others):
         asked.append(query)
         return rewritten(query, *others)
 
-    monkeypatch.setattr(engines.sql, "_rewritten", watched)
+    monkeypatch.setattr(duckdb_sql, "_rewritten", watched)
     found = ia.sql("SELECT ts FROM t WHERE n = (SELECT max(n) FROM t)", t=path)
     assert found.num_rows == 1
     assert asked == [

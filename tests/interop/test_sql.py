@@ -23,8 +23,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia import engines
 from intarsia.engines.duckdb import connection as connection_module
+from intarsia.engines.duckdb import sql as duckdb_sql
 from intarsia.sql.query import predicate_pushdown
 from intarsia.sql.query.equivalence import equal_columns
 from intarsia.sql.query.scans import Query, scans_of
@@ -861,8 +861,8 @@ def test_the_current_moment_reaches_the_scan(data, monkeypatch):
         queries.append(query)
         return register(connection, query, *others, **options)
 
-    register = engines.sql._register
-    monkeypatch.setattr(engines.sql, "_register", registered)
+    register = duckdb_sql._register
+    monkeypatch.setattr(duckdb_sql, "_register", registered)
     ia.sql("SELECT row FROM t WHERE ts > now() - INTERVAL 1 HOUR AND date < today()", t=data)
     (scan,) = queries[0].scans
     found = re.fullmatch(r"\(\(ts > (.*)\) and \(date < (.*)\)\)", str(scan.filter))

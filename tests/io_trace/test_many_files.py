@@ -385,7 +385,7 @@ def test_files_are_decoded_in_threads_where_there_is_enough_in_them(
 
     monkeypatch.setattr(batch_decode, "decode_roots", decoded)
     for number in range(80):
-        columns = np.random.default_rng(number).integers(0, 1 << 40, (6, column_reader))
+        columns = np.random.default_rng(number).integers(0, 1 << 40, (6, rows))
         pq.write_table(
             pa.table({f"c{i}": c for i, c in enumerate(columns)}), tmp_path / f"{number}"
         )
@@ -572,16 +572,16 @@ ONE_THREAD = """
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads as Linux does")
 def test_use_threads_false_means_one_thread(tmp_path, folder):
-    column_reader = 200_000
-    values = np.random.default_rng(0).integers(0, 1 << 40, (6, column_reader))
+    rows = 200_000
+    values = np.random.default_rng(0).integers(0, 1 << 40, (6, rows))
     wide = pa.table({"id": values[0]} | {f"c{i}": values[i] for i in range(1, 6)})
     pq.write_table(wide, tmp_path / "wide.parquet", row_group_size=50_000)
     command = [sys.executable, "-c", textwrap.dedent(ONE_THREAD), folder / "part=0", tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "4"}  # pyarrow's threads, be there one core
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    alone, batch_decode = map(int, done.stdout.split())
+    alone, together = map(int, done.stdout.split())
     assert alone == 0
-    assert batch_decode > 0
+    assert together > 0
 
 
 def test_rows_of_folders_are_counted_by_their_footers_alone(folder, monkeypatch):

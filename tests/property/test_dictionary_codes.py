@@ -62,7 +62,7 @@ def filters(draw):
 def written(path, columns, writer, large):
     kind = pa.large_string() if large else pa.string()
     table = pa.table(
-        {"t": pa.array(schema_adapter[0], kind), "u": pa.array(schema_adapter[1], kind)}
+        {"t": pa.array(columns[0], kind), "u": pa.array(columns[1], kind)}
     )
     inner = pa.StructArray.from_arrays([*table["u"].chunks], ["u"])
     outer = pa.StructArray.from_arrays(
@@ -70,7 +70,7 @@ def written(path, columns, writer, large):
         ["t", "v"],
         mask=pa.array([i % 5 == 3 for i in range(len(inner))]),
     )
-    table = table.append_column("i", pa.array(range(len(schema_adapter[0])), pa.int64()))
+    table = table.append_column("i", pa.array(range(len(columns[0])), pa.int64()))
     table = table.append_column("s", outer)
     match writer:
         case "polars":
@@ -123,8 +123,8 @@ def test_as_of_texts(anyhow, tmp_path, rows, writer, large, condition):
     "condition", [T == "web", pc.match_like(T, "%e%"), (T != "api") & (row > 3)]
 )
 def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
-    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", schema_adapter, writer, False)
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, writer, False)
     ds = ia.dataset(tmp_path / "a.parquet")
     assert ds.to_table(["i", "t"], filter=condition).equals(
         table.select(["i", "t"]).filter(condition)
@@ -135,8 +135,8 @@ def test_texts_are_read_as_codes(always_coded, tmp_path, writer, condition):
 def test_few_rows_and_what_only_rows_can_tell_are_read_as_texts(
     always_coded, tmp_path, monkeypatch
 ):
-    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", schema_adapter, "paged", False)
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
     both = pc.utf8_length(T) > pc.utf8_length(U)
     assert ds.to_table(filter=both).equals(table.filter(both))
@@ -190,8 +190,8 @@ def test_dictionaries_that_repeat_a_text_are_read_as_texts(tmp_path):
 
 
 def test_fields_of_structs_are_read_as_codes_to_be_compared(always_coded, tmp_path):
-    schema_adapter = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
-    table = written(tmp_path / "a.parquet", schema_adapter, "paged", False)
+    columns = [["api", "web", None] * 20, ["x", "y", "z"] * 20]
+    table = written(tmp_path / "a.parquet", columns, "paged", False)
     ds = ia.dataset(tmp_path / "a.parquet")
     t, u = pc.field("s", "t"), pc.field("s", "v", "u")
     for condition, decoded in (

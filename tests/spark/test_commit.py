@@ -62,7 +62,7 @@ class DyingPlace(LocalPlace):
     """Does so many steps, and then nothing more."""
 
     def __init__(self, place: Place, steps: int) -> None:
-        super().__init__(storage_module.filesystem, storage_module.root)
+        super().__init__(place.filesystem, place.root)
         steps_left = itertools.count(steps, -1)
 
         def mortal(step):
@@ -136,7 +136,7 @@ class ToldTooLatePlace(LocalPlace):
     """Does a step and raises all the same, and some steps later does no more."""
 
     def __init__(self, place: Place, step: int, then: int, error: BaseException) -> None:
-        super().__init__(storage_module.filesystem, storage_module.root)
+        super().__init__(place.filesystem, place.root)
         done = itertools.count()
 
         def failing(name):
@@ -163,10 +163,10 @@ def test_a_step_that_is_done_and_fails_leaves_old_rows_or_new_ones(error, then, 
         folder = tmp_path / str(step)
         put(folder, OLD)
         put(folder / "_temporary-job", NEW)
-        storage_module = ToldTooLatePlace(Place.of(folder), step, then, error)
+        place = ToldTooLatePlace(Place.of(folder), step, then, error)
         failure = None
         try:
-            publish(storage_module, "job", list(NEW), list(OLD))
+            publish(place, "job", list(NEW), list(OLD))
         except (ia.PathError, KeyboardInterrupt) as raised:
             failure = raised
         found = values(folder)
@@ -208,27 +208,27 @@ def test_a_batch_that_is_run_again_after_any_death_is_there_once(tmp_path):
 
 
 def test_the_next_batch_and_other_queries_are_published(tmp_path):
-    storage_module = Place.of(tmp_path)
+    place = Place.of(tmp_path)
     for query, batch in (("one", 0), ("two", 0), ("one", 1), ("one", 0), ("two", 1)):
         name = f"{query}-{batch}"
         put(tmp_path / f"_temporary-{name}", {f"{name}.parquet": batch})
-        publish_batch(storage_module, name, [f"{name}.parquet"], [], StreamBatch(query, batch))
+        publish_batch(place, name, [f"{name}.parquet"], [], StreamBatch(query, batch))
     assert values(tmp_path) == [0, 0, 1, 1]
 
 
 def test_a_late_look_at_an_old_batch_does_not_have_the_next_one_written_again(tmp_path):
-    storage_module, query = Place.of(tmp_path), "query"
+    place, query = Place.of(tmp_path), "query"
     put(tmp_path / "_temporary-query-0", {"0.parquet": 0})
     batch = StreamBatch(query, 0)
     late = Journal("query-0", PUBLISHED, ("0.parquet",), (), batch)
-    publish_batch(storage_module, "query-0", ["0.parquet"], [], batch)
+    publish_batch(place, "query-0", ["0.parquet"], [], batch)
     for number in (1, 1):  # as where Spark died before it noted that the first was done
         put(tmp_path / f"_temporary-query-{number}", {f"{number}.parquet": number})
         publish_batch(
-            storage_module, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number)
+            place, f"query-{number}", ["1.parquet"], [], StreamBatch(query, number)
         )
         (tmp_path / late.name).write_text(late.encode())  # another writer has read it before
-        settle(storage_module)
+        settle(place)
     assert values(tmp_path) == [0, 1]
     assert json.loads((tmp_path / "_stream-query.json").read_text())["batch"] == 1
 
@@ -295,17 +295,17 @@ def test_a_job_whose_driver_lives_on_ends_what_was_begun(tmp_path):
 def test_who_finishes_a_commit_late_leaves_the_next_one_of_its_job_alone(tmp_path):
     put(tmp_path, OLD)
     put(tmp_path / "_temporary-job", NEW)
-    storage_module, seen = Place.of(tmp_path), []
+    place, seen = Place.of(tmp_path), []
     first = Journal("job", PUBLISHED, ("gone.parquet",), ())
 
     def check():
-        end(storage_module, first)
-        seen.extend(journals(storage_module))
+        end(place, first)
+        seen.extend(journals(place))
 
-    publish(storage_module, "job", list(NEW), list(OLD), number=1, check=check)
-    assert [commit_journal.number for commit_journal in seen] == [1]
+    publish(place, "job", list(NEW), list(OLD), number=1, check=check)
+    assert [journal.number for journal in seen] == [1]
     assert values(tmp_path) == by_dataset(tmp_path) == [3, 4, 5]
-    assert journals(storage_module) == []
+    assert journals(place) == []
 
 
 def test_what_is_undone_leaves_no_empty_folders(tmp_path):
@@ -331,8 +331,8 @@ def test_an_append_whose_files_an_overwrite_took_away_fails_whole(tmp_path):
     put(tmp_path / "_temporary-b", {"b1.parquet": 5, "b2.parquet": 6})
 
     def overwrite():  # all files of the append are in place, and do not count yet
-        storage_module = Place.of(tmp_path)
-        publish(storage_module, "b", ["b1.parquet", "b2.parquet"], ["old.parquet", "a1.parquet"])
+        place = Place.of(tmp_path)
+        publish(place, "b", ["b1.parquet", "b2.parquet"], ["old.parquet", "a1.parquet"])
 
     with pytest.raises(ia.PathError, match=r"another write removed a1\.parquet .*nothing was"):
         publish(Place.of(tmp_path), "a", ["a1.parquet", "a2.parquet"], check=overwrite)
@@ -347,7 +347,7 @@ class TurnTakingPlace(LocalPlace):
     """Waits for its turn before each step, and once more when it has listed files."""
 
     def __init__(self, place, wait):
-        super().__init__(storage_module.filesystem, storage_module.root)
+        super().__init__(place.filesystem, place.root)
 
         def patient(step):
             def take(*arguments):
@@ -416,8 +416,8 @@ def check_append_beside_overwrite(lake, folders, runs):
         publish(TurnTakingPlace(Place.of(lake), wait), "append", list(appended))
 
     def overwrite(wait):
-        storage_module = TurnTakingPlace(Place.of(lake), wait)
-        publish(storage_module, "overwrite", list(replacing), overwrites=folders)
+        place = TurnTakingPlace(Place.of(lake), wait)
+        publish(place, "overwrite", list(replacing), overwrites=folders)
 
     def look():
         found = {str(Path(file).relative_to(lake)) for file in visible(lake)[1]}
@@ -451,15 +451,15 @@ def check_rewrite_beside_overwrite(lake, runs):
     files = [OldFile(f, 0, 1, version_of(str(lake / f), pafs.LocalFileSystem()), ()) for f in OLD]
 
     def rewrite(wait):
-        storage_module = TurnTakingPlace(Place.of(lake), wait)
+        place = TurnTakingPlace(Place.of(lake), wait)
 
         def check():
             wait()
-            _check(storage_module, "rewrite", SimpleNamespace(files=files))
+            _check(place, "rewrite", SimpleNamespace(files=files))
             wait()
 
         with contextlib.suppress(_OvertakenError):
-            publish(storage_module, "rewrite", ["m.parquet"], list(OLD), check=check)
+            publish(place, "rewrite", ["m.parquet"], list(OLD), check=check)
 
     def overwrite(wait):
         publish(TurnTakingPlace(Place.of(lake), wait), "overwrite", list(NEW), overwrites=[""])
@@ -486,12 +486,12 @@ def test_what_a_dead_append_left_goes_with_an_overwrite(tmp_path):
     left = half_published(tmp_path)
     for file in (left / "_temporary-job").rglob("*.parquet"):
         file.unlink()  # all were moved
-    storage_module = Place.of(left)
+    place = Place.of(left)
     put(left / "_temporary-b", {"n.parquet": 9})
-    publish(storage_module, "b", ["n.parquet"], overwrites=[""])
+    publish(place, "b", ["n.parquet"], overwrites=[""])
     assert values(left) == [9]
     assert [path.name for path in left.rglob("*.parquet")] == ["n.parquet"]
-    assert journals(storage_module) == []
+    assert journals(place) == []
 
 
 # --- readers --------------------------------------------------------------------------------------
@@ -576,8 +576,8 @@ def test_what_was_begun_above_of_a_folder_is_finished_there_alone(tmp_path):
     for day in (1, 2):
         put(tmp_path / f"_temporary-{day}", {f"day={day}/b.parquet": day})
         with contextlib.suppress(Died):
-            storage_module = DyingPlace(Place.of(tmp_path), 4)  # of which the last is the commit
-            publish(storage_module, str(day), [f"day={day}/b.parquet"], [f"day={day}/a.parquet"])
+            place = DyingPlace(Place.of(tmp_path), 4)  # of which the last is the commit
+            publish(place, str(day), [f"day={day}/b.parquet"], [f"day={day}/a.parquet"])
     assert by_dataset(tmp_path) == [1, 2]
     assert len(list(tmp_path.rglob("*.parquet"))) == 4
     assert recover(tmp_path / "day=1")[0] == "a.parquet"
@@ -741,12 +741,12 @@ def test_the_first_commit_below_a_folder_is_seen_by_who_lists_it(tmp_path, monke
         on, before = list_files(path, *arguments, seen=seen)
         if str(path) == str(tmp_path) and not looks:
             looks.append(path)
-            storage_module = Place.of(lake)
+            place = Place.of(lake)
             if is_ended:
-                publish(storage_module, "job", list(new), list(old))
+                publish(place, "job", list(new), list(old))
             else:
                 with contextlib.suppress(Died):
-                    publish(DyingPlace(storage_module, 7), "job", list(new), list(old))
+                    publish(DyingPlace(place, 7), "job", list(new), list(old))
             later = {}
             _, after = list_files(path, *arguments, seen=later)
             seen.update((name, info) for name, info in later.items() if "p=0" not in name)

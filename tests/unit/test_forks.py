@@ -172,7 +172,7 @@ def test_children_of_a_process_under_load_answer(lake, kind, forks):
 BEGUN = (
     FORK
     + """
-from intarsia.file import units
+from intarsia.scan import units
 
 units.UNIT_ROWS = 10
 batches = data.to_batches(filter=pc.field("k") >= 0)

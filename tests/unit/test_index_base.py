@@ -285,7 +285,7 @@ class Holds(Inverted):
     serves = frozenset({How.LIST_ANY, How.MAP_ANY, Op.EQ})
 
     def keys_of_values(self, values):
-        return fingerprints(column_values), np.arange(len(column_values))
+        return fingerprints(values), np.arange(len(values))
 
     def keys_for(self, predicate, of):
         return Keys(fingerprints(predicate.values.cast(of.type)))
