@@ -23,8 +23,9 @@ SPILLING = """
 import sys
 import numpy as np
 import intarsia as ia
-from intarsia.indexing import spill, build
-spill.RUN_ENTRIES = 1000
+from intarsia.indexing import build
+from intarsia.io import external_sort
+external_sort.RUN_ENTRIES = 1000
 written = build.write_built
 def slow(path, *args):
     written(path, *args)
@@ -36,16 +37,16 @@ ia.add_indexes(sys.argv[1], ["k:lookup", "n:lookup"])
 WRITING = """
 import os, sys
 import intarsia as ia
-from intarsia.indexing import in_place, beside
+from intarsia.indexing import rewrite, sidecar_writer
 def slow(out, data):
     out.write(data[:100])
     out.flush()
     print("writing", flush=True)
     sys.stdin.read()
     out.write(data[100:])
-in_place.write_into = slow
+rewrite.write_into = slow
 if sys.argv[2] == "beside":
-    beside.encode_end = lambda *args: slow(open(os.devnull, "wb"), b"")
+    sidecar_writer.encode_end = lambda *args: slow(open(os.devnull, "wb"), b"")
 ia.add_indexes(sys.argv[1], ["k:lookup"], sidecar=sys.argv[2] == "beside")
 """
 ROWS = """
