@@ -9,7 +9,7 @@ from intarsia.errors import FormatError
 from intarsia.io.source import BufferSource
 from intarsia.parquet.compact_protocol import list_elements, replace_fields, spans
 from intarsia.parquet.footer import framed, read_footer, with_key_values
-from intarsia.parquet.page_index import _any_offset_index, _regular_offset_index
+from intarsia.parquet.page_index import _regular_offset_index, _thrift_offset_index
 
 SECONDS = 5
 KEY_VALUES, ENCRYPTION = 5, 8
@@ -128,7 +128,7 @@ def compare_offset_indexes(name, footer):
             place = (chunk.offset_index_offset, chunk.offset_index_length)
             try:
                 (data,) = footer.source.read([place])
-                slow = _any_offset_index(data)
+                slow = _thrift_offset_index(data)
             except FormatError:
                 continue
             fast = _regular_offset_index(data)

@@ -12,9 +12,9 @@ from intarsia.parquet.footer import read_footer
 from intarsia.parquet.metadata import ColumnIndexStruct, OffsetIndexStruct, PageLocation
 from intarsia.parquet.page_index import (
     OffsetIndex,
-    _any_offset_index,
     _regular_offset_index,
     _short_offset_index,
+    _thrift_offset_index,
     read_column_index,
     read_offset_index,
 )
@@ -57,7 +57,7 @@ def column_index(pages, **other):
 @pytest.mark.parametrize(("start", "size"), [(4, 1), (4, 1000), (2**40, 2**20), (2**61, 2**30)])
 def test_both_ways_of_decoding_agree(pages, start, size):
     data = encoded(locations(pages, start, size))
-    plain = _any_offset_index(data)
+    plain = _thrift_offset_index(data)
     assert len(plain) == pages
     assert lists(read_offset_index(data)) == lists(plain)
     short = _short_offset_index(data)
@@ -78,7 +78,7 @@ def test_the_index_of_a_file_is_decoded():
     chunk = footer.metadata.row_groups[0].columns[0]
     (data,) = footer.source.read([(chunk.offset_index_offset, chunk.offset_index_length)])
     index = _regular_offset_index(data)
-    assert lists(index) == lists(_any_offset_index(data))
+    assert lists(index) == lists(_thrift_offset_index(data))
     start = chunk.meta_data.start
     stop = start + chunk.meta_data.total_compressed_size
     assert len(index) > 5
@@ -115,14 +115,14 @@ def test_irregular_entries_are_decoded_the_plain_way(kind, place, count):
     assert _short_offset_index(data) is None
     expected = locations(count)
     expected[place] = locations(1)[0]
-    assert lists(read_offset_index(data)) == lists(_any_offset_index(encoded(expected)))
+    assert lists(read_offset_index(data)) == lists(_thrift_offset_index(encoded(expected)))
 
 
 def test_fields_after_the_page_locations_are_passed_over():
     fields, _ = spans(encoded(locations(20)))
     sizes = Span(2, 9, b"\x26\x02\x04")
     data = memoryview(replace_fields(fields, [sizes]))
-    assert lists(read_offset_index(data)) == lists(_any_offset_index(encoded(locations(20))))
+    assert lists(read_offset_index(data)) == lists(_thrift_offset_index(encoded(locations(20))))
 
 
 @pytest.mark.parametrize("pages", [1, 15, 200])

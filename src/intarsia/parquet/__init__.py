@@ -1,4 +1,5 @@
-"""Bytes ↔ objects: the Parquet format itself, one noun of the specification a file.
+"""Encodes and decodes the structures of the Parquet format, without opening files.
 
-Nothing here opens a file, and nothing here knows of indexes, plans or queries.
+May import only ``io``, ``row_ranges``, ``limits``, ``redaction`` and ``errors``; knows nothing of
+indexes, plans or queries. Start with ``footer.read_footer``, then ``metadata`` and ``page_index``.
 """

@@ -1,8 +1,9 @@
-"""Split-block bloom filters.
+"""Split-block bloom filters: building, encoding, reading and probing them.
 
-Source: the specification's ``BloomFilter.md``. A filter is blocks of eight 32-bit words; a value's
-64-bit hash names a block by its high half, and by its low half one bit in each of the block's
-words.
+A filter is a sequence of blocks of eight 32-bit words. The high half of a value's 64-bit hash
+selects the block. The low half selects one bit in each of the block's words.
+
+Source: ``BloomFilter.md`` in the Parquet specification.
 """
 
 from __future__ import annotations
@@ -38,47 +39,59 @@ _SALT = np.array(
     ],
     dtype=np.uint32,
 )
-_WORDS = len(_SALT)
-_BLOCK_BYTES = _WORDS * 4
+"""Multipliers that turn a hash into one bit number per word (``BloomFilter.md``, ``salt``)."""
+_WORDS_PER_BLOCK = len(_SALT)
+_BLOCK_BYTES = _WORDS_PER_BLOCK * 4
 MAX_BYTES = 128 * 1024 * 1024
-_HEADER_BYTES = 64
-"""Headers written today take about 16."""
-_SMALL_BYTES = 64 * 1024
-"""A smaller filter is read as a whole, however few values are looked up."""
+"""Largest filter, without its header, that is written or read."""
+_HEADER_READ_BYTES = 64
+"""Bytes read to decode a header. Headers written today take about 16."""
+_WHOLE_READ_BYTES = 64 * 1024
+"""A filter up to this size is read in one range, even for a few hashes."""
 
 
 class BloomFilter:
-    """The blocks of one filter: ``words`` is uint32 of shape ``(blocks, 8)``."""
+    """The blocks of one filter.
+
+    ``words`` has shape ``(blocks, 8)`` and dtype uint32.
+    """
 
     def __init__(self, words: NDArray[np.uint32]) -> None:
         self.words = words
 
     @classmethod
     def sized(cls, distinct: int, fpp: float) -> BloomFilter:
-        """An empty filter for ``distinct`` values and a share ``fpp`` of false positives."""
-        bits = -_WORDS * max(distinct, 1) / math.log1p(-(fpp ** (1 / _WORDS)))
+        """Returns an empty filter for ``distinct`` values at a false-positive rate of ``fpp``.
+
+        ``fpp`` is between 0 and 1, both excluded. The size is a power of two, at most
+        ``MAX_BYTES``.
+        """
+        bits = -_WORDS_PER_BLOCK * max(distinct, 1) / math.log1p(-(fpp ** (1 / _WORDS_PER_BLOCK)))
         size = 1 << max(math.ceil(math.log2(bits / 8)), 0)
         blocks = min(max(size, _BLOCK_BYTES), MAX_BYTES) // _BLOCK_BYTES
-        return cls(np.zeros((blocks, _WORDS), dtype=np.uint32))
+        return cls(np.zeros((blocks, _WORDS_PER_BLOCK), dtype=np.uint32))
 
     @property
     def num_bytes(self) -> int:
         return self.words.nbytes
 
     def add(self, hashes: UInt64Array) -> None:
-        """Add values by their XXH64."""
+        """Adds values, given by their XXH64 hashes."""
         blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
-        for word in range(_WORDS):
+        for word in range(_WORDS_PER_BLOCK):
             np.bitwise_or.at(self.words[:, word], blocks, masks[:, word])
 
     def might_contain(self, hashes: UInt64Array) -> NDArray[np.bool_]:
-        """For each hash, of shape ``(n,)``: False where no such value was added."""
+        """Returns, for each of ``n`` hashes, False if its value was certainly not added.
+
+        The result has shape ``(n,)``.
+        """
         blocks, masks = _blocks(hashes, len(self.words)), _masks(hashes)
-        found: NDArray[np.bool_] = ((self.words[blocks] & masks) == masks).all(axis=1)
-        return found
+        is_candidate: NDArray[np.bool_] = ((self.words[blocks] & masks) == masks).all(axis=1)
+        return is_candidate
 
     def encode(self) -> bytes:
-        """Header and blocks, as a file stores them."""
+        """Returns the header and the blocks, as a file stores them."""
         header = BloomFilterHeader(
             numBytes=self.num_bytes,
             algorithm=BloomFilterAlgorithm(BLOCK=Empty()),
@@ -88,57 +101,67 @@ class BloomFilter:
         return encode(header) + self.words.astype("<u4").tobytes()
 
 
-def _blocks(hashes: UInt64Array, count: int) -> NDArray[np.int64]:
-    """Which of ``count`` blocks each hash falls into."""
+def _blocks(hashes: UInt64Array, num_blocks: int) -> NDArray[np.int64]:
+    """Returns the block of each hash, in ``[0, num_blocks)``, as ``BloomFilter.md`` selects it."""
     high = hashes >> np.uint64(32)
-    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+    return ((high * np.uint64(num_blocks)) >> np.uint64(32)).astype(np.int64)
 
 
 def _masks(hashes: UInt64Array) -> NDArray[np.uint32]:
-    """One bit in each of a block's words, for each hash: shape ``(n, 8)``."""
+    """Returns one bit for each word of a block, for each hash. Shape ``(n, 8)``.
+
+    Implements ``mask`` in ``BloomFilter.md``.
+    """
     bits: NDArray[np.uint32] = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
     return np.uint32(1) << bits
 
 
 def read_bloom_filter(source: Source, offset: int, length: int | None) -> BloomFilter:
-    """The filter at ``offset``; ``length``, header included, is unknown to older writers.
+    """Reads the filter at ``offset``, in bytes from the start of the file.
 
-    Raises ``FormatError`` where there is none, ``UnsupportedError`` for another algorithm.
+    ``length`` is the size in bytes with the header. It is None for files of older writers, which do
+    not store it. Raises ``FormatError`` if there is no valid filter at ``offset``, and
+    ``UnsupportedError`` if the filter uses another algorithm, hash or compression.
     """
     header_size, size = _read_headers(source, [(offset, length)])[0]
     data = source.read([(offset + header_size, size)])[0]
-    return BloomFilter(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS))
+    return BloomFilter(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS_PER_BLOCK))
 
 
 def filter_bytes(source: Source, offset: int) -> int:
-    """Returns the size of a filter without its header. Raises as ``read_bloom_filter`` does."""
+    """Returns the size of the filter at ``offset`` in bytes, without its header.
+
+    Raises the same errors as ``read_bloom_filter``.
+    """
     return _read_headers(source, [(offset, None)])[0][1]
 
 
 def count_missing(source: Source, offset: int, length: int | None, hashes: UInt64Array) -> int:
-    """Counts the ``hashes`` that were not added to a filter. Raises as ``read_bloom_filter`` does.
+    """Counts the ``hashes`` whose values were certainly not added to the filter at ``offset``.
 
-    Reads in proportion to the hashes: several filters may claim the same bytes.
+    Reads at most a few blocks per hash, because a damaged footer may point many filters at the same
+    bytes. Raises the same errors as ``read_bloom_filter``.
     """
     header_size, size = _read_headers(source, [(offset, length)])[0]
-    if size <= _SMALL_BYTES + 2 * _BLOCK_BYTES * len(hashes):
-        found = read_bloom_filter(source, offset, length).might_contain(hashes)
-        return int(np.count_nonzero(~found))
-    blocks, places = np.unique(_blocks(hashes, size // _BLOCK_BYTES), return_inverse=True)
+    if size <= _WHOLE_READ_BYTES + 2 * _BLOCK_BYTES * len(hashes):
+        is_candidate = read_bloom_filter(source, offset, length).might_contain(hashes)
+        return int(np.count_nonzero(~is_candidate))
+    blocks, block_positions = np.unique(_blocks(hashes, size // _BLOCK_BYTES), return_inverse=True)
     start = offset + header_size
     ranges = [(start + block * _BLOCK_BYTES, _BLOCK_BYTES) for block in blocks.tolist()]
-    words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4").reshape(-1, _WORDS)
+    words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4").reshape(-1, _WORDS_PER_BLOCK)
     masks = _masks(hashes)
-    return int(np.count_nonzero(~((words[places] & masks) == masks).all(axis=1)))
+    return int(np.count_nonzero(~((words[block_positions] & masks) == masks).all(axis=1)))
 
 
 def filters_might_contain(
     source: Source, places: Sequence[tuple[int, int | None]], hashes: UInt64Array
 ) -> list[bool]:
-    """For each filter, by offset and length: might any of the ``hashes`` have been added?
+    """Returns, for each filter, whether any of the ``hashes`` might have been added to it.
 
-    Reads headers, then of each filter only the blocks that tell. Raises as ``read_bloom_filter``
-    does.
+    ``places`` holds the offset and the length of each filter, as in ``read_bloom_filter``. Reads
+    the headers in one request, then one block per hash and filter in a second request. Raises the
+    same errors as ``read_bloom_filter``.
     """
     if not len(hashes):
         return [False] * len(places)
@@ -148,23 +171,23 @@ def filters_might_contain(
         start = offset + header_size
         ranges += [(start + block * _BLOCK_BYTES, _BLOCK_BYTES) for block in blocks.tolist()]
     words = np.frombuffer(b"".join(source.read(ranges)), dtype="<u4")
-    words = words.reshape(len(places), len(hashes), _WORDS)
+    words = words.reshape(len(places), len(hashes), _WORDS_PER_BLOCK)
     masks = _masks(hashes)
-    found: list[bool] = ((words & masks) == masks).all(axis=2).any(axis=1).tolist()
-    return found
+    is_candidate: list[bool] = ((words & masks) == masks).all(axis=2).any(axis=1).tolist()
+    return is_candidate
 
 
 def _read_headers(
     source: Source, places: Sequence[tuple[int, int | None]]
 ) -> list[tuple[int, int]]:
-    """Sizes of headers and of what follows them, in bytes."""
+    """Returns, for each filter, the bytes of its header and the bytes of its blocks."""
     sizes = []
-    wanted = [(offset, min(_HEADER_BYTES, source.size - offset)) for offset, _ in places]
-    for (offset, length), data in zip(places, source.read(wanted), strict=True):
+    ranges = [(offset, min(_HEADER_READ_BYTES, source.size - offset)) for offset, _ in places]
+    for (offset, length), data in zip(places, source.read(ranges), strict=True):
         header, header_size = decode(BloomFilterHeader, data)
-        kinds = (header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED)
-        if None in kinds:
-            raise UnsupportedError("a bloom filter of a kind that is not known here")
+        supported = (header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED)
+        if None in supported:
+            raise UnsupportedError("a bloom filter uses an unknown algorithm, hash or compression")
         size = header.numBytes
         if size <= 0 or size % _BLOCK_BYTES or size > MAX_BYTES:
             raise FormatError(f"a bloom filter of {size:,} bytes", Where(offset=offset))

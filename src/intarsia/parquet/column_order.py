@@ -1,4 +1,7 @@
-"""Which order the values of a leaf have, by what the schema says of it."""
+"""Derives the order of a column's values from its schema element.
+
+Source: ``LogicalTypes.md`` and ``ColumnOrder`` in ``parquet.thrift``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _UNSIGNED = {
     ConvertedType.UINT_32,
     ConvertedType.UINT_64,
 }
-_CONVERTED_TICKS = {
+_CONVERTED_TICKS_PER_SECOND = {
     ConvertedType.TIME_MILLIS: (Domain.TIME, 1_000),
     ConvertedType.TIME_MICROS: (Domain.TIME, 1_000_000),
     ConvertedType.TIMESTAMP_MILLIS: (Domain.TIMESTAMP, 1_000),
@@ -28,9 +31,10 @@ _CONVERTED_TICKS = {
 
 
 def order_of(element: SchemaElement, declared: ColumnOrder | None = None) -> ValueOrder:
-    """The order of a leaf's values. An annotation nobody knows yet makes it undefined.
+    """Returns the order of a leaf's values.
 
-    INT96 has an order only where the file has ``declared`` it.
+    The order is undefined if the annotation is unknown. INT96 has an order only if the file
+    declares INT96_TIMESTAMP_ORDER in ``declared``.
     """
     if element.type == Type.INT96 and declared is not None:
         return _UNDEFINED if declared.INT96_TIMESTAMP_ORDER is None else INT96_ORDER
@@ -56,10 +60,13 @@ def _integer_order(element: SchemaElement, stored: np.dtype[Any]) -> ValueOrder:
             return ValueOrder(Domain.DECIMAL, stored, _INT64, width, scale=logical.DECIMAL.scale)
         if logical.DATE is not None:
             return ValueOrder(Domain.DATE, stored, _INT64, width)
-        for domain, time in ((Domain.TIME, logical.TIME), (Domain.TIMESTAMP, logical.TIMESTAMP)):
-            if time is not None and time.unit.per_second:
-                ticks = time.unit.per_second
-                return ValueOrder(domain, stored, _INT64, width, ticks, time.isAdjustedToUTC)
+        for domain, time_type in (
+            (Domain.TIME, logical.TIME),
+            (Domain.TIMESTAMP, logical.TIMESTAMP),
+        ):
+            if time_type is not None and time_type.unit.per_second:
+                ticks = time_type.unit.per_second
+                return ValueOrder(domain, stored, _INT64, width, ticks, time_type.isAdjustedToUTC)
         if logical.INTEGER is not None:
             return _plain_integer_order(stored, logical.INTEGER.isSigned)
         if logical.UNKNOWN is None:
@@ -68,14 +75,14 @@ def _integer_order(element: SchemaElement, stored: np.dtype[Any]) -> ValueOrder:
         return ValueOrder(Domain.DECIMAL, stored, _INT64, width, scale=element.scale or 0)
     if converted == ConvertedType.DATE:
         return ValueOrder(Domain.DATE, stored, _INT64, width)
-    if converted in _CONVERTED_TICKS:
-        domain, ticks = _CONVERTED_TICKS[ConvertedType(converted)]
+    if converted in _CONVERTED_TICKS_PER_SECOND:
+        domain, ticks = _CONVERTED_TICKS_PER_SECOND[ConvertedType(converted)]
         return ValueOrder(domain, stored, _INT64, width, ticks, utc=True)
     return _plain_integer_order(stored, converted not in _UNSIGNED)
 
 
-def _plain_integer_order(stored: np.dtype[Any], signed: bool) -> ValueOrder:
-    if signed:
+def _plain_integer_order(stored: np.dtype[Any], is_signed: bool) -> ValueOrder:
+    if is_signed:
         return ValueOrder(Domain.INTEGER, stored, _INT64, stored.itemsize)
     unsigned = np.dtype(f"<u{stored.itemsize}")
     return ValueOrder(Domain.INTEGER, unsigned, _UINT64, stored.itemsize)

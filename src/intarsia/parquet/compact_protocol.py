@@ -1,7 +1,9 @@
-"""Thrift's compact protocol as bytes: finding values, moving them whole, putting structs together.
+"""Thrift's compact protocol on raw bytes: finding, copying and joining encoded fields.
 
-A struct is a list of ``Span``, one a field: its value's bytes, known to anyone or not. Bytes are
-gone through by Apache's C extension where they are long, which the ``Decoder`` wraps.
+A struct is a list of ``Span``, one for each field, whether or not the field is known. ``Decoder``
+wraps the C extension of Apache's library, which is used where values may be long.
+
+Source: Thrift's ``thrift-compact-protocol.md``.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, LIST, _SET, _MAP, STRU
     1, 14
 )
 _MAX_DEPTH = 64
+"""Levels of nested structs and containers that are skipped before an error is raised."""
 
 
 class Span(NamedTuple):
-    """One field of an encoded struct: its number, its compact type, and its value's bytes."""
+    """One field of an encoded struct: its number, its compact type, and the bytes of its value."""
 
     number: int
     kind: int
@@ -33,7 +36,7 @@ class Span(NamedTuple):
 
 
 class _Protocol(TCompactProtocolAccelerated):  # type: ignore[misc]  # thrift is not typed
-    """Where its C extension is missing, text that is not UTF-8 is read as with it."""
+    """The library's protocol. Replaces invalid UTF-8 in strings, as the C extension does."""
 
     def readString(self) -> str:  # noqa: N802 # the library's name
         return bytes(self.readBinary()).decode("utf-8", "replace")
@@ -41,13 +44,13 @@ class _Protocol(TCompactProtocolAccelerated):  # type: ignore[misc]  # thrift is
 
 _IN_C = _Protocol(TMemoryBuffer())
 fast_encode: Callable[[Any, Any], bytes] | None = _IN_C._fast_encode
-"""The library's C extension, which encodes a value by its class and specification; None where it
-is missing."""
+"""Encodes a value by its class and specification, in C. None if the C extension is missing."""
 
 
-class _Given(NamedTuple):
-    """What the C extension asks of a protocol: the library's own takes longer to make than that
-    takes to decode a page header.
+class _ProtocolFields(NamedTuple):
+    """The attributes of a protocol that the C extension reads.
+
+    Creating the library's own protocol takes longer than decoding a page header.
     """
 
     trans: TMemoryBuffer
@@ -55,8 +58,8 @@ class _Given(NamedTuple):
     container_length_limit: int
 
 
-class _Noted:
-    """Counts how often an attribute of it is set."""
+class _AssignmentCounter:
+    """An object that counts how often its attributes are set."""
 
     count = 0
 
@@ -65,10 +68,10 @@ class _Noted:
 
 
 class Decoder:
-    """Apache's decoder over some bytes, to be used from any offset.
+    """The library's decoder over some bytes, usable from any offset.
 
-    No container or string may claim more elements or bytes than there are, so allocation is bounded
-    by the input.
+    A container or string that claims more elements or bytes than ``data`` holds is refused, so the
+    input bounds the memory that is allocated.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -76,34 +79,37 @@ class Decoder:
         transport = TMemoryBuffer(data)
         self.data, self._buffer = data, transport.cstringio_buf
         self._fast = _IN_C._fast_decode
-        made: Any = _Protocol if self._fast is None else _Given
-        self._protocol = made(transport, limit, limit)
+        protocol: Any = _Protocol if self._fast is None else _ProtocolFields
+        self._protocol = protocol(transport, limit, limit)
 
-    def read(self, made: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
-        """A ``made`` with the fields of the struct at ``at``, and the offset behind it."""
+    def read(self, cls: Callable[..., Any], spec: tuple[Any, ...], at: int) -> tuple[Any, int]:
+        """Returns an instance of ``cls`` with the struct's fields, and the offset after the struct.
+
+        The struct starts at offset ``at``.
+        """
         self._buffer.seek(at)
         if self._fast is not None:
-            value = self._fast(None, self._protocol, [made, spec])
+            value = self._fast(None, self._protocol, [cls, spec])
         else:
-            value = self._protocol.readStruct(made, spec, True)
+            value = self._protocol.readStruct(cls, spec, True)
         return value, self._buffer.tell()
 
     def count_fields(self, at: int, number: int) -> int | None:
-        """How many fields of the struct at ``at`` are lists of structs of this number.
+        """Returns how many fields of the struct at ``at`` are lists of structs with this number.
 
-        None if that is not known.
+        Returns None if the C extension is missing.
         """
         if self._fast is None:
             return None
         skipped = TType.STRUCT, [object, ()], False
         spec = (*[None] * number, (number, TType.LIST, "list", skipped, None))
-        noted = _Noted()
+        counter = _AssignmentCounter()
         self._buffer.seek(at)
-        self._fast(noted, self._protocol, [_Noted, spec])
-        return noted.count
+        self._fast(counter, self._protocol, [_AssignmentCounter, spec])
+        return counter.count
 
     def bounds(self, at: int) -> array[int]:
-        """Where each element of the list at ``at`` begins; last, where the list ends."""
+        """Returns the offset of each element of the list at ``at``, then of the list's end."""
         size, kind, at = read_list_header(self.data, at)
         if kind == STRUCT:
             return self.bounds_of_structs(at, size)
@@ -113,7 +119,10 @@ class Decoder:
         return bounds
 
     def bounds_of_structs(self, at: int, size: int) -> array[int]:
-        """Where each of ``size`` structs begins, the first at ``at``; last, where they end."""
+        """Returns the offset of each of ``size`` adjacent structs, then the offset of their end.
+
+        The first struct starts at ``at``.
+        """
         bounds = array("q", [at])
         if self._fast is None:
             for _ in range(size):
@@ -134,34 +143,41 @@ class Decoder:
         return bounds
 
     def stop_of_field(self, at: int, kind: int) -> int:
-        """The end of a field's value; the library skips lists and structs, which may be long."""
+        """Returns the offset after a field's value.
+
+        The C extension skips structs and lists, which may be long.
+        """
         if kind == STRUCT:
             return self.bounds_of_structs(at, 1)[-1]
         return self.bounds(at)[-1] if kind == LIST else _skip_field(self.data, at, kind, 1)
 
 
 def spans(data: bytes | memoryview) -> tuple[list[Span], int]:
-    """The fields of the struct at the start of ``data``, known or not, and the bytes it takes.
+    """Returns the fields of the struct at the start of ``data``, and the bytes that it takes.
 
-    Raises ``FormatError`` where the bytes end early or nest deeper than 64 levels.
+    Unknown fields are included. Raises ``FormatError`` if the bytes end early or nest deeper than
+    64 levels.
     """
     raw = bytes(data)
-    *found, (_, _, _, stop) = places_of_fields(raw)
-    return [Span(number, kind, raw[start:stop]) for number, kind, start, stop in found], stop
+    *fields, (_, _, _, stop) = places_of_fields(raw)
+    return [Span(number, kind, raw[start:stop]) for number, kind, start, stop in fields], stop
 
 
 def field_value(data: bytes, number: int) -> bytes | None:
-    """The bytes of one field's value; what follows it is not looked at. None where it is absent."""
-    for found, kind, start, stop in places_of_fields(data):
-        if kind and found == number:
+    """Returns the bytes of a field's value, or None if the struct does not have the field.
+
+    Stops at the field; the bytes after it are not checked.
+    """
+    for field_number, kind, start, stop in places_of_fields(data):
+        if kind and field_number == number:
             return data[start:stop]
     return None
 
 
 def places_of_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """``(number, kind, start, stop)`` of each field's value; last ``(0, 0, stop, stop)``.
+    """Yields ``(number, kind, start, stop)`` of each field's value, then ``(0, 0, end, end)``.
 
-    As ``_walk`` gives them, with lists, which may be long, skipped by the library.
+    Yields the same as ``_walk``; the C extension skips lists, which may be long.
     """
     decoder = Decoder(data)
     number = at = 0
@@ -176,13 +192,13 @@ def places_of_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def string_span(number: int, text: str) -> Span:
-    """A field that is a string."""
+    """Returns a field that holds a string."""
     data = text.encode()
     return Span(number, _BINARY, varint(len(data)) + data)
 
 
 def replace_fields(fields: Iterable[Span], new: Iterable[Span]) -> bytes:
-    """The struct of ``fields`` with those of ``new`` replacing their namesakes, or added.
+    """Returns the bytes of a struct of ``fields``, with the fields in ``new`` replaced or added.
 
     Fields that are not replaced keep their bytes and their order.
     """
@@ -207,12 +223,15 @@ def replace_fields(fields: Iterable[Span], new: Iterable[Span]) -> bytes:
 
 
 def list_span(number: int, elements: list[bytes]) -> Span:
-    """A field that is a list of already encoded structs."""
+    """Returns a field that holds a list of encoded structs."""
     return Span(number, LIST, list_header(len(elements), STRUCT) + b"".join(elements))
 
 
 def list_elements(data: bytes) -> list[bytes]:
-    """The elements of an encoded list of structs, each as its bytes."""
+    """Returns the bytes of each element of an encoded list of structs.
+
+    Raises ``FormatError`` if the elements are not structs.
+    """
     size, kind, at = read_list_header(data, 0)
     if kind != STRUCT:
         raise FormatError(f"expected a list of structs, found elements of compact type {kind}")
@@ -221,17 +240,17 @@ def list_elements(data: bytes) -> list[bytes]:
 
 
 def struct_stop(data: bytes, at: int) -> int:
-    """The end of the struct at ``at``. Raises ``FormatError`` where it is not whole."""
+    """Returns the offset after the struct at ``at``. Raises ``FormatError`` if it is incomplete."""
     return _skip(data, at, STRUCT, 0)
 
 
 def list_header(size: int, kind: int) -> bytes:
-    """The bytes that open a list of ``size`` elements of compact type ``kind``."""
+    """Returns the header of a list of ``size`` elements of compact type ``kind``."""
     return bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + varint(size)
 
 
 def varint(value: int) -> bytes:
-    """ULEB128 of a non-negative integer."""
+    """Returns a non-negative integer as ULEB128."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -241,12 +260,12 @@ def varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """A signed integer as compact thrift writes it."""
+    """Returns a signed integer in zigzag encoding, as a varint."""
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int]]:
-    """``(number, kind, start, stop)`` of each field's value; last ``(0, 0, stop, stop)``."""
+    """Yields ``(number, kind, start, stop)`` of each field's value, then ``(0, 0, end, end)``."""
     number = 0
     while True:
         number, kind, at = field_header(data, at, number)
@@ -259,7 +278,10 @@ def _walk(data: bytes, at: int, depth: int) -> Iterable[tuple[int, int, int, int
 
 
 def field_header(data: bytes, at: int, number: int) -> tuple[int, int, int]:
-    """A field's number and kind, and where its value starts; ``number`` is the one before it."""
+    """Returns a field's number and kind, and the offset of its value.
+
+    ``at`` is the offset of the field's header, ``number`` the number of the field before it, or 0.
+    """
     header, at = _byte(data, at), at + 1
     kind, delta = header & 0x0F, header >> 4
     if kind and not delta:
@@ -269,12 +291,12 @@ def field_header(data: bytes, at: int, number: int) -> tuple[int, int, int]:
 
 
 def _skip_field(data: bytes, at: int, kind: int, depth: int) -> int:
-    """The end of a field's value; a Boolean's is in the field's header."""
+    """Returns the offset after a field's value. A Boolean's value is in the field's header."""
     return at if kind in (_TRUE, _FALSE) else _skip(data, at, kind, depth)
 
 
 def _skip(data: bytes, at: int, kind: int, depth: int) -> int:
-    """The end of the value of type ``kind`` that starts at ``at``."""
+    """Returns the offset after the value of type ``kind`` that starts at ``at``."""
     if depth > _MAX_DEPTH:
         raise FormatError(f"thrift nested deeper than {_MAX_DEPTH} levels", Where(offset=at))
     skip = _SKIPS.get(kind)
@@ -336,7 +358,7 @@ _SKIPS: dict[int, Callable[[bytes, int, int], int]] = {
 
 
 def read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """A list's size and the type of its elements, and where these start."""
+    """Returns a list's size, the type of its elements, and the offset of the first element."""
     header, at = _byte(data, at), at + 1
     size, kind = header >> 4, header & 0x0F
     if size == 15:
@@ -353,7 +375,7 @@ def _byte(data: bytes, at: int) -> int:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned integer at ``at``, and the offset behind it."""
+    """Returns the unsigned varint at ``at``, and the offset after it."""
     value = shift = 0
     while True:
         byte, at = _byte(data, at), at + 1

@@ -1,4 +1,4 @@
-"""What types, codecs, encodings and pages are called where room is short."""
+"""Short display names of types, codecs, encodings and page types, for tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENCODINGS = {
     "DELTA_BYTE_ARRAY": "DELTA_BYTES",
     "BYTE_STREAM_SPLIT": "SPLIT",
 }
-_PAGES = {
+_PAGE_TYPES = {
     "DATA_PAGE": "V1",
     "DATA_PAGE_V2": "V2",
     "DICTIONARY_PAGE": "DICT",
@@ -40,13 +40,14 @@ _CONVERTED = {
     "TIMESTAMP_MILLIS": "TIMESTAMP(ms, UTC)",
     "TIMESTAMP_MICROS": "TIMESTAMP(us, UTC)",
 }
-_LEVELS = (Encoding.RLE, Encoding.BIT_PACKED)
+_LEVEL_ENCODINGS = (Encoding.RLE, Encoding.BIT_PACKED)
 
 
 def type_name(leaf: Leaf) -> str:
-    """The logical type, else the physical one; ``*`` marks repeated columns, ``?`` optional ones.
+    """Returns the name of a leaf's logical type, or of its physical type if it has none.
 
-    Levels anywhere on the column's path count: its rows may hold several values, or NULL.
+    A repeated column gets a ``*``, an optional one a ``?``. Levels anywhere on the column's path
+    count, because its rows may then hold several values, or NULL.
     """
     name = _element_type(leaf.element)
     if leaf.max_repetition_level:
@@ -85,8 +86,8 @@ def _time_type(name: str, time: TimeType) -> str:
     return f"{name}({unit}, UTC)" if time.isAdjustedToUTC else f"{name}({unit})"
 
 
-def _integer_type(bits: int, signed: bool) -> str:
-    return f"INT({bits})" if signed else f"INT({bits}, unsigned)"
+def _integer_type(bit_width: int, is_signed: bool) -> str:
+    return f"INT({bit_width})" if is_signed else f"INT({bit_width}, unsigned)"
 
 
 def _converted_type(element: SchemaElement) -> str:
@@ -99,29 +100,32 @@ def _converted_type(element: SchemaElement) -> str:
 
 
 def codec_name(codec: int) -> str:
-    """``SNAPPY``, …; ``none`` for a chunk that is not compressed."""
+    """Returns a codec's name, such as ``SNAPPY``, or ``none`` for an uncompressed chunk."""
     return "none" if codec == CompressionCodec.UNCOMPRESSED else name_of(CompressionCodec, codec)
 
 
 def encoding_name(name: str) -> str:
-    """The short name of an encoding."""
+    """Returns the short name of an encoding."""
     return _ENCODINGS.get(name, name)
 
 
 def page_name(name: str) -> str:
-    """The short name of a type of page."""
-    return _PAGES.get(name, name)
+    """Returns the short name of a page type."""
+    return _PAGE_TYPES.get(name, name)
 
 
 def value_encodings(chunk: ColumnMetaData) -> list[str]:
-    """How values are encoded, by short names.
+    """Returns the short names of the encodings that a chunk's values use.
 
-    Of the data pages where the footer tells them apart; else all but those only levels have.
+    Takes the data pages' encodings from ``encoding_stats`` if the footer has them. Otherwise takes
+    ``encodings`` without those that are used for levels only.
     """
-    data = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
-    found: Iterable[int] = [s.encoding for s in chunk.encoding_stats or () if s.page_type in data]
-    if not found:
-        ignored = _LEVELS if chunk.type != Type.BOOLEAN else _LEVELS[1:]
-        found = [encoding for encoding in chunk.encodings if encoding not in ignored]
-    names = (encoding_name(name_of(Encoding, encoding)) for encoding in sorted(found))
+    data_pages = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+    encodings: Iterable[int] = [
+        stats.encoding for stats in chunk.encoding_stats or () if stats.page_type in data_pages
+    ]
+    if not encodings:
+        level_only = _LEVEL_ENCODINGS if chunk.type != Type.BOOLEAN else _LEVEL_ENCODINGS[1:]
+        encodings = [encoding for encoding in chunk.encodings if encoding not in level_only]
+    names = (encoding_name(name_of(Encoding, encoding)) for encoding in sorted(encodings))
     return list(dict.fromkeys(names))

@@ -1,7 +1,10 @@
-"""Finding, checking and extending the footer of a Parquet file.
+"""Reading, checking and editing the footer of a Parquet file.
 
 A file ends in ``<FileMetaData> <4-byte little-endian length> PAR1``. An edited footer keeps every
-byte of the fields it does not replace, known to this version or not.
+byte of the fields that are not replaced, including unknown fields.
+
+Source: section "File format" of the Parquet specification, and ``FileMetaData`` in
+``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -26,37 +29,42 @@ from intarsia.parquet.metadata import (
     KeyValue,
     RowGroup,
 )
-from intarsia.parquet.statistics import believed
+from intarsia.parquet.statistics import usable_bounds
 from intarsia.parquet.thrift import all_as, amended, amended_bytes, decode, encode, encoded_elements
 
 MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _DRAFT_MAGIC = b"RED1"
 TRAILER_BYTES = 8
+"""Length of the metadata (4 bytes) and the magic (4 bytes)."""
 TAIL_BYTES = 64 * 1024
-"""How much of a file's end is read at once in the hope that it holds the whole footer."""
+"""Bytes read from a file's end in the first request. Most footers fit into them."""
 
 _KEY_VALUE_METADATA = 5
 _ENCRYPTION_ALGORITHM = 8
+"""Field numbers in ``FileMetaData``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A decoded footer, its bytes, and a source that still holds the file's tail in memory."""
+    """A decoded footer and its bytes."""
 
     metadata: FileMetaData
     raw: bytes
+    """The encoded ``FileMetaData``, without the trailer."""
     offset: int
-    """Where the metadata starts, in bytes from the start of the file."""
+    """Start of the metadata, in bytes from the start of the file."""
     source: HeldSource
+    """The file, with the tail that was read kept in memory."""
     shape: Shape
+    """The layout that this footer shares with other files of the same schema and writer."""
 
 
 def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
-    """Read and decode the footer in one request, two where it is longer than ``tail_bytes``.
+    """Reads and decodes the footer, with one request if it fits into ``tail_bytes``, else two.
 
-    Raises ``FormatError`` for what is not a whole Parquet file, ``UnsupportedError`` for an
-    encrypted footer or the magic of the format's first draft.
+    Raises ``FormatError`` if the file is not a complete Parquet file. Raises ``UnsupportedError``
+    if the footer is encrypted or the file uses the format's first draft (``RED1``).
     """
     size = source.size
     if size < len(MAGIC) + TRAILER_BYTES:
@@ -81,8 +89,8 @@ def read_footer(source: Source, tail_bytes: int = TAIL_BYTES) -> Footer:
     except FormatError as error:
         raise error.at(Where(offset=offset)) from error
     _check_counts(metadata, offset)
-    held = HeldSource(source, size - tail.nbytes, tail)
-    return Footer(metadata, raw, offset, held, shape)
+    source_with_tail = HeldSource(source, size - tail.nbytes, tail)
+    return Footer(metadata, raw, offset, source_with_tail, shape)
 
 
 def _check_magic(magic: bytes, size: int) -> None:
@@ -104,24 +112,26 @@ def _check_counts(metadata: FileMetaData, offset: int) -> None:
 
 
 def check_editable(raw: bytes) -> None:
-    """Raise ``UnsupportedError`` for a footer that an edit would make unreadable.
+    """Raises ``UnsupportedError`` if an edit would make the footer unreadable.
 
-    A signed plaintext footer (``encryption_algorithm`` is set) is followed by a signature over the
-    very bytes an edit would change.
+    A signed plaintext footer (``encryption_algorithm`` is set) carries a signature over its own
+    bytes, which an edit would invalidate. Source: section "Plaintext footer mode" of
+    ``Encryption.md``.
     """
     if any(span.number == _ENCRYPTION_ALGORITHM for span in spans(raw)[0]):
         raise UnsupportedError("the footer is signed; changing the file would break its signature")
 
 
 def with_key_values(raw: bytes, entries: Mapping[str, str | None]) -> bytes:
-    """The footer ``raw`` with key/value entries set, or removed where the value is None.
+    """Returns the footer ``raw`` with key/value entries set, or removed if their value is None.
 
-    Every other field, and every other entry, keeps its bytes.
+    All other fields and entries keep their bytes. Raises ``UnsupportedError`` if the footer is
+    signed.
     """
     check_editable(raw)
     fields, _ = spans(raw)
     current = next((span for span in fields if span.number == _KEY_VALUE_METADATA), None)
-    kept = [
+    unchanged = [
         element
         for element in (list_elements(current.value) if current else ())
         if decode(KeyValue, element)[0].key not in entries
@@ -131,34 +141,39 @@ def with_key_values(raw: bytes, entries: Mapping[str, str | None]) -> bytes:
         for key, value in entries.items()
         if value is not None
     ]
-    if not kept and not added:
-        return replace_fields([s for s in fields if s.number != _KEY_VALUE_METADATA], [])
-    return replace_fields(fields, [list_span(_KEY_VALUE_METADATA, kept + added)])
+    if not unchanged and not added:
+        return replace_fields(
+            [field for field in fields if field.number != _KEY_VALUE_METADATA], []
+        )
+    return replace_fields(fields, [list_span(_KEY_VALUE_METADATA, unchanged + added)])
 
 
 def with_chunks(raw: bytes, changes: Mapping[tuple[int, int], Mapping[str, Any]]) -> bytes:
-    """The footer ``raw`` with fields of chunks, by row group and column, set as in ``amended``.
+    """Returns the footer ``raw`` with fields of column chunks set, as by ``amended``.
 
-    Every other field keeps its bytes. Raises ``FormatError`` for a chunk that is no struct.
+    ``changes`` maps (row group, column) to field names and values. All other fields keep their
+    bytes. Raises ``FormatError`` if a chunk is not a struct, ``UnsupportedError`` if the footer is
+    signed.
     """
     check_editable(raw)
     groups = decode(FileMetaData, raw)[0].row_groups
-    encoded = encoded_elements(groups)
-    touched: dict[int, list[bytes]] = {}
+    encoded_groups = encoded_elements(groups)
+    columns_by_group: dict[int, list[bytes]] = {}
     for (group, column), fields in changes.items():
-        if group not in touched:
-            touched[group] = encoded_elements(groups[group].columns)
-        columns = touched[group]
+        if group not in columns_by_group:
+            columns_by_group[group] = encoded_elements(groups[group].columns)
+        columns = columns_by_group[group]
         columns[column] = amended_bytes(ColumnChunk, columns[column], fields)
-    for group, columns in touched.items():
-        encoded[group] = amended_bytes(RowGroup, encoded[group], {"columns": columns})
-    return amended_bytes(FileMetaData, raw, {"row_groups": encoded})
+    for group, columns in columns_by_group.items():
+        encoded_groups[group] = amended_bytes(RowGroup, encoded_groups[group], {"columns": columns})
+    return amended_bytes(FileMetaData, raw, {"row_groups": encoded_groups})
 
 
 def with_elements(raw: bytes, changes: Mapping[int, Mapping[str, Any]]) -> bytes:
-    """The footer ``raw`` with fields of the schema's elements, by position, set as in ``amended``.
+    """Returns the footer ``raw`` with fields of schema elements set, as by ``amended``.
 
-    Every other field keeps its bytes.
+    ``changes`` maps the positions of schema elements to field names and values. All other fields
+    keep their bytes. Raises ``UnsupportedError`` if the footer is signed.
     """
     check_editable(raw)
     metadata, _ = decode(FileMetaData, raw)
@@ -169,19 +184,23 @@ def with_elements(raw: bytes, changes: Mapping[int, Mapping[str, Any]]) -> bytes
 
 
 def with_column_orders(raw: bytes) -> bytes:
-    """The footer ``raw`` with each column's order declared as its type's, where none is declared.
+    """Returns the footer ``raw`` with TYPE_ORDER declared for each column, if no order is declared.
 
-    Left as it is where statistics exist whose order was never declared: they would gain a meaning
-    that nobody vouches for. Deprecated bounds that are believed without an order are stated under
-    both names: readers that find an order look for the new ones only.
+    Returns ``raw`` unchanged if a chunk has ``min_value`` or ``max_value`` without a declared
+    order. Declaring one would give these bounds a meaning that their writer did not state.
+
+    Copies deprecated ``min`` and ``max`` that are usable without an order to ``min_value`` and
+    ``max_value``. Readers that see a declared order ignore the deprecated fields.
+
+    Source: ``ColumnOrder`` and ``Statistics`` in ``parquet.thrift``.
     """
     metadata, _ = decode(FileMetaData, raw)
     if metadata.column_orders is not None:
         return raw
     leaves = [element for element in metadata.schema if element.type is not None]
-    declared = [ColumnOrder(TYPE_ORDER=Empty())] * len(leaves)
-    known = {}
-    for number, group in enumerate(metadata.row_groups):
+    orders = [ColumnOrder(TYPE_ORDER=Empty())] * len(leaves)
+    changes = {}
+    for group_number, group in enumerate(metadata.row_groups):
         chunks = all_as(group.columns, BoundChunk)
         for column, (chunk, element) in enumerate(zip(chunks, leaves, strict=True)):
             stats = chunk.meta_data.statistics if chunk.meta_data else None
@@ -189,13 +208,13 @@ def with_column_orders(raw: bytes) -> bytes:
                 continue
             if stats.min_value is not None or stats.max_value is not None:
                 return raw
-            low, high = believed(stats, order_of(element))
+            low, high = usable_bounds(stats, order_of(element))
             if low is not None:
                 bounds = {"min_value": low, "max_value": high}
-                known[number, column] = {"meta_data": {"statistics": bounds}}
-    return with_chunks(encode(amended(metadata, column_orders=declared)), known)
+                changes[group_number, column] = {"meta_data": {"statistics": bounds}}
+    return with_chunks(encode(amended(metadata, column_orders=orders)), changes)
 
 
 def framed(raw: bytes) -> bytes:
-    """A footer's bytes as they end a file: with their length and the magic."""
+    """Returns the footer ``raw`` followed by its length and the magic, as a file ends."""
     return raw + struct.pack("<I", len(raw)) + MAGIC

@@ -1,13 +1,15 @@
-"""What the footers of files by one writer have in common, decoded once for all of them.
+"""Decodes the repeated parts of similar footers once.
 
 ::
 
     FileMetaData   version, schema │ num_rows, row_groups │ key/values, created_by, orders
                    └──── head ────┘                       └──────────── tail ────────────┘
 
-Of a footer whose head and tail, byte for byte, are those of one seen before, only the middle is
-decoded. A data set of thousands of files has a few such shapes. The value of the key ``intarsia``,
-which is another one in every file, may differ.
+Files of one schema and writer have the same head and tail. If both match those of an earlier
+footer byte for byte, only the middle is decoded. A data set of thousands of files has a few such
+layouts. The value of the key ``intarsia`` differs from file to file and is not compared.
+
+Source: ``FileMetaData`` in ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -31,29 +33,38 @@ from intarsia.parquet.thrift import decode, read_structs, remember_encoded
 T = TypeVar("T")
 
 OWN_KEY = "intarsia"
-"""The key whose value tells of one file only: where its directory is, or what a section is of."""
+"""The key of the entry that differs in each file.
+
+It holds the position of the file's index directory, or describes an index section.
+"""
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
 _I64 = 6
-_LONGEST, _LONGEST_VALUE = 1 << 20, 1 << 16
-_KEPT = 32
+_MAX_LAYOUT_BYTES, _MAX_OWN_VALUE_BYTES = 1 << 20, 1 << 16
+"""A longer head and tail, or a longer value of ``OWN_KEY``, is not remembered, to bound memory."""
+_MAX_LAYOUTS = 32
+"""Layouts remembered per process; every footer is compared with each of them."""
 _BINARY_FIELD = b"\x18"
-"""What opens a field of bytes that is one on from the field before."""
+"""Header of a binary field whose number is one more than that of the field before."""
 
 
 class Tail(NamedTuple):
-    """What follows the row groups: ``before`` and ``after`` the value of the ``own`` entry.
+    """The bytes after the row groups, without the value of ``OWN_KEY``.
 
-    All of it is ``after`` where there is no such entry.
+    ``before`` precedes that value and ``after`` follows it. Without such an entry, ``after`` is
+    all.
     """
 
     before: bytes
     after: bytes
     own: int | None = None
-    """The entry's number among the key/values."""
+    """Position of the ``OWN_KEY`` entry among the key/values. None if there is none."""
 
 
 class Shape:
-    """The head and tail of a footer; ``kept`` facts follow from these alone, and are shared."""
+    """The layout of a footer: its head and tail, and cached facts that depend only on these.
+
+    Files that share a layout share one object.
+    """
 
     def __init__(
         self,
@@ -65,30 +76,33 @@ class Shape:
         self._facts: dict[Hashable, Any] = {}
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The fact of that key, made when first asked for; at worst made twice."""
-        found = self._facts.get(key, self)
-        if found is self:
-            found = self._facts[key] = make()
-        return found  # type: ignore[no-any-return]  # what ``make`` gave
+        """Returns the cached fact for ``key``, calling ``make`` on first use.
+
+        Two threads may both call ``make``; the last result stays.
+        """
+        fact = self._facts.get(key, self)
+        if fact is self:
+            fact = self._facts[key] = make()
+        return fact  # type: ignore[no-any-return]  # what ``make`` gave
 
     def decoded(self, raw: bytes) -> FileMetaData | None:
-        """The footer ``raw``; None where it is of another shape, or damaged."""
+        """Returns the decoded footer ``raw``, or None if it is damaged or has another layout."""
         common = self._common
         if common is None or not raw.startswith(self.head):
             return None
         try:
-            found = self._tail_of(raw)
-            middle = None if found is None else self._middle(raw, found[0])
+            tail_match = self._tail_of(raw)
+            middle = None if tail_match is None else self._middle(raw, tail_match[0])
         except FormatError:
             return None
-        if found is None or middle is None:
+        if tail_match is None or middle is None:
             return None
         num_rows, groups = middle
         key_values = common.key_value_metadata
         if self.tail.own is not None and key_values is not None:
             key_values = list(key_values)
-            key_values[self.tail.own] = KeyValue(key=OWN_KEY, value=found[1])
-        made = FileMetaData(
+            key_values[self.tail.own] = KeyValue(key=OWN_KEY, value=tail_match[1])
+        metadata = FileMetaData(
             version=common.version,
             schema=common.schema,
             num_rows=num_rows,
@@ -99,18 +113,21 @@ class Shape:
             encryption_algorithm=common.encryption_algorithm,
             footer_signing_key_metadata=common.footer_signing_key_metadata,
         )
-        remember_encoded(made, raw)
-        return made
+        remember_encoded(metadata, raw)
+        return metadata
 
     def _tail_of(self, raw: bytes) -> tuple[int, str] | None:
-        """Where the tail of ``raw`` begins, and its own value; None where it has another one."""
+        """Returns the offset of the tail of ``raw`` and the value of ``OWN_KEY``.
+
+        Returns None if the tail differs.
+        """
         before, after, own = self.tail
         if not raw.endswith(after):
             return None
         stop = len(raw) - len(after)
         if own is None:
             return stop, ""
-        start = raw.find(before, max(stop - len(before) - _LONGEST_VALUE, 0), stop)
+        start = raw.find(before, max(stop - len(before) - _MAX_OWN_VALUE_BYTES, 0), stop)
         if start < 0:
             return None
         length, at = read_varint(raw, start + len(before))
@@ -133,31 +150,35 @@ class Shape:
 
 
 _shapes: tuple[Shape, ...] = ()
+"""Layouts seen in this process, the newest first."""
 
 
 def decode_footer(raw: bytes) -> tuple[FileMetaData, Shape]:
-    """The footer and its shape. Raises ``FormatError`` as ``decode`` does."""
+    """Returns the decoded footer and its layout. Raises ``FormatError`` if ``raw`` is invalid."""
     global _shapes
     for shape in _shapes:
-        found = shape.decoded(raw)
-        if found is not None:
-            return found, shape
+        known_metadata = shape.decoded(raw)
+        if known_metadata is not None:
+            return known_metadata, shape
     metadata, stop = decode(FileMetaData, raw)
-    found_shape = _shape_of(raw, metadata) if stop == len(raw) else None
-    if found_shape is None:
+    new_shape = _shape_of(raw, metadata) if stop == len(raw) else None
+    if new_shape is None:
         return metadata, Shape()
-    _shapes = (found_shape, *_shapes[: _KEPT - 1])  # at once: threads may be at it
-    return metadata, found_shape
+    _shapes = (new_shape, *_shapes[: _MAX_LAYOUTS - 1])  # one assignment, safe with threads
+    return metadata, new_shape
 
 
 def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
-    """None where it is long, or the fields are not in their order, which no writer does."""
-    found = places_of_fields(raw)
-    places = {number: (start, stop) for number, kind, start, stop in found if kind}
+    """Returns the layout of a footer.
+
+    Returns None if the layout is too long, or its fields are not in ascending order.
+    """
+    fields = places_of_fields(raw)
+    places = {number: (start, stop) for number, kind, start, stop in fields if kind}
     if [*places][:4] != [1, _SCHEMA, _NUM_ROWS, _ROW_GROUPS]:
         return None
     start, stop = places[_SCHEMA][1], places[_ROW_GROUPS][1]
-    if start + len(raw) - stop > _LONGEST:
+    if start + len(raw) - stop > _MAX_LAYOUT_BYTES:
         return None
     return Shape(
         raw[:start],
@@ -167,14 +188,18 @@ def _shape_of(raw: bytes, metadata: FileMetaData) -> Shape | None:
 
 
 def _tail(tail: bytes, metadata: FileMetaData) -> Tail:
-    """The tail divided at the own value, where there is just one, and nothing like it besides."""
+    """Returns the tail, split at the value of ``OWN_KEY``.
+
+    Does not split it if there is not exactly one such entry, or its bytes occur elsewhere in the
+    tail.
+    """
     entries = metadata.key_value_metadata or []
     numbers = [number for number, entry in enumerate(entries) if entry.key == OWN_KEY]
-    if len(numbers) != 1 or (text := entries[numbers[0]].value) is None:
+    if len(numbers) != 1 or (own_value := entries[numbers[0]].value) is None:
         return Tail(b"", tail)
     opening = _BINARY_FIELD + _string(OWN_KEY) + _BINARY_FIELD
-    value = _string(text)
-    if tail.count(opening) != 1 or opening + value not in tail or len(value) > _LONGEST_VALUE:
+    value = _string(own_value)
+    if tail.count(opening) != 1 or opening + value not in tail or len(value) > _MAX_OWN_VALUE_BYTES:
         return Tail(b"", tail)
     at = tail.index(opening) + len(opening)
     return Tail(tail[:at], tail[at + len(value) :], numbers[0])

@@ -1,7 +1,7 @@
-"""The structures of ``parquet.thrift``, with its names and field numbers.
+"""The structures of ``parquet.thrift``, with the specification's names and field numbers.
 
-Integers that the specification draws from an enum stay plain ``int`` here, because files may carry
-values nobody knows yet; the enums below name the known ones.
+Fields that the specification types as an enum are plain ``int`` here, because files may contain
+values that are newer than this list. The enums below name the known values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Type(IntEnum):
 
 
 class ConvertedType(IntEnum):
-    """The older annotation of a physical type; ``LogicalType`` is the newer one."""
+    """The older annotation of a physical type, replaced by ``LogicalType``."""
 
     UTF8 = 0
     MAP = 1
@@ -85,7 +85,7 @@ class Encoding(IntEnum):
 
 
 DICTIONARY_ENCODINGS = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
-"""Both names stand for indexes into a dictionary."""
+"""Encodings whose values are dictionary indices. PLAIN_DICTIONARY is the deprecated name."""
 
 
 class CompressionCodec(IntEnum):
@@ -139,7 +139,7 @@ class TimeUnit:
 
     @property
     def per_second(self) -> int | None:
-        """Ticks a second, or None for a unit nobody knows yet."""
+        """Ticks per second. None if the unit is unknown."""
         for member, ticks in (
             (self.MILLIS, 1_000),
             (self.MICROS, 1_000_000),
@@ -180,7 +180,7 @@ class GeographyType:
 
 @struct
 class LogicalType:
-    """A union: at most one member is set; none, where the file's is newer than this list."""
+    """A union: at most one member is set, none if the file uses a newer type."""
 
     STRING: Empty | None = field(1, Empty)
     MAP: Empty | None = field(2, Empty)
@@ -274,11 +274,15 @@ class PageEncodingStats:
     count: int = field(3, I32, required=True)
 
 
-def _start(dictionary: int | None, data: int) -> int:
-    """The first of both: a dictionary's offset of 0 means none; some writers put it behind the
-    data.
+def _start(dictionary_offset: int | None, data_offset: int) -> int:
+    """Returns the offset of the chunk's first page.
+
+    A dictionary offset of 0 means that there is none. Some writers place the dictionary page after
+    the data pages; the first data page is then first.
     """
-    return dictionary if dictionary and dictionary < data else data
+    return (
+        dictionary_offset if dictionary_offset and dictionary_offset < data_offset else data_offset
+    )
 
 
 @struct
@@ -303,7 +307,7 @@ class ColumnMetaData:
 
     @property
     def start(self) -> int:
-        """First byte of the chunk: its dictionary page, if any, else its first data page."""
+        """Offset of the chunk's first page in bytes: its dictionary page, if any, or data page."""
         return _start(self.dictionary_page_offset, self.data_page_offset)
 
 
@@ -315,7 +319,7 @@ class EncryptionWithColumnKey:
 
 @struct
 class ColumnCryptoMetaData:
-    """A union: which key a column is encrypted with."""
+    """A union: the key that encrypts a column."""
 
     ENCRYPTION_WITH_FOOTER_KEY: Empty | None = field(1, Empty)
     ENCRYPTION_WITH_COLUMN_KEY: EncryptionWithColumnKey | None = field(2, EncryptionWithColumnKey)
@@ -336,28 +340,28 @@ class ColumnChunk:
 
 @struct
 class ValueCount:
-    """A ``ColumnMetaData``, of which nothing else is looked at."""
+    """A ``ColumnMetaData`` decoded for its number of values only."""
 
     num_values: int | None = field(5, I64)
 
 
 @struct
 class CountedChunk:
-    """A ``ColumnChunk``, of which nothing else is looked at."""
+    """A ``ColumnChunk`` decoded for its number of values only."""
 
     meta_data: ValueCount | None = field(3, ValueCount)
 
 
 @struct
 class TextBytes:
-    """A ``SizeStatistics``, of which nothing else is looked at."""
+    """A ``SizeStatistics`` decoded for the length of its strings only."""
 
     unencoded_byte_array_data_bytes: int | None = field(1, I64)
 
 
 @struct
 class Outline:
-    """A ``ColumnMetaData``, of which is looked at where it is and what it takes."""
+    """A ``ColumnMetaData`` decoded for its position, sizes and number of values only."""
 
     num_values: int = field(5, I64, required=True)
     total_uncompressed_size: int = field(6, I64, required=True)
@@ -368,13 +372,13 @@ class Outline:
 
     @property
     def start(self) -> int:
-        """As of ``ColumnMetaData``."""
+        """The same as ``ColumnMetaData.start``."""
         return _start(self.dictionary_page_offset, self.data_page_offset)
 
 
 @struct
 class OutlinedChunk:
-    """A ``ColumnChunk``, of which is looked at its ``Outline``, and whether it is plain."""
+    """A ``ColumnChunk`` decoded for its ``Outline``, its external file and its encryption only."""
 
     file_path: str | None = field(1, STRING)
     meta_data: Outline | None = field(3, Outline)
@@ -383,7 +387,7 @@ class OutlinedChunk:
 
 @struct
 class BloomPlace:
-    """A ``ColumnMetaData``, of which is looked at where its bloom filter is."""
+    """A ``ColumnMetaData`` decoded for the position of its bloom filter only."""
 
     bloom_filter_offset: int | None = field(14, I64)
     bloom_filter_length: int | None = field(15, I32)
@@ -391,7 +395,7 @@ class BloomPlace:
 
 @struct
 class IndexPlaces:
-    """A ``ColumnChunk``, of which is looked at where its indexes are."""
+    """A ``ColumnChunk`` decoded for the positions of its page indexes and bloom filter only."""
 
     meta_data: BloomPlace | None = field(3, BloomPlace)
     offset_index_offset: int | None = field(4, I64)
@@ -402,7 +406,7 @@ class IndexPlaces:
 
 @struct
 class BoundMetaData:
-    """A ``ColumnMetaData``, of which is looked at what tells its file from others."""
+    """A ``ColumnMetaData`` decoded only for the fields that bind indexes to their file."""
 
     encodings: list[int] = field(2, list_of(I32), required=True)
     num_values: int = field(5, I64, required=True)
@@ -415,7 +419,7 @@ class BoundMetaData:
 
 @struct
 class BoundChunk:
-    """A ``ColumnChunk``, of which nothing else is looked at."""
+    """A ``ColumnChunk`` decoded for its ``BoundMetaData`` only."""
 
     meta_data: BoundMetaData | None = field(3, BoundMetaData)
 
@@ -433,7 +437,7 @@ class RowGroup:
 
 @struct
 class ColumnOrder:
-    """A union; none of its members set means an order nobody knows yet."""
+    """A union: no member is set if the file uses a newer order."""
 
     TYPE_ORDER: Empty | None = field(1, Empty)
     IEEE_754_TOTAL_ORDER: Empty | None = field(2, Empty)
@@ -442,7 +446,7 @@ class ColumnOrder:
 
 @struct
 class AesGcm:
-    """``AesGcmV1`` and ``AesGcmCtrV1``, which have the same fields."""
+    """``AesGcmV1`` or ``AesGcmCtrV1``, which have the same fields."""
 
     aad_prefix: bytes | None = field(1, BINARY)
     aad_file_unique: bytes | None = field(2, BINARY)
@@ -470,7 +474,7 @@ class FileMetaData:
     footer_signing_key_metadata: bytes | None = field(9, BINARY)
 
     def key_value(self, key: str) -> str | None:
-        """The value of the last entry named ``key``, or None."""
+        """Returns the value of the last entry with this key, or None."""
         for entry in reversed(self.key_value_metadata or []):
             if entry.key == key:
                 return entry.value
@@ -526,7 +530,7 @@ class PageLocation:
 
 @struct
 class OffsetIndexStruct:
-    """``OffsetIndex`` as stored; ``page_index.OffsetIndex`` is what readers use."""
+    """``OffsetIndex`` as stored. Readers use ``page_index.OffsetIndex``."""
 
     page_locations: list[PageLocation] = field(1, list_of(PageLocation), required=True)
     unencoded_byte_array_data_bytes: list[int] | None = field(2, list_of(I64))
@@ -534,7 +538,7 @@ class OffsetIndexStruct:
 
 @struct
 class ColumnIndexStruct:
-    """``ColumnIndex`` as stored; ``page_index.ColumnIndex`` is what readers use."""
+    """``ColumnIndex`` as stored. Readers use ``page_index.ColumnIndex``."""
 
     null_pages: list[bool] = field(1, list_of(BOOL), required=True)
     min_values: list[bytes] = field(2, list_of(BINARY), required=True)

@@ -1,7 +1,10 @@
-"""Pages of a chunk: their headers, and walking from one to the next.
+"""Page headers of a column chunk: decoding them, and walking from page to page.
 
-Source: the specification's data pages. A chunk is pages without gaps: at most one dictionary page,
-then data pages; index pages and pages of types nobody knows yet are skipped by their size.
+A chunk is a sequence of pages without gaps: at most one dictionary page, then data pages. Index
+pages and pages of unknown types are skipped by their size.
+
+Source: sections "Data Pages" and "Checksumming" of the specification; ``PageHeader`` in
+``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -15,20 +18,23 @@ from intarsia.io.source import Source
 from intarsia.parquet.metadata import ColumnMetaData, PageHeader, PageType
 from intarsia.parquet.thrift import decode
 
-_USUAL_BYTES = 256
-_WALK_BYTES = 4096
-_LONGER = 32
+_USUAL_HEADER_BYTES = 256
+"""Bytes in which most headers end. Longer headers hold long statistics."""
+_WALK_READ_BYTES = 4096
+"""Bytes first read to decode a header."""
+_READ_GROWTH = 32
+"""Factor by which the read grows while the header is incomplete."""
 
 
 def read_page_header(page: memoryview) -> tuple[PageHeader, int]:
-    """The header at the start of ``page`` and its length in bytes.
+    """Decodes the header at the start of ``page``. Returns it and its length in bytes.
 
-    Raises ``FormatError`` for bytes that are no header, or that claim a negative size.
+    Raises ``FormatError`` if the bytes are not a header, or the header claims a negative size.
     """
     try:
-        header, length = decode(PageHeader, page[:_USUAL_BYTES])
+        header, length = decode(PageHeader, page[:_USUAL_HEADER_BYTES])
     except FormatError:
-        if page.nbytes <= _USUAL_BYTES:
+        if page.nbytes <= _USUAL_HEADER_BYTES:
             raise
         header, length = decode(PageHeader, page)
     if header.compressed_page_size < 0 or header.uncompressed_page_size < 0:
@@ -37,7 +43,7 @@ def read_page_header(page: memoryview) -> tuple[PageHeader, int]:
 
 
 def num_values(header: PageHeader) -> int | None:
-    """Values in a data page, NULLs included; None for a page of another type."""
+    """Returns the number of values in a data page, with NULLs. None for other page types."""
     if header.type == PageType.DATA_PAGE and header.data_page_header:
         return header.data_page_header.num_values
     if header.type == PageType.DATA_PAGE_V2 and header.data_page_header_v2:
@@ -47,17 +53,17 @@ def num_values(header: PageHeader) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PageAt:
-    """A page, and where it is. Offsets and sizes are in bytes, offsets from the file's start."""
+    """A page and its position. Offsets are in bytes from the start of the file."""
 
     number: int
-    """Position among all pages of the chunk, the dictionary included."""
+    """Position among all pages of the chunk, including the dictionary page."""
     offset: int
     header: PageHeader
     header_size: int
 
     @property
     def num_values(self) -> int | None:
-        """Values in a data page, NULLs included; None for a page of another type."""
+        """The number of values in a data page, with NULLs. None for other page types."""
         return num_values(self.header)
 
     @property
@@ -74,26 +80,27 @@ class PageAt:
 
     @property
     def size(self) -> int:
-        """Header and body."""
+        """Bytes of header and body."""
         return self.header_size + self.header.compressed_page_size
 
 
 def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> Iterator[PageAt]:
-    """The pages of a chunk, by their headers, until all its values were seen or it ends.
+    """Yields the pages of a chunk until all of its values are seen or the chunk ends.
 
-    Reads about 4 KiB a page; with ``read_ahead`` that many bytes at once. Raises ``FormatError``,
-    with page and offset, where a header cannot be decoded or a page is longer than its chunk.
+    Reads about 4 KiB per page, or ``read_ahead`` bytes for all pages within these. Raises
+    ``FormatError`` with the page and its offset if a header cannot be decoded or a page is longer
+    than its chunk.
     """
     at = chunk.start
     stop = min(at + chunk.total_compressed_size, source.size)
-    window = _Window(source, stop, max(read_ahead, _WALK_BYTES))
-    values = number = 0
-    while at < stop and values < chunk.num_values:
+    buffer = _ReadAhead(source, stop, max(read_ahead, _WALK_READ_BYTES))
+    num_values_seen = number = 0
+    while at < stop and num_values_seen < chunk.num_values:
         where = Where(page=number, offset=at)
         if at < 0:
             raise FormatError("a chunk starts before its file", where)
         try:
-            page = _page_at(window, number, at, stop)
+            page = _page_at(buffer, number, at, stop)
         except FormatError as error:
             raise FormatError(error.message, where) from error
         if at + page.size > stop:
@@ -103,27 +110,27 @@ def walk_pages(source: Source, chunk: ColumnMetaData, read_ahead: int = 0) -> It
         yield page
         if (page.num_values or 0) < 0:
             raise FormatError("a negative number of values", where)
-        values += page.num_values or 0
+        num_values_seen += page.num_values or 0
         at += page.size
         number += 1
 
 
-def _page_at(window: _Window, number: int, at: int, stop: int) -> PageAt:
-    length = _WALK_BYTES
+def _page_at(buffer: _ReadAhead, number: int, at: int, stop: int) -> PageAt:
+    length = _WALK_READ_BYTES
     while True:
         length = min(length, stop - at)
         try:
-            header, header_size = read_page_header(window.read(at, length))
+            header, header_size = read_page_header(buffer.read(at, length))
         except FormatError:
             if length == stop - at:
                 raise
-            length *= _LONGER
+            length *= _READ_GROWTH
             continue
         return PageAt(number, at, header, header_size)
 
 
-class _Window:
-    """Reads of short, ascending ranges, served from longer ones that end at ``stop``."""
+class _ReadAhead:
+    """Serves short, ascending ranges from longer reads, which never go beyond ``stop``."""
 
     def __init__(self, source: Source, stop: int, length: int) -> None:
         self._source, self._stop, self._length = source, stop, length
@@ -132,15 +139,16 @@ class _Window:
     def read(self, offset: int, length: int) -> memoryview:
         at = offset - self._start
         if at < 0 or at + length > self._data.nbytes:
-            ahead = min(max(length, self._length), self._stop - offset)
-            (self._data,), self._start, at = self._source.read([(offset, ahead)]), offset, 0
+            read_length = min(max(length, self._length), self._stop - offset)
+            (self._data,), self._start, at = self._source.read([(offset, read_length)]), offset, 0
         return self._data[at : at + length]
 
 
 def checksum_problem(header: PageHeader, body: memoryview) -> str | None:
-    """How a page's body contradicts the checksum in its header; None where it has none, or fits.
+    """Describes how a page's body contradicts the checksum in its header.
 
-    The checksum is a CRC-32 over the body as stored, kept as a signed number; 0 is a valid one.
+    Returns None if they agree or there is no checksum. The checksum is a CRC-32 over the stored
+    body, kept as a signed integer; 0 is a valid checksum.
     """
     if header.crc is None:
         return None

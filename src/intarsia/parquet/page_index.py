@@ -1,7 +1,8 @@
-"""ColumnIndex and OffsetIndex: where a chunk's pages are, and what they hold at most.
+"""ColumnIndex and OffsetIndex: the positions of a chunk's pages and bounds of their values.
 
-Source: the specification's page index (PARQUET-922). Decoding is vectorised for the regular case
-and falls back to plain thrift for anything unusual.
+Decoding is vectorised for the usual layout and falls back to plain Thrift for any other.
+
+Source: ``PageIndex.md``; ``OffsetIndex`` and ``ColumnIndex`` in ``parquet.thrift`` (PARQUET-922).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """Pages of one chunk: int64 arrays of shape ``(pages,)``.
+    """The positions of one chunk's pages: int64 arrays of shape ``(pages,)``.
 
-    ``first_row_index`` counts from the start of the row group; ``offset`` is in bytes from the
-    start of the file; ``compressed_page_size`` includes the page's header.
+    ``first_row_index`` counts from the start of the row group. ``offset`` is in bytes from the
+    start of the file. ``compressed_page_size`` is in bytes and includes the page's header.
     """
 
     offset: Int64Array
@@ -34,14 +35,17 @@ class OffsetIndex:
         return len(self.offset)
 
     def row_bounds(self, num_rows: int) -> tuple[Int64Array, Int64Array]:
-        """Starts and stops of the pages' rows in a row group of ``num_rows``."""
+        """Returns the first row of each page, and the row after its last one.
+
+        ``num_rows`` is the number of rows in the row group. Both arrays have shape ``(pages,)``.
+        """
         return self.first_row_index, np.append(self.first_row_index[1:], num_rows)
 
     def problem(self, num_rows: int, start: int, stop: int) -> str | None:
-        """Why this index cannot be trusted for a chunk of ``num_rows`` in bytes ``[start, stop)``.
+        """Describes why a chunk of ``num_rows``, in bytes ``[start, stop)``, cannot use this index.
 
-        None where it is consistent in itself: pages in order, disjoint, inside the chunk, from row
-        0 on, none without rows. Whether a page holds as many values is for its header to say.
+        Returns None if the pages are in order, disjoint, inside the chunk, start at row 0, and each
+        has rows. Whether a page holds that many rows only its header can tell.
         """
         if not len(self):
             return None if num_rows == 0 else "no pages for a chunk that has rows"
@@ -63,9 +67,9 @@ class OffsetIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnIndex:
-    """What each page holds at most: lists and arrays of length ``pages``.
+    """Bounds and counts of one chunk's pages: lists and arrays of length ``pages``.
 
-    Bounds are the encoded values of the file; ``order.ValueOrder`` makes them comparable.
+    Bounds are encoded as in the file. ``value_order.ValueOrder`` turns them into comparable keys.
     """
 
     null_pages: NDArray[np.bool_]
@@ -75,20 +79,21 @@ class ColumnIndex:
     null_counts: Int64Array | None
     nan_counts: Int64Array | None
     repetition_level_histograms: Int64Array | None = None
-    """One page's after the other's, each of ``max_repetition_level + 1`` counts."""
+    """The histograms of all pages, concatenated. Each has ``max_repetition_level + 1`` counts."""
     definition_level_histograms: Int64Array | None = None
+    """The same with ``max_definition_level + 1`` counts."""
 
     def __len__(self) -> int:
         return len(self.null_pages)
 
 
 def read_offset_index(data: memoryview) -> OffsetIndex:
-    """Decode an OffsetIndex. Raises ``FormatError`` where it is none."""
-    return _short_offset_index(data) or _regular_offset_index(data) or _any_offset_index(data)
+    """Decodes an OffsetIndex. Raises ``FormatError`` if ``data`` is not one."""
+    return _short_offset_index(data) or _regular_offset_index(data) or _thrift_offset_index(data)
 
 
 def read_column_index(data: memoryview) -> ColumnIndex:
-    """Decode a ColumnIndex. Raises ``FormatError`` where its lists differ in length."""
+    """Decodes a ColumnIndex. Raises ``FormatError`` if its lists differ in length."""
     stored, _ = decode(ColumnIndexStruct, data)
     pages = len(stored.null_pages)
     lists = (stored.min_values, stored.max_values, stored.null_counts, stored.nan_counts)
@@ -99,15 +104,15 @@ def read_column_index(data: memoryview) -> ColumnIndex:
         stored.min_values,
         stored.max_values,
         stored.boundary_order,
-        _counts(stored.null_counts),
-        _counts(stored.nan_counts),
-        _counts(stored.repetition_level_histograms),
-        _counts(stored.definition_level_histograms),
+        _to_array(stored.null_counts),
+        _to_array(stored.nan_counts),
+        _to_array(stored.repetition_level_histograms),
+        _to_array(stored.definition_level_histograms),
     )
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
-    """The bytes of an OffsetIndex."""
+    """Encodes an OffsetIndex."""
     columns = (index.offset, index.compressed_page_size, index.first_row_index)
     locations = [
         PageLocation(offset=offset, compressed_page_size=size, first_row_index=row)
@@ -117,29 +122,29 @@ def encode_offset_index(index: OffsetIndex) -> bytes:
 
 
 def encode_column_index(index: ColumnIndex) -> bytes:
-    """The bytes of a ColumnIndex."""
+    """Encodes a ColumnIndex."""
     stored = ColumnIndexStruct(
         null_pages=index.null_pages.tolist(),
         min_values=index.min_values,
         max_values=index.max_values,
         boundary_order=index.boundary_order,
-        null_counts=_listed(index.null_counts),
-        repetition_level_histograms=_listed(index.repetition_level_histograms),
-        definition_level_histograms=_listed(index.definition_level_histograms),
-        nan_counts=_listed(index.nan_counts),
+        null_counts=_to_list(index.null_counts),
+        repetition_level_histograms=_to_list(index.repetition_level_histograms),
+        definition_level_histograms=_to_list(index.definition_level_histograms),
+        nan_counts=_to_list(index.nan_counts),
     )
     return encode(stored)
 
 
-def _listed(values: Int64Array | None) -> list[int] | None:
+def _to_list(values: Int64Array | None) -> list[int] | None:
     return None if values is None else [int(value) for value in values]
 
 
-def _counts(values: list[int] | None) -> Int64Array | None:
+def _to_array(values: list[int] | None) -> Int64Array | None:
     return None if values is None else np.array(values, dtype=np.int64)
 
 
-def _any_offset_index(data: memoryview) -> OffsetIndex:
+def _thrift_offset_index(data: memoryview) -> OffsetIndex:
     locations = decode(OffsetIndexStruct, data)[0].page_locations
     return OffsetIndex(
         np.array([page.offset for page in locations], dtype=np.int64),
@@ -148,25 +153,25 @@ def _any_offset_index(data: memoryview) -> OffsetIndex:
     )
 
 
-_TOKENS = 7
-_LONGEST_VARINT = 9
-"""Bytes; a longer one is left to plain decoding."""
+_TOKENS_PER_PAGE = 7
+_MAX_VARINT_BYTES = 9
+"""A longer varint is left to plain Thrift decoding."""
 _FIELD_HEADERS = (0x16, 0x15, 0x16, 0x00)
-"""i64, i32 and i64 fields of ids 1, 2, 3, and the end of the struct: every PageLocation's shape."""
+"""Headers of the fields 1 (i64), 2 (i32) and 3 (i64) of a PageLocation, and the struct's end."""
 
 
-_SHORT_BYTES = 3 + 14 * (3 * (1 + _LONGEST_VARINT) + 1)
-"""A short index takes no more than so many."""
+_MAX_SHORT_INDEX_BYTES = 3 + 14 * (3 * (1 + _MAX_VARINT_BYTES) + 1)
+"""Most bytes of an index of up to 14 pages in the usual layout."""
 
 
 def _short_offset_index(data: memoryview) -> OffsetIndex | None:
-    """One of fewer than 15 entries in the usual shape, and nothing after them; else None.
+    """Decodes an index of fewer than 15 pages in the usual layout, with no other field.
 
-    To set NumPy to work takes longer than going through so few bytes.
+    Returns None for any other index. For this few bytes a loop is faster than NumPy.
     """
     if len(data) < 2 or data[0] != 0x19 or data[1] & 0x0F != 0x0C or not 0x10 <= data[1] < 0xF0:
         return None
-    raw, size, at = bytes(data[:_SHORT_BYTES]), data[1] >> 4, 2
+    raw, size, at = bytes(data[:_MAX_SHORT_INDEX_BYTES]), data[1] >> 4, 2
     values: list[int] = []
     try:
         for _ in range(size):
@@ -177,7 +182,7 @@ def _short_offset_index(data: memoryview) -> OffsetIndex | None:
                 while raw[at] >= 0x80:
                     value |= (raw[at] & 0x7F) << shift
                     shift, at = shift + 7, at + 1
-                    if shift >= 7 * _LONGEST_VARINT:
+                    if shift >= 7 * _MAX_VARINT_BYTES:
                         return None
                 value |= raw[at] << shift
                 values.append(value >> 1 ^ -(value & 1))
@@ -189,14 +194,14 @@ def _short_offset_index(data: memoryview) -> OffsetIndex | None:
             return None
     except IndexError:
         return None
-    found = np.array(values, dtype=np.int64).reshape(-1, 3)
-    return OffsetIndex(*(np.ascontiguousarray(found[:, i]) for i in range(3)))
+    pages = np.array(values, dtype=np.int64).reshape(-1, 3)
+    return OffsetIndex(*(np.ascontiguousarray(pages[:, i]) for i in range(3)))
 
 
 def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
-    """All entries at once, where every PageLocation is written in the usual shape; else None.
+    """Decodes all entries at once if each PageLocation has the usual layout, else returns None.
 
-    Every byte below 0x80 ends a token, be it a field header or a varint, so that an entry is seven
+    Each byte below 0x80 ends a token, which is a field header or a varint. An entry is then seven
     tokens: header, offset, header, size, header, row, end.
     """
     raw = np.frombuffer(data, dtype=np.uint8)
@@ -208,36 +213,36 @@ def _regular_offset_index(data: memoryview) -> OffsetIndex | None:
         first, size = 2, int(raw[1] >> 4)
     else:
         stop = int(ends[np.searchsorted(ends, 2)]) if ends[-1] >= 2 else 2
-        if stop > 2 + _LONGEST_VARINT:
+        if stop > 2 + _MAX_VARINT_BYTES:
             return None
-        first, size = stop + 1, int(_varints(raw, np.array([2]), np.array([stop]))[0])
+        first, size = stop + 1, int(_read_varints(raw, np.array([2]), np.array([stop]))[0])
     ends = ends[np.searchsorted(ends, first) :]
-    count = int(size) * _TOKENS
+    count = int(size) * _TOKENS_PER_PAGE
     if not 0 < count <= len(ends):
         return None
-    stops = ends[:count].reshape(-1, _TOKENS)
-    starts = np.append(first, stops.ravel()[:-1] + 1).reshape(-1, _TOKENS)
+    stops = ends[:count].reshape(-1, _TOKENS_PER_PAGE)
+    starts = np.append(first, stops.ravel()[:-1] + 1).reshape(-1, _TOKENS_PER_PAGE)
     headers = stops[:, ::2]
     if (headers != starts[:, ::2]).any() or (raw[headers] != _FIELD_HEADERS).any():
         return None
-    if (stops[:, 1::2] - starts[:, 1::2] >= _LONGEST_VARINT).any():
+    if (stops[:, 1::2] - starts[:, 1::2] >= _MAX_VARINT_BYTES).any():
         return None
-    if not _ends_well(raw, int(stops[-1, -1]) + 1):
+    if not _is_valid_end(raw, int(stops[-1, -1]) + 1):
         return None
-    values = _varints(raw, starts[:, 1::2].ravel(), stops[:, 1::2].ravel()).reshape(-1, 3)
+    values = _read_varints(raw, starts[:, 1::2].ravel(), stops[:, 1::2].ravel()).reshape(-1, 3)
     values = (values >> 1) ^ -(values & 1)
     return OffsetIndex(*(np.ascontiguousarray(values[:, i]) for i in range(3)))
 
 
-def _ends_well(raw: NDArray[np.uint8], at: int) -> bool:
-    """Is what follows the entries, up to the struct's end, whole? A list of i64, or nothing."""
+def _is_valid_end(raw: NDArray[np.uint8], at: int) -> bool:
+    """True if the bytes after the entries are an optional list of i64 and the struct's end."""
     if at + 1 < len(raw) and raw[at] == 0x19 and raw[at + 1] & 0x0F == 0x06:
         size, at = int(raw[at + 1] >> 4), at + 2
         ends = np.flatnonzero(raw[at:] < 0x80)
         if size == 15:
-            if not len(ends) or ends[0] >= _LONGEST_VARINT:
+            if not len(ends) or ends[0] >= _MAX_VARINT_BYTES:
                 return False
-            size = int(_varints(raw, np.array([at]), np.array([at + ends[0]]))[0])
+            size = int(_read_varints(raw, np.array([at]), np.array([at + ends[0]]))[0])
             ends, at = ends[1:] - (ends[0] + 1), at + int(ends[0]) + 1
         if size > len(ends):
             return False
@@ -245,11 +250,11 @@ def _ends_well(raw: NDArray[np.uint8], at: int) -> bool:
     return at < len(raw) and raw[at] == 0
 
 
-def _varints(raw: NDArray[np.uint8], starts: Int64Array, stops: Int64Array) -> Int64Array:
-    """Varints of up to nine bytes, from ``starts`` to ``stops`` inclusive; shape ``(n,)``."""
+def _read_varints(raw: NDArray[np.uint8], starts: Int64Array, stops: Int64Array) -> Int64Array:
+    """Decodes varints of at most nine bytes, ``starts`` to ``stops`` inclusive. Shape ``(n,)``."""
     values = np.zeros(len(starts), dtype=np.int64)
     for i in range(int((stops - starts).max(initial=0)) + 1):
-        more = starts + i <= stops
-        byte = raw[np.where(more, starts + i, 0)].astype(np.int64) & 0x7F
-        values |= np.where(more, byte, 0) << (7 * i)
+        has_byte = starts + i <= stops
+        byte = raw[np.where(has_byte, starts + i, 0)].astype(np.int64) & 0x7F
+        values |= np.where(has_byte, byte, 0) << (7 * i)
     return values

@@ -1,9 +1,9 @@
-"""What pages hold: their smallest and largest values, and how many NaN.
+"""Statistics of pages: the smallest and largest values, and the number of NaN.
 
-The bounds come out encoded, as page indexes store them, and shortened where that is allowed: a
-shortened upper bound is raised to the next value of that length, so that it still bounds.
+Bounds are encoded as page indexes store them, and shortened where that is allowed. A shortened
+upper bound is raised to the next value of its length, so that it is still an upper bound.
 
-Source: ``ColumnIndex`` and ``ColumnOrder`` in the specification's ``parquet.thrift``.
+Source: ``ColumnIndex`` and ``ColumnOrder`` in ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageSummaries:
-    """Bounds of ``n`` pages: lists of length ``n``; None where all values are NULL or NaN.
+    """Bounds of ``n`` pages: lists of length ``n``.
 
-    ``nan_counts``, of shape ``(n,)``, is None where the type has no NaN.
+    A bound is None if all values of the page are NULL or NaN. ``nan_counts`` has shape ``(n,)``,
+    and is None if the type has no NaN.
     """
 
     min_values: list[bytes | None]
@@ -36,14 +37,18 @@ class PageSummaries:
 
 
 def has_bounds(order: ValueOrder) -> bool:
-    """Can bounds be taken? Not of INT96, which pyarrow decodes to timestamps that may wrap."""
+    """True if bounds can be computed for this order.
+
+    INT96 has none, because pyarrow decodes it to timestamps that may overflow.
+    """
     return order.is_defined and order is not INT96_ORDER
 
 
 def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
-    """Bounds of pages that hold ``counts`` of the ``values``, one page after the other.
+    """Returns the bounds of adjacent pages, which hold ``counts`` of the ``values``.
 
-    ``values`` are physical, without NULLs. Raises ``ValueError`` unless ``has_bounds(order)``.
+    ``values`` are physical values without NULLs. Raises ``ValueError`` unless
+    ``has_bounds(order)``.
     """
     summarizer = Summarizer(order, counts)
     summarizer.add(values)
@@ -51,7 +56,7 @@ def summarize(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSu
 
 
 class Summarizer:
-    """Takes the values of pages in parts of any length, as ``summarize`` takes them at once."""
+    """Computes the same as ``summarize`` from values that arrive in parts of any length."""
 
     def __init__(self, order: ValueOrder, counts: Int64Array) -> None:
         """Raises ``ValueError`` unless ``has_bounds(order)``."""
@@ -61,18 +66,18 @@ class Summarizer:
         self._stops = np.cumsum(counts)
         self._starts = self._stops - counts
         self._at = 0
-        nothing: list[bytes | None] = [None] * len(counts)
-        nans = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
-        self.found = PageSummaries(nothing, nothing.copy(), nans)
-        """Bounds of the values so far."""
+        no_bounds: list[bytes | None] = [None] * len(counts)
+        nan_counts = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
+        self.found = PageSummaries(no_bounds, no_bounds.copy(), nan_counts)
+        """Bounds of the values added so far."""
 
     def add(self, values: pa.Array) -> None:
-        """Take the values that come next."""
-        at, self._at = self._at, self._at + len(values)
-        first = int(np.searchsorted(self._stops, at, side="right"))
+        """Adds the next values."""
+        start, self._at = self._at, self._at + len(values)
+        first = int(np.searchsorted(self._stops, start, side="right"))
         last = int(np.searchsorted(self._starts, self._at, side="left"))
-        edges = [side[first:last].clip(at, self._at) for side in (self._starts, self._stops)]
-        part = _of_part(self._order, values, edges[1] - edges[0])
+        edges = [side[first:last].clip(start, self._at) for side in (self._starts, self._stops)]
+        part = _summarize_part(self._order, values, edges[1] - edges[0])
         for page, low, high in zip(
             range(first, last), part.min_values, part.max_values, strict=True
         ):
@@ -84,17 +89,17 @@ class Summarizer:
     def _merge(
         self, bounds: list[bytes | None], page: int, value: bytes | None, *, is_low: bool
     ) -> None:
-        known = bounds[page]
-        if known is None:
+        current = bounds[page]
+        if current is None:
             bounds[page] = value
         elif value is not None:
-            one, other = self._order.keys([known, value])[0]
-            bounds[page] = known if (one <= other if is_low else one >= other) else value
+            one, other = self._order.keys([current, value])[0]
+            bounds[page] = current if (one <= other if is_low else one >= other) else value
 
 
-def _of_part(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
+def _summarize_part(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
     if order.stored is not None:
-        return _of_numbers(order, values, counts)
+        return _summarize_numbers(order, values, counts)
     stops = np.cumsum(counts)
     lows: list[bytes | None] = []
     highs: list[bytes | None] = []
@@ -111,39 +116,44 @@ def _of_part(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSum
     return PageSummaries(lows, highs, None)
 
 
-def _of_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
+def _summarize_numbers(order: ValueOrder, values: pa.Array, counts: Int64Array) -> PageSummaries:
     assert order.stored is not None
     numbers = numbers_of(order, values)
     lows: list[bytes | None] = [None] * len(counts)
     highs: list[bytes | None] = [None] * len(counts)
     nan_counts = np.zeros(len(counts), dtype=np.int64) if order.has_nan else None
-    filled = np.flatnonzero(counts)
-    if not len(filled):
+    nonempty = np.flatnonzero(counts)
+    if not len(nonempty):
         return PageSummaries(lows, highs, nan_counts)
-    starts = (np.cumsum(counts) - counts)[filled]
-    below = above = numbers
-    known = np.ones(len(filled), dtype=bool)
+    starts = (np.cumsum(counts) - counts)[nonempty]
+    nan_as_lowest = nan_as_highest = numbers
+    has_number = np.ones(len(nonempty), dtype=bool)
     if nan_counts is not None:
-        nans = np.isnan(numbers)
-        nan_counts[filled] = np.add.reduceat(nans, starts, dtype=np.int64)
-        known = nan_counts[filled] < counts[filled]
-        # NumPy's fmin and fmax forget what was before a signalling NaN.
-        below = np.where(nans, numbers.dtype.type(-np.inf), numbers)
-        above = np.where(nans, numbers.dtype.type(np.inf), numbers)
-    low, high = np.minimum.reduceat(above, starts), np.maximum.reduceat(below, starts)
+        is_nan = np.isnan(numbers)
+        nan_counts[nonempty] = np.add.reduceat(is_nan, starts, dtype=np.int64)
+        has_number = nan_counts[nonempty] < counts[nonempty]
+        # NumPy's fmin and fmax lose the values before a signalling NaN.
+        nan_as_lowest = np.where(is_nan, numbers.dtype.type(-np.inf), numbers)
+        nan_as_highest = np.where(is_nan, numbers.dtype.type(np.inf), numbers)
+    low, high = (
+        np.minimum.reduceat(nan_as_highest, starts),
+        np.maximum.reduceat(nan_as_lowest, starts),
+    )
     if nan_counts is not None:
-        # Both zeros are one value, and readers may tell them apart: bounds take in both.
+        # Both zeros are equal, but readers may distinguish them: bounds include both.
         low = np.where(low == 0, -np.zeros_like(low), low)
         high = np.where(high == 0, np.zeros_like(high), high)
-    for page, ok, least, most in zip(filled.tolist(), known.tolist(), low, high, strict=True):
-        if ok:
-            lows[page] = least.astype(order.stored).tobytes()
-            highs[page] = most.astype(order.stored).tobytes()
+    for page, is_known, smallest, largest in zip(
+        nonempty.tolist(), has_number.tolist(), low, high, strict=True
+    ):
+        if is_known:
+            lows[page] = smallest.astype(order.stored).tobytes()
+            highs[page] = largest.astype(order.stored).tobytes()
     return PageSummaries(lows, highs, nan_counts)
 
 
 def numbers_of(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
-    """The values as numbers that compare by ``order``."""
+    """Returns the values as numbers that compare by ``order``. Shape ``(n,)``."""
     assert order.stored is not None
     if pa.types.is_fixed_size_binary(values.type):
         data = values.buffers()[1]
@@ -156,33 +166,33 @@ def numbers_of(order: ValueOrder, values: pa.Array) -> NDArray[np.generic]:
 
 
 def extremes(values: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest of ``values``, NULLs apart; None, both, if there is no other.
+    """Returns the smallest and the largest of ``values``, or None twice if all are NULL.
 
-    Of strings, they are the bytes. Where memory is short, ``pc.min_max`` and scalars end the
-    process instead of raising an error: they copy strings and bytes by means of C++. So long
-    values are taken from their buffers.
+    Strings are returned as bytes. Long values are read from their buffers: ``pc.min_max`` and
+    scalars copy them in C++, which ends the process if memory is short, instead of raising an
+    error.
     """
     stored = _as_bytes(values)
-    if stored is None or stored.nbytes <= _LONG_BYTES:
+    if stored is None or stored.nbytes <= _MAX_COPIED_BYTES:
         return _short_extremes(values if stored is None else stored)
-    is_long = pc.fill_null(pc.greater(pc.binary_length(stored), _LONG_BYTES), False)
-    places = np.flatnonzero(is_long.to_numpy(zero_copy_only=False)).tolist()
-    if not places:
+    is_long = pc.fill_null(pc.greater(pc.binary_length(stored), _MAX_COPIED_BYTES), False)
+    positions = np.flatnonzero(is_long.to_numpy(zero_copy_only=False)).tolist()
+    if not positions:
         return _short_extremes(stored)
     low, high = _short_extremes(stored.filter(pc.invert(is_long)))
-    for at in places:  # three of them are held as bytes at a time
-        value = bytes(value_at(stored, at))
+    for position in positions:  # at most three are copied at a time
+        value = bytes(value_at(stored, position))
         low = value if low is None or value < low else low
         high = value if high is None or value > high else high
     return low, high
 
 
-_LONG_BYTES = 64 * 1024
+_MAX_COPIED_BYTES = 64 * 1024
 """Longer values are compared in Python."""
 
 
 def _as_bytes(values: pa.Array) -> pa.Array | None:
-    """Strings and bytes as bytes with offsets; None for values of other types."""
+    """Returns strings and bytes as binary. Returns None for values of other types."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return values.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
@@ -190,7 +200,7 @@ def _as_bytes(values: pa.Array) -> pa.Array | None:
 
 
 def value_at(values: pa.Array, at: int) -> memoryview:
-    """The value at a place of an array of bytes, without a copy."""
+    """Returns the value at a position of a binary array, without a copy."""
     width = np.dtype(np.int64 if pa.types.is_large_binary(values.type) else np.int32)
     _, offsets, data = values.buffers()
     start = (values.offset + at) * width.itemsize
@@ -199,12 +209,12 @@ def value_at(values: pa.Array, at: int) -> memoryview:
 
 
 def _short_extremes(values: pa.Array) -> tuple[Any, Any]:
-    found = pc.min_max(values)
-    return found["min"].as_py(), found["max"].as_py()
+    min_max = pc.min_max(values)
+    return min_max["min"].as_py(), min_max["max"].as_py()
 
 
 def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:
-    """By signed big-endian value."""
+    """Returns the smallest and the largest of values that are signed big-endian integers."""
     distinct = values.unique().to_pylist()
 
     def value(encoded: bytes) -> int:
@@ -214,7 +224,10 @@ def _decimal_extremes(values: pa.Array) -> tuple[bytes, bytes]:
 
 
 def boundary_order(order: ValueOrder, lows: Sequence[bytes], highs: Sequence[bytes]) -> int:
-    """How the bounds of the pages that have any are sorted, as ``ColumnIndex`` says it."""
+    """Returns the ``BoundaryOrder`` of the bounds of all pages that have bounds.
+
+    Source: ``boundary_order`` of ``ColumnIndex`` in ``parquet.thrift``.
+    """
     for claim in (BoundaryOrder.ASCENDING, BoundaryOrder.DESCENDING):
         if is_in_order(order, lows, highs, claim):
             return claim
@@ -224,7 +237,10 @@ def boundary_order(order: ValueOrder, lows: Sequence[bytes], highs: Sequence[byt
 def is_in_order(
     order: ValueOrder, lows: Sequence[bytes], highs: Sequence[bytes], claim: int
 ) -> bool:
-    """Are bounds sorted as ``claim``, a ``BoundaryOrder``, says? Bounds all equal are both ways."""
+    """True if the bounds are sorted as ``claim``, a ``BoundaryOrder``, states.
+
+    Equal bounds are both ascending and descending. Any bounds are UNORDERED.
+    """
     low, high = order.keys(lows)[0], order.keys(highs)[0]
     if claim == BoundaryOrder.ASCENDING:
         return bool((low[:-1] <= low[1:]).all() and (high[:-1] <= high[1:]).all())
@@ -235,60 +251,63 @@ def is_in_order(
 
 # --- shortening ---------------------------------------------------------------------------------
 
-_TEXT = {ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON}
+_STRING_TYPES = {ConvertedType.UTF8, ConvertedType.ENUM, ConvertedType.JSON}
 
 
 def may_shorten(element: SchemaElement, order: ValueOrder) -> bool:
-    """May bounds of this column be shortened? Byte strings of any length only, not decimals."""
+    """True if bounds of this column may be shortened: strings and bytes of variable length.
+
+    Source: ``ColumnIndex.min_values`` in ``parquet.thrift``.
+    """
     return element.type == Type.BYTE_ARRAY and order.domain is Domain.BYTES
 
 
 def is_text(element: SchemaElement) -> bool:
-    """Are values UTF-8, so that bounds must be as well?"""
+    """True if the values are UTF-8, so that shortened bounds must be as well."""
     logical = element.logicalType
     if logical is not None:
         return any(m is not None for m in (logical.STRING, logical.ENUM, logical.JSON))
-    return element.converted_type in _TEXT
+    return element.converted_type in _STRING_TYPES
 
 
 def shortened_low(value: bytes, length: int, *, text: bool) -> bytes:
-    """A lower bound of at most ``length`` bytes, cut between characters where it is text."""
+    """Returns a lower bound of at most ``length`` bytes. Text is cut between characters."""
     return value if len(value) <= length else _cut(value, length, text)
 
 
 def shortened_high(value: bytes, length: int, *, text: bool) -> bytes:
-    """An upper bound of about ``length`` bytes: cut, and raised; whole where nothing shorter is.
+    """Returns an upper bound of about ``length`` bytes: the cut value, raised.
 
-    Text that is not UTF-8 is left whole.
+    Returns the whole value if no shorter bound exists, or if it is text that is not UTF-8.
     """
     if len(value) <= length:
         return value
-    raised = (_raised_text if text else _raised_bytes)(_cut(value, length, text))
+    raised = (_raise_text if text else _raise_bytes)(_cut(value, length, text))
     return value if raised is None else raised
 
 
 def _cut(value: bytes, length: int, text: bool) -> bytes:
     if text:
-        while length and value[length] & 0xC0 == 0x80:  # within a character
+        while length and value[length] & 0xC0 == 0x80:  # inside a character
             length -= 1
     return value[:length]
 
 
-def _raised_bytes(value: bytes) -> bytes | None:
-    kept = value.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+def _raise_bytes(value: bytes) -> bytes | None:
+    raisable = value.rstrip(b"\xff")
+    return raisable[:-1] + bytes([raisable[-1] + 1]) if raisable else None
 
 
-_LAST = 0x10FFFF
+_LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def _raised_text(value: bytes) -> bytes | None:
+def _raise_text(value: bytes) -> bytes | None:
     try:
         characters = [ord(c) for c in value.decode()]
     except UnicodeDecodeError:
         return None
-    while characters and characters[-1] == _LAST:
+    while characters and characters[-1] == _LAST_CODE_POINT:
         characters.pop()
     if not characters:
         return None

@@ -1,8 +1,9 @@
-"""The schema tree of a file, seen from its leaves.
+"""The schema tree of a file, as seen from its leaf columns.
 
-Maximum levels follow the specification's section on nested encoding: every OPTIONAL or REPEATED
-element on a leaf's path adds one to the definition level, every REPEATED one to the repetition
-level.
+Each OPTIONAL or REPEATED element on a leaf's path adds one to its maximum definition level. Each
+REPEATED one also adds one to its maximum repetition level.
+
+Source: section "Nested Encoding" of the specification; ``SchemaElement`` in ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from intarsia.errors import FormatError
 from intarsia.parquet.metadata import FieldRepetitionType, SchemaElement
 
 _MAX_DEPTH = 256
+"""Levels of nesting that are read before an error is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +23,24 @@ class Leaf:
     """A leaf column."""
 
     index: int
-    """Position among the leaves, and so of its chunk in every row group."""
+    """Position among the leaves, and of the column's chunk in each row group."""
     root: int
-    """Position of its root among the schema's top-level fields."""
+    """Position of its top-level field among all top-level fields."""
     path: tuple[str, ...]
     element: SchemaElement
     elements: tuple[int, ...]
-    """Positions, among all the schema's elements, of those on its path; its own comes last."""
+    """Positions in the schema's element list of the elements on its path, its own last."""
     max_definition_level: int
     max_repetition_level: int
 
     @property
     def name(self) -> str:
-        """The dotted path, as column indexes and messages show it."""
+        """The dotted path, as in column indexes and messages."""
         return ".".join(self.path)
 
     @property
     def is_flat(self) -> bool:
-        """Top-level and not repeated: one value or NULL a row."""
+        """True if the column is top-level and not repeated: each row has one value or NULL."""
         return len(self.path) == 1 and self.max_repetition_level == 0
 
 
@@ -50,16 +52,16 @@ class Root:
     elements: range
     all_leaves: range
     leaves: Sequence[int]
-    """Those that are wanted: all of them, unless it is pruned."""
+    """The leaves to read: all of them, unless the root is pruned."""
     coded: tuple[str, ...] = ()
-    """The dotted paths of texts that are to come as Arrow dictionaries."""
+    """Dotted paths of string columns to be read as Arrow dictionaries."""
 
     def pruned(self, leaves: Sequence[int]) -> Root:
-        """The same root with just ``leaves``, positions in the schema, ascending."""
+        """Returns this root with only ``leaves``, which are ascending positions in the schema."""
         return replace(self, leaves=tuple(leaves))
 
     def with_codes(self, paths: Iterable[tuple[str, ...]]) -> Root:
-        """The same root, whose texts at ``paths`` are to come as Arrow dictionaries."""
+        """Returns this root with the strings at ``paths`` to be read as Arrow dictionaries."""
         return replace(self, coded=tuple(map(".".join, paths)))
 
 
@@ -74,27 +76,31 @@ class Schema:
     _leaves: dict[tuple[str, ...], Leaf] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Of those of one name, the first.
+        # The first of several equal names wins.
         object.__setattr__(self, "_roots", {root.name: root for root in reversed(self.roots)})
         object.__setattr__(self, "_leaves", {leaf.path: leaf for leaf in reversed(self.leaves)})
 
     def root(self, name: str) -> Root | None:
-        """The first top-level field of that name."""
+        """Returns the first top-level field with this name, or None."""
         return self._roots.get(name)
 
     def leaf(self, path: str | tuple[str, ...]) -> Leaf | None:
-        """The leaf of that path; a text is a top-level name first, else a dotted path."""
-        wanted = (path,) if isinstance(path, str) else path
-        found = self._leaves.get(wanted)
-        if found is None and isinstance(path, str):
-            found = self._leaves.get(tuple(path.split(".")))
-        return found
+        """Returns the leaf at this path, or None.
+
+        A string is first taken as a top-level name, then as a dotted path.
+        """
+        key = (path,) if isinstance(path, str) else path
+        leaf = self._leaves.get(key)
+        if leaf is None and isinstance(path, str):
+            leaf = self._leaves.get(tuple(path.split(".")))
+        return leaf
 
 
 def read_schema(elements: list[SchemaElement]) -> Schema:
-    """The schema of a footer's depth-first element list.
+    """Builds the schema from a footer's element list, which is in depth-first order.
 
-    Raises ``FormatError`` where child counts do not add up or nest deeper than 256 levels.
+    Raises ``FormatError`` if the numbers of children do not add up, if an element has both a type
+    and children, or beyond 256 levels.
     """
     if not elements:
         raise FormatError("the schema is empty")
@@ -105,8 +111,8 @@ def read_schema(elements: list[SchemaElement]) -> Schema:
         start, first_leaf = at, len(leaves)
         at = _walk(elements, at, (), (), (0, 0), len(roots), leaves)
         name = elements[start].name
-        own = range(first_leaf, len(leaves))
-        roots.append(Root(name, range(start, at), own, own))
+        own_leaves = range(first_leaf, len(leaves))
+        roots.append(Root(name, range(start, at), own_leaves, own_leaves))
     if at != len(elements):
         raise FormatError(f"the schema has {len(elements) - at} elements outside its tree")
     return Schema(tuple(elements), tuple(roots), tuple(leaves))
@@ -115,18 +121,18 @@ def read_schema(elements: list[SchemaElement]) -> Schema:
 def _walk(
     elements: list[SchemaElement],
     at: int,
-    parents: tuple[str, ...],
-    above: tuple[int, ...],
+    parent_path: tuple[str, ...],
+    ancestors: tuple[int, ...],
     levels: tuple[int, int],
     root: int,
     leaves: list[Leaf],
 ) -> int:
     if at >= len(elements):
         raise FormatError("the schema claims more children than it has elements")
-    if len(parents) > _MAX_DEPTH:
+    if len(parent_path) > _MAX_DEPTH:
         raise FormatError(f"the schema nests deeper than {_MAX_DEPTH} levels")
     element = elements[at]
-    path, here = (*parents, element.name), (*above, at)
+    path, positions = (*parent_path, element.name), (*ancestors, at)
     repetition = element.repetition_type
     definition_level = levels[0] + (repetition != FieldRepetitionType.REQUIRED)
     repetition_level = levels[1] + (repetition == FieldRepetitionType.REPEATED)
@@ -134,9 +140,11 @@ def _walk(
     if element.type is not None and children:
         raise FormatError(f"column {'.'.join(path)} has both a type and children")
     if element.type is not None:
-        leaf = Leaf(len(leaves), root, path, element, here, definition_level, repetition_level)
+        leaf = Leaf(len(leaves), root, path, element, positions, definition_level, repetition_level)
         leaves.append(leaf)
     at += 1
     for _ in range(children):
-        at = _walk(elements, at, path, here, (definition_level, repetition_level), root, leaves)
+        at = _walk(
+            elements, at, path, positions, (definition_level, repetition_level), root, leaves
+        )
     return at

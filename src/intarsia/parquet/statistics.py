@@ -1,14 +1,15 @@
-"""What is known of the values in row groups or pages: bounds, and counts of NULL and NaN.
+"""Statistics of row groups and pages: bounds, and counts of NULL and NaN.
 
-Statistics of old or careless writers are weeded out here, so that what is left can be believed:
+Statistics of old or careless writers are dropped here, so that the rest can be trusted:
 
-- the deprecated ``min``/``max`` count only for booleans and numbers of signed order, or where both
-  are equal;
-- ``min_value``/``max_value`` count only where the file declares the column's order;
-- a count that is missing is unknown, not 0; so is one of as many NULLs as there are values beside
-  bounds, believed or not;
-- a page of NULLs only is unknown where its count is none, negative or not that of its rows, and
-  where its chunk has fewer NULLs.
+- The deprecated ``min`` and ``max`` are used only for booleans and numbers of signed order, or if
+  both are equal.
+- ``min_value`` and ``max_value`` are used only if the file declares the column's order.
+- A missing count is unknown, not 0. A count of only NULLs is unknown if there are bounds.
+- ``null_pages`` is ignored if the page's null count is 0, negative or not its number of rows, or
+  if the chunk has fewer NULLs.
+
+Source: ``Statistics``, ``ColumnIndex`` and ``ColumnOrder`` in ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from intarsia.parquet.value_order import Domain, Keys, ValueOrder
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 UNKNOWN = -1
+"""Stands for a count that the file does not state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
     """Bounds of ``n`` row groups or pages; every array has shape ``(n,)``.
 
-    ``low`` and ``high`` are keys of ``order`` and hold where ``bounded``. ``all_null`` marks places
-    without a value. ``null_counts`` and ``nan_counts`` are ``UNKNOWN`` (-1) where nobody counted.
+    ``low`` and ``high`` are keys of ``order``, valid where ``bounded`` is true. ``all_null`` is
+    true where there is no value. ``null_counts`` and ``nan_counts`` may be ``UNKNOWN`` (-1).
     """
 
     order: ValueOrder
@@ -49,10 +51,10 @@ class Bounds:
 
 
 def order_is_declared(column_order: ColumnOrder | None) -> bool:
-    """Does the file say how ``min_value`` and ``max_value`` of a column compare?
+    """True if the file declares how ``min_value`` and ``max_value`` of a column compare.
 
-    Under each of the orders known the keys of ``ValueOrder`` compare right: NaN bounds are not
-    used, both zeros are one key, and INT96 has keys only where its own order is declared.
+    Keys of ``ValueOrder`` compare correctly under each known order: NaN bounds are not used, both
+    zeros are one key, and INT96 has keys only if its own order is declared.
     """
     return column_order is not None and any(
         known is not None
@@ -65,39 +67,45 @@ def order_is_declared(column_order: ColumnOrder | None) -> bool:
 
 
 def chunk_bounds(order: ValueOrder, chunks: Sequence[ColumnMetaData], *, declared: bool) -> Bounds:
-    """Bounds of ``n`` column chunks from their statistics."""
+    """Returns the bounds of ``n`` column chunks from their statistics.
+
+    ``declared`` is the result of ``order_is_declared`` for the column.
+    """
     lows, highs = [], []
     statistics = [chunk.statistics or Statistics() for chunk in chunks]
     for stats in statistics:
-        low, high = believed(stats, order, declared=declared)
+        low, high = usable_bounds(stats, order, declared=declared)
         lows.append(low)
         highs.append(high)
-    null_counts = np.array([_count(s.null_count) for s in statistics], dtype=np.int64)
+    null_counts = np.array([_known_count(s.null_count) for s in statistics], dtype=np.int64)
     num_values = np.array([chunk.num_values for chunk in chunks], dtype=np.int64)
-    nan_counts = np.array([_count(s.nan_count) for s in statistics], dtype=np.int64)
-    # Whatever has bounds has a value. Polars has counted NULLs once for each page.
+    nan_counts = np.array([_known_count(s.nan_count) for s in statistics], dtype=np.int64)
+    # A chunk with bounds has a value. Some Polars versions counted NULLs once for each page.
     has_value = np.array(list(map(_has_bound, statistics)), dtype=np.bool_)
     null_counts[(null_counts >= num_values) & has_value] = UNKNOWN
     all_null = (null_counts == num_values) & ~has_value
-    return _bounds(order, lows, highs, all_null, null_counts, nan_counts)
+    return _make_bounds(order, lows, highs, all_null, null_counts, nan_counts)
 
 
 def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bounds:
-    """Bounds of the pages of one chunk from its ColumnIndex."""
-    pages = len(index)
-    unknown = np.full(pages, UNKNOWN, dtype=np.int64)
+    """Returns the bounds of the pages of one chunk from its ColumnIndex.
+
+    ``declared`` is the result of ``order_is_declared`` for the column.
+    """
+    num_pages = len(index)
+    unknown = np.full(num_pages, UNKNOWN, dtype=np.int64)
     null_counts = unknown if index.null_counts is None else index.null_counts
     nan_counts = unknown if index.nan_counts is None else index.nan_counts
-    nothing: list[bytes | None] = [None] * pages
+    no_bounds: list[bytes | None] = [None] * num_pages
     usable = declared and order.is_defined
-    # A page of NULLs only that counts none, or fewer than none, contradicts itself: nothing is
-    # known of it. parquet-java has written such indexes for whole columns without a NULL.
-    believed = index.null_counts is None or null_counts > 0
-    all_null = index.null_pages & believed
-    bounds = _bounds(
+    # A null page whose null count is 0 or negative contradicts itself: nothing is known of it.
+    # parquet-java has written such indexes for columns without any NULL.
+    is_consistent = index.null_counts is None or null_counts > 0
+    all_null = index.null_pages & is_consistent
+    bounds = _make_bounds(
         order,
-        index.min_values if usable else nothing,
-        index.max_values if usable else nothing,
+        index.min_values if usable else no_bounds,
+        index.max_values if usable else no_bounds,
         all_null,
         null_counts,
         nan_counts,
@@ -116,54 +124,69 @@ def page_bounds(order: ValueOrder, index: ColumnIndex, *, declared: bool) -> Bou
 def without_false_nulls(
     index: ColumnIndex, rows: Int64Array | None, chunk: ColumnMetaData
 ) -> ColumnIndex:
-    """``index`` without the counts of pages that are not of NULLs only, as it says.
+    """Returns ``index`` with the null counts of contradicted null pages set to ``UNKNOWN``.
 
-    ``rows`` are the pages', None where they do not tell how many values there are.
+    ``rows`` holds the number of rows of each page. It is None if rows do not equal values, as in
+    repeated columns.
     """
     if not index.null_pages.any():
         return index
-    counts = np.full(len(index), UNKNOWN) if index.null_counts is None else index.null_counts
-    of_chunk = _count(chunk.statistics.null_count) if chunk.statistics else UNKNOWN
-    least = np.ones(len(index), dtype=np.int64) if rows is None else rows
-    false = np.zeros(len(index), dtype=np.bool_)
+    null_counts = np.full(len(index), UNKNOWN) if index.null_counts is None else index.null_counts
+    chunk_null_count = _known_count(chunk.statistics.null_count) if chunk.statistics else UNKNOWN
+    min_nulls = np.ones(len(index), dtype=np.int64) if rows is None else rows
+    is_false = np.zeros(len(index), dtype=np.bool_)
     if rows is not None and index.null_counts is not None:
-        false = index.null_pages & (counts != rows)
-    if of_chunk != UNKNOWN and int(least[index.null_pages].sum()) > of_chunk:
-        false = index.null_pages
-    return replace(index, null_counts=np.where(false, UNKNOWN, counts)) if false.any() else index
+        is_false = index.null_pages & (null_counts != rows)
+    if chunk_null_count != UNKNOWN and int(min_nulls[index.null_pages].sum()) > chunk_null_count:
+        is_false = index.null_pages
+    return (
+        replace(index, null_counts=np.where(is_false, UNKNOWN, null_counts))
+        if is_false.any()
+        else index
+    )
 
 
 def recounted(
-    bounds: Bounds, told: Sequence[ColumnMetaData] | ColumnIndex, max_level: int
+    bounds: Bounds, chunks_or_index: Sequence[ColumnMetaData] | ColumnIndex, max_level: int
 ) -> Bounds:
-    """``bounds`` of what is ``told``, with the NULLs that histograms of levels count.
+    """Returns ``bounds`` with null counts from the histograms of definition levels.
 
-    ``max_level`` is the leaf's, of definition. Where there is no histogram, nobody counted.
+    ``chunks_or_index`` is where ``bounds`` came from. ``max_level`` is the leaf's maximum
+    definition level. Counts are ``UNKNOWN`` where there is no complete histogram.
+
+    Source: ``SizeStatistics`` and ``ColumnIndex.definition_level_histograms`` in
+    ``parquet.thrift``.
     """
-    if isinstance(told, ColumnIndex):
-        flat = told.definition_level_histograms
-        is_whole = flat is not None and len(flat) == len(told) * (max_level + 1)
-        levels = [] if flat is None or not is_whole else flat.reshape(len(told), -1).tolist()
-        counts = list(map(_nulls, levels)) or [UNKNOWN] * len(told)
+    if isinstance(chunks_or_index, ColumnIndex):
+        concatenated = chunks_or_index.definition_level_histograms
+        is_whole = concatenated is not None and len(concatenated) == len(chunks_or_index) * (
+            max_level + 1
+        )
+        histograms = (
+            []
+            if concatenated is None or not is_whole
+            else concatenated.reshape(len(chunks_or_index), -1).tolist()
+        )
+        counts = list(map(_count_nulls, histograms)) or [UNKNOWN] * len(chunks_or_index)
     else:
-        sizes = [chunk.size_statistics for chunk in told]
-        levels = [(size and size.definition_level_histogram) or [] for size in sizes]
+        sizes = [chunk.size_statistics for chunk in chunks_or_index]
+        histograms = [(size and size.definition_level_histogram) or [] for size in sizes]
         counts = [
-            _nulls(histogram)
+            _count_nulls(histogram)
             if len(histogram) == max_level + 1 and sum(histogram) == chunk.num_values
             else UNKNOWN
-            for chunk, histogram in zip(told, levels, strict=True)
+            for chunk, histogram in zip(chunks_or_index, histograms, strict=True)
         ]
     return replace(bounds, null_counts=np.array(counts, dtype=np.int64))
 
 
-def _nulls(histogram: Sequence[int]) -> int:
-    """How many levels are not the highest."""
+def _count_nulls(histogram: Sequence[int]) -> int:
+    """Counts the levels below the maximum. Returns ``UNKNOWN`` if the histogram is invalid."""
     count = sum(histogram[:-1])
     return count if min(histogram) >= 0 and count < 2**63 else UNKNOWN
 
 
-def _bounds(
+def _make_bounds(
     order: ValueOrder,
     lows: Sequence[bytes | None],
     highs: Sequence[bytes | None],
@@ -172,35 +195,38 @@ def _bounds(
     nan_counts: Int64Array,
 ) -> Bounds:
     if not order.is_defined:
-        blank = np.zeros(len(lows), dtype=np.int64)
-        none = np.zeros(len(lows), dtype=np.bool_)
-        return Bounds(order, blank, blank, none, all_null, null_counts, nan_counts)
+        no_keys = np.zeros(len(lows), dtype=np.int64)
+        not_bounded = np.zeros(len(lows), dtype=np.bool_)
+        return Bounds(order, no_keys, no_keys, not_bounded, all_null, null_counts, nan_counts)
     low, low_usable = order.keys(lows)
     high, high_usable = order.keys(highs)
     bounded = low_usable & high_usable
-    # Bounds the wrong way round were written under some other order.
+    # A lower bound above the upper one was written under another order.
     bounded &= np.asarray(low <= high, dtype=np.bool_)
     return Bounds(order, low, high, bounded, all_null, null_counts, nan_counts)
 
 
-def believed(
+def usable_bounds(
     stats: Statistics, order: ValueOrder, *, declared: bool = False
 ) -> tuple[bytes | None, bytes | None]:
-    """Bounds of a chunk that hold, its order being ``declared`` or not; None where none do."""
+    """Returns the encoded bounds of a chunk, or None twice if they are not usable.
+
+    ``declared`` is the result of ``order_is_declared`` for the column.
+    """
     if stats.min_value is not None and stats.max_value is not None:
         return (stats.min_value, stats.max_value) if declared else (None, None)
-    # Deprecated bounds of byte arrays are not used at all: some writers compared bytes as signed,
-    # and some gave one value for both.
+    # Deprecated bounds of byte arrays are never used: some writers compared bytes as signed, and
+    # some stored one value for both bounds.
     if order.stored is None or stats.min is None or stats.max is None:
         return None, None
-    signed = order.stored.kind != "u" or order.domain is Domain.BOOLEAN
-    return (stats.min, stats.max) if signed or stats.min == stats.max else (None, None)
+    is_signed = order.stored.kind != "u" or order.domain is Domain.BOOLEAN
+    return (stats.min, stats.max) if is_signed or stats.min == stats.max else (None, None)
 
 
 def _has_bound(stats: Statistics) -> bool:
-    given = (stats.min_value, stats.max_value, stats.min, stats.max)
-    return any(bound is not None for bound in given)
+    bounds = (stats.min_value, stats.max_value, stats.min, stats.max)
+    return any(bound is not None for bound in bounds)
 
 
-def _count(value: int | None) -> int:
+def _known_count(value: int | None) -> int:
     return UNKNOWN if value is None or value < 0 else value

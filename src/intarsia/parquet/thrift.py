@@ -1,10 +1,13 @@
-"""Typed structures in thrift's compact protocol, by Apache's ``thrift``.
+"""Typed structures in Thrift's compact protocol, with Apache's ``thrift`` library.
 
-``decode`` and ``encode`` map frozen dataclasses, declared with ``struct`` and ``field``, through
-the C-accelerated compact protocol (its Python twin where the extension is missing). A struct that
-was decoded keeps its bytes, so that encoding it gives them back; ``amended`` changes some of its
-fields and moves all others, known or not, as the bytes they are. Long lists of structs, declared
-with ``structs_of``, are decoded element by element when asked for.
+``struct`` and ``field`` declare frozen dataclasses. ``decode`` and ``encode`` map these with the
+library's C extension, or in Python where it is missing.
+
+- A decoded struct keeps its bytes, so that encoding it returns the same bytes.
+- ``amended`` changes some fields and copies the bytes of all others, known or not.
+- Long lists of structs, declared with ``structs_of``, are decoded element by element on access.
+
+Source: Thrift's ``thrift-compact-protocol.md``; section "Metadata" of the Parquet specification.
 """
 
 from __future__ import annotations
@@ -54,13 +57,13 @@ T = TypeVar("T")
 
 
 def list_of(element: Any) -> tuple[int, Any]:
-    """The type of a list of ``element``: one of the constants above, or a struct class."""
-    kind, arguments = _spelled(element)
+    """Returns the type of a list of ``element``: one of the constants above, or a struct class."""
+    kind, arguments = _type_and_arguments(element)
     return TType.LIST, (kind, arguments, False)
 
 
 class Structs(Sequence[T]):
-    """A list of structs of one class, each found and decoded when it is first asked for."""
+    """A list of structs of one class. Each is located and decoded on first access."""
 
     __slots__ = ("_bounds", "_cls", "_data", "_known", "_size")
 
@@ -72,8 +75,9 @@ class Structs(Sequence[T]):
         size: int,
         known: dict[int, T] | None = None,
     ) -> None:
-        """Element ``i`` of ``size`` is ``data[bounds[i]:bounds[i + 1]]``; ``bounds`` may end early,
-        ``known`` are decoded already.
+        """Takes the encoded list: element ``i`` of ``size`` is ``data[bounds[i]:bounds[i + 1]]``.
+
+        ``bounds`` may end early and is then extended on access. ``known`` holds decoded elements.
         """
         self._cls, self._data, self._bounds, self._size = cls, data, bounds, size
         self._known: dict[int, T] = known or {}
@@ -89,22 +93,26 @@ class Structs(Sequence[T]):
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
         position = range(len(self))[at]
-        found = self._known.get(position)
-        if found is None:
-            found = self._known[position] = self.decoded_as(self._cls, position)
-        return found
+        element = self._known.get(position)
+        if element is None:
+            element = self._known[position] = self.decoded_as(self._cls, position)
+        return element
 
     def decoded_as(self, cls: type[S], at: int) -> S:
-        """Element ``at`` as a struct of ``cls``, which may have fewer of its fields."""
+        """Returns element ``at`` decoded as ``cls``, which may declare fewer fields.
+
+        Raises ``FormatError`` if the element cannot be decoded.
+        """
         try:
             return decode(cls, self.encoded(at))[0]
         except FormatError as error:
             raise FormatError(f"element {at}: {error.message}", error.where) from error
 
     def all_as(self, cls: type[S]) -> list[S]:
-        """All elements as structs of ``cls``, which may have fewer of their fields, in one go.
+        """Returns all elements decoded as ``cls``, which may declare fewer fields.
 
-        That takes a fraction of the time that it takes one by one.
+        Decodes them in one call, which is several times faster than one by one. Raises
+        ``FormatError`` if one of them cannot be decoded.
         """
         kind, arguments = list_of(cls)
         spec = None, (1, kind, "all", arguments, None)
@@ -121,13 +129,13 @@ class Structs(Sequence[T]):
             raise FormatError(f"not a valid list of {cls.__name__}: {error}") from error
 
     def encoded(self, at: int) -> bytes:
-        """The bytes of one element."""
+        """Returns the bytes of one element."""
         bounds, at = self._bounds, range(self._size)[at]
         if len(bounds) <= at + 1:
-            found = len(bounds) - 1
-            more = min(max(at + 1, 2 * found), self._size) - found
+            num_located = len(bounds) - 1
+            more = min(max(at + 1, 2 * num_located), self._size) - num_located
             bounds = bounds + Decoder(self._data).bounds_of_structs(bounds[-1], more)[1:]
-            self._bounds = bounds  # at once: threads may be at it
+            self._bounds = bounds  # one assignment, safe with threads
         return self._data[bounds[at] : bounds[at + 1]]
 
     def __eq__(self, other: object) -> bool:
@@ -152,12 +160,12 @@ class _StructsKind(NamedTuple):
 
 
 def structs_of(element: type) -> _StructsKind:
-    """The type of a list of a struct class that is decoded lazily, to ``Structs``."""
+    """Returns the type of a list of structs that is decoded lazily, to ``Structs``."""
     return _StructsKind(element)
 
 
 def field(number: int, kind: Any, *, required: bool = False) -> Any:
-    """Declare field ``number`` of a struct. An optional field that is absent is ``None``."""
+    """Declares field ``number`` of a struct. An optional field that is absent is None."""
     metadata = {"number": number, "kind": kind}
     if required:
         return dataclasses.field(metadata=metadata)
@@ -166,7 +174,7 @@ def field(number: int, kind: Any, *, required: bool = False) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """Make ``cls`` a frozen dataclass that ``decode`` and ``encode`` understand."""
+    """Makes ``cls`` a frozen dataclass that ``decode`` and ``encode`` understand."""
     cls.__annotations__["_encoded"] = bytes | None
     cls._encoded = dataclasses.field(  # type: ignore[attr-defined]  # declared above
         default=None, init=False, repr=False, compare=False
@@ -181,16 +189,22 @@ def struct(cls: type[T]) -> type[T]:
         if isinstance(kind, _StructsKind):
             lists[number] = (f.name, kind.element)
         else:
-            spec[number] = (number, *_spelled(kind)[:1], f.name, _spelled(kind)[1], None)
+            spec[number] = (
+                number,
+                *_type_and_arguments(kind)[:1],
+                f.name,
+                _type_and_arguments(kind)[1],
+                None,
+            )
     made.thrift_spec = tuple(spec)  # read by the thrift library
     made.thrift_lists, made.thrift_numbers = lists, numbers
-    # The library's Python twin of its C extension reads and writes nested structs by these.
+    # The library uses these for nested structs if its C extension is missing.
     made.read = classmethod(lambda cls, protocol: protocol.readStruct(cls, cls.thrift_spec, True))
     made.write = lambda self, protocol: protocol.writeStruct(self, self.thrift_spec)
     return made  # type: ignore[no-any-return]  # the class, with slots
 
 
-def _spelled(kind: Any) -> tuple[int, Any]:
+def _type_and_arguments(kind: Any) -> tuple[int, Any]:
     if isinstance(kind, type):
         return TType.STRUCT, [kind, _spec_of(kind)]
     number, arguments = kind
@@ -198,33 +212,34 @@ def _spelled(kind: Any) -> tuple[int, Any]:
 
 
 def _spec_of(cls: Any) -> tuple[Any, ...]:
-    """What the thrift library reads and writes a struct by."""
+    """Returns the specification by which the library reads and writes a struct."""
     spec: tuple[Any, ...] = cls.thrift_spec
     return spec
 
 
 def _lists_of(cls: Any) -> dict[int, tuple[str, type]]:
-    """The lazy lists of a struct: names, and classes of elements, by field number."""
+    """Returns the lazy lists of a struct: field number → name, and class of the elements."""
     lists: dict[int, tuple[str, type]] = cls.thrift_lists
     return lists
 
 
 def all_as(values: Sequence[T], cls: type[S]) -> Sequence[T | S]:
-    """All ``values``, as structs of ``cls`` where that is quicker: it has some of their fields.
+    """Returns all ``values``, decoded as ``cls`` if that is faster.
 
-    Raises ``FormatError``, which names the first element that cannot be decoded.
+    ``cls`` declares some of the fields of ``values``. Raises ``FormatError`` with the position of
+    the first element that cannot be decoded.
     """
     if isinstance(values, Structs):
         with contextlib.suppress(FormatError):
-            found: list[S] = values.all_as(cls)
-            return found
+            elements: list[S] = values.all_as(cls)
+            return elements
     return list(values)
 
 
 def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
-    """The struct at the start of ``data`` and the number of bytes it takes.
+    """Decodes the struct at the start of ``data``. Returns it and the bytes that it takes.
 
-    Raises ``FormatError`` where the bytes are not that struct.
+    Raises ``FormatError`` if the bytes are not a valid struct of ``cls``.
     """
     raw = bytes(data)
     try:
@@ -241,9 +256,9 @@ def decode(cls: type[T], data: bytes | memoryview) -> tuple[T, int]:
 
 
 def _decode_with_lists(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
-    """A struct whose lazy lists are divided into their elements, and no more."""
+    """Decodes a struct, leaving its lazy lists as bytes that are divided into elements."""
     lists, data, start = _lists_of(cls), decoder.data, at
-    found: dict[str, Any] = {}
+    lazy_lists: dict[str, Any] = {}
     others = []
     number = 0
     while True:
@@ -252,24 +267,24 @@ def _decode_with_lists(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]
             break
         if number in lists and kind == LIST:
             name, element = lists[number]
-            found[name], stop = _structs(element, decoder, at)
+            lazy_lists[name], stop = _structs(element, decoder, at)
         else:
             stop = decoder.stop_of_field(at, kind)
             others.append(Span(number, kind, data[at:stop]))
         at = stop
     decoder = Decoder(replace_fields(others, []))
-    known = vars(decoder.read(SimpleNamespace, _spec_of(cls), 0)[0])
-    value = cls(**known, **found)
+    decoded = vars(decoder.read(SimpleNamespace, _spec_of(cls), 0)[0])
+    value = cls(**decoded, **lazy_lists)
     object.__setattr__(value, "_encoded", data[start:at])
     return value, at
 
 
 def _structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Structs[T], int]:
-    """The list of structs at ``at`` and the offset behind it."""
+    """Returns the list of structs at ``at``, and the offset after it."""
     if not _lists_of(cls):
         bounds = decoder.bounds(at)
         return Structs(cls, decoder.data, bounds, len(bounds) - 1), bounds[-1]
-    # To find where each ends, its own lists have to be gone through: then it is as good as decoded.
+    # To find where an element ends, its own lists must be walked. It is decoded on the way.
     size, _, at = read_list_header(decoder.data, at)
     starts, known = array("q", [at]), {}
     for position in range(size):
@@ -279,8 +294,10 @@ def _structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Structs[T], int]:
 
 
 def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
-    """A struct with lazy lists. One that begins with its only list, as row groups do, takes a call
-    of the library, which goes through the list without dividing it.
+    """Decodes a struct with lazy lists.
+
+    If the only lazy list is the first field, as in row groups, one call of the library skips the
+    list without dividing it. Any other struct takes the slower way.
     """
     lists, data = _lists_of(cls), decoder.data
     number, kind, start = field_header(data, at, 0)
@@ -290,29 +307,30 @@ def _decode_at(cls: type[T], decoder: Decoder, at: int) -> tuple[T, int]:
     size, kind, start = read_list_header(data, start)
     if kind != STRUCT or _lists_of(element):
         return _decode_with_lists(cls, decoder, at)
-    known, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
-    if _second_list(number).search(data, at, stop) and decoder.count_fields(at, number) != 1:
-        return _decode_with_lists(cls, decoder, at)  # of two lists, the last one counts
+    decoded, stop = decoder.read(SimpleNamespace, _spec_of(cls), at)
+    if _list_field_pattern(number).search(data, at, stop) and decoder.count_fields(at, number) != 1:
+        return _decode_with_lists(cls, decoder, at)  # the last of several lists counts
     elements: Structs[Any] = Structs(element, data, array("q", [start]), size)
-    value = cls(**vars(known), **{name: elements})
+    value = cls(**vars(decoded), **{name: elements})
     object.__setattr__(value, "_encoded", data[at:stop])
     return value, stop
 
 
 @functools.cache
-def _second_list(number: int) -> re.Pattern[bytes]:
-    """What a second list field of a number below 64 begins with: the number in full, in one byte or
-    padded. Other bytes may look so by chance.
+def _list_field_pattern(number: int) -> re.Pattern[bytes]:
+    """Returns a pattern of the header of a list field with this number, written in full.
+
+    The number, below 64, takes one byte or two bytes with padding. Other bytes may match by chance.
     """
-    (least,) = zigzag(number)
-    numbers = re.escape(bytes([least, least | 0x80]))
-    return re.compile(re.escape(bytes([LIST])) + b"[" + numbers + b"]")
+    (shortest,) = zigzag(number)
+    encoded_numbers = re.escape(bytes([shortest, shortest | 0x80]))
+    return re.compile(re.escape(bytes([LIST])) + b"[" + encoded_numbers + b"]")
 
 
 def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], int]:
-    """The list of structs at ``at`` of the decoder's bytes, and the offset behind it.
+    """Returns the list of structs at offset ``at`` of the decoder's bytes, and the offset after it.
 
-    Raises ``FormatError`` as ``decode`` does.
+    Raises ``FormatError`` if it is not a valid list of ``cls``.
     """
     try:
         return _structs(cls, decoder, at)
@@ -323,26 +341,30 @@ def read_structs(cls: type[T], decoder: Decoder, at: int) -> tuple[Sequence[T], 
 
 
 def remember_encoded(value: Any, raw: bytes) -> None:
-    """Have ``encode`` give ``raw``, which ``value`` was put together from."""
+    """Makes ``encode`` return ``raw`` for ``value``, which was assembled from these bytes."""
     object.__setattr__(value, "_encoded", raw)
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a struct declared with ``struct``: those it was decoded from, if it was."""
+    """Returns the bytes of a struct declared with ``struct``.
+
+    Returns the bytes that it was decoded from, if any.
+    """
     if value._encoded is not None:
         return bytes(value._encoded)
     lists = _lists_of(type(value))
     encoded = _encoded_fields(type(value), value)
     if not lists:
         return encoded
-    held = ((number, getattr(value, name)) for number, (name, _) in lists.items())
+    lazy_lists = ((number, getattr(value, name)) for number, (name, _) in lists.items())
     return replace_fields(
-        spans(encoded)[0], [_list_of_structs(number, v) for number, v in held if v is not None]
+        spans(encoded)[0],
+        [_list_of_structs(number, v) for number, v in lazy_lists if v is not None],
     )
 
 
 def _encoded_fields(cls: Any, value: Any) -> bytes:
-    """A struct of the fields of ``value`` that are not None and not lazy lists."""
+    """Encodes the fields of ``value`` that are not None, without lazy lists."""
     if fast_encode is not None:
         return bytes(fast_encode(value, [cls, _spec_of(cls)]))
     transport = TMemoryBuffer()
@@ -355,17 +377,17 @@ def _list_of_structs(number: int, values: Sequence[Any]) -> Span:
 
 
 def encoded_elements(values: Sequence[Any]) -> list[bytes]:
-    """The bytes of each struct of a list; those that are bytes already are left as they are."""
+    """Returns the bytes of each struct of a list. Elements that are bytes stay as they are."""
     if isinstance(values, Structs):
         return [values.encoded(at) for at in range(len(values))]
     return [value if isinstance(value, bytes) else encode(value) for value in values]
 
 
 def amended(value: T, /, **changes: Any) -> T:
-    """``value`` with fields set, or removed where a change is None.
+    """Returns ``value`` with fields set, or removed if the change is None.
 
-    A mapping amends a struct in its place. All other fields keep their bytes at every depth, those
-    that nobody knows included; ``dataclasses.replace`` would lose these.
+    A mapping changes fields of a nested struct. All other fields keep their bytes at every depth.
+    This includes unknown fields, which ``dataclasses.replace`` would lose.
     """
     cls = type(value)
     return decode(cls, amended_bytes(cls, encode(value), changes))[0]
@@ -376,24 +398,27 @@ def _are_structs(value: Any) -> bool:
 
 
 def amended_bytes(cls: Any, data: bytes, changes: Mapping[str, Any]) -> bytes:
-    """An encoded struct of ``cls``, changed as by ``amended``. A list may hold encoded structs."""
+    """Returns an encoded struct of ``cls``, changed as by ``amended``.
+
+    A list in ``changes`` may hold encoded structs.
+    """
     fields, _ = spans(data)
     current = {span.number: span for span in fields}
     numbers: dict[str, int] = cls.thrift_numbers
-    new = []
+    new_fields = []
     for name, change in changes.items():
         number = numbers[name]
         if isinstance(change, Mapping):
-            inner = cls.thrift_spec[number][3][0]
-            old = current[number].value if number in current else b"\0"
-            new.append(Span(number, STRUCT, amended_bytes(inner, old, change)))
+            nested_cls = cls.thrift_spec[number][3][0]
+            old_bytes = current[number].value if number in current else b"\0"
+            new_fields.append(Span(number, STRUCT, amended_bytes(nested_cls, old_bytes, change)))
         elif change is None:
             fields = [span for span in fields if span.number != number]
         elif dataclasses.is_dataclass(change):
-            new.append(Span(number, STRUCT, encode(change)))
+            new_fields.append(Span(number, STRUCT, encode(change)))
         elif number in cls.thrift_lists or _are_structs(change):
-            new.append(_list_of_structs(number, change))
+            new_fields.append(_list_of_structs(number, change))
         else:
-            alone = SimpleNamespace(**(dict.fromkeys(numbers) | {name: change}))
-            new += spans(_encoded_fields(cls, alone))[0]
-    return replace_fields(fields, new)
+            single_field = SimpleNamespace(**(dict.fromkeys(numbers) | {name: change}))
+            new_fields += spans(_encoded_fields(cls, single_field))[0]
+    return replace_fields(fields, new_fields)

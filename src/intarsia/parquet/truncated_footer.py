@@ -1,6 +1,8 @@
-"""What can be told from a footer that was cut short: its schema, and the row groups before the cut.
+"""Reads a footer that was cut short: its schema, and the row groups before the cut.
 
-Fields stand in the order of their numbers: version, schema, number of rows, row groups, key/values.
+Fields are in the order of their numbers: version, schema, number of rows, row groups, key/values.
+
+Source: ``FileMetaData`` in ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -20,21 +22,24 @@ from intarsia.parquet.compact_protocol import (
     zigzag,
 )
 
-_VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _SIGNED = 1, 2, 3, 4, 8
+_VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _ENCRYPTION_ALGORITHM = 1, 2, 3, 4, 8
 _I64 = 6
 
 
 @dataclass(frozen=True, slots=True)
 class PartialFooter:
-    """A footer of the fields that are whole, and the row groups that are, each as its bytes."""
+    """The complete fields of a footer, and the bytes of each complete row group."""
 
     raw: bytes
-    """Without row groups, and of 0 rows: a valid FileMetaData."""
+    """A valid ``FileMetaData`` with the complete fields, 0 rows and no row groups."""
     row_groups: list[bytes]
 
 
 def read_partial_footer(data: memoryview) -> PartialFooter | None:
-    """The footer at the start of ``data``; None where not even its schema is whole."""
+    """Reads the footer at the start of ``data``.
+
+    Returns None if the schema is incomplete or the footer is signed.
+    """
     raw = bytes(data)
     decoder = Decoder(raw)
     fields: list[Span] = []
@@ -60,16 +65,24 @@ def read_partial_footer(data: memoryview) -> PartialFooter | None:
     except FormatError:
         pass
     numbers = [span.number for span in fields]
-    if numbers[:2] != [_VERSION, _SCHEMA] or fields[1].kind != LIST or _SIGNED in numbers:
+    if (
+        numbers[:2] != [_VERSION, _SCHEMA]
+        or fields[1].kind != LIST
+        or _ENCRYPTION_ALGORITHM in numbers
+    ):
         return None
     if fields[1].value[:1] and fields[1].value[0] & 0x0F != STRUCT:
         return None
-    new = [Span(_NUM_ROWS, _I64, zigzag(0)), list_span(_ROW_GROUPS, [])]
-    return PartialFooter(replace_fields(fields, new), groups)
+    empty_row_groups = [Span(_NUM_ROWS, _I64, zigzag(0)), list_span(_ROW_GROUPS, [])]
+    return PartialFooter(replace_fields(fields, empty_row_groups), groups)
 
 
 def _list_header(raw: bytes, at: int) -> tuple[int, int]:
-    """A list's size, which may be more than is left, and where its structs start."""
+    """Returns a list's size, and the offset of its first struct.
+
+    The size may exceed the number of structs that are left. Raises ``FormatError`` if the elements
+    are not structs.
+    """
     header, at = raw[at : at + 1], at + 1
     if not header or header[0] & 0x0F != STRUCT:
         raise FormatError("no list of structs")

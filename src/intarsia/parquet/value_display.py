@@ -1,4 +1,7 @@
-"""Encoded values, texts, and the numbers of enums, as a person can read them."""
+"""Formats encoded values, strings and enum numbers for people.
+
+Source of the types: ``LogicalTypes.md`` in the Parquet specification.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +22,28 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def clean(text: str) -> str:
-    """``text`` as a person is shown it: escaped, and without the credentials of URIs."""
+    """Returns ``text`` for display: escaped, and without credentials in URIs."""
     return escaped(redacted(text))
 
 
 def escaped(text: str) -> str:
-    """``text`` with escapes in place of what would not show, break lines, or steer a terminal."""
+    """Returns ``text`` with escapes for invisible characters, line breaks and terminal controls."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
+    """Returns a count with its noun: ``1 file``, ``2 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def readable(element: SchemaElement, value: bytes | None) -> Any:
-    """An encoded bound as bool, int, float, ``Decimal``, date, time, timestamp or text.
+    """Returns an encoded bound as bool, int, float, ``Decimal``, date or string.
 
-    UUIDs come as text. Timestamps come as ISO 8601 text, all their digits kept. Bytes that are no
-    text, and values of types without an order, come as ``0x`` and hexadecimal digits.
+    Times and timestamps are ISO 8601 strings with all digits, UUIDs are strings. Bytes that are not
+    UTF-8 strings, and values of types without an order, are ``0x`` and hexadecimal digits. A time
+    or date beyond Python's range is its stored integer.
     """
     if value is None:
         return None
@@ -47,7 +51,7 @@ def readable(element: SchemaElement, value: bytes | None) -> Any:
     if not order.is_defined:
         return _hex(value)
     if order.domain is Domain.BYTES:
-        return _of_bytes(element, value)
+        return _format_bytes(element, value)
     keys, usable = order.keys([value])
     key = keys[0]
     if not usable[0] and not (order.has_nan and len(value) == order.width):
@@ -63,35 +67,35 @@ def readable(element: SchemaElement, value: bytes | None) -> Any:
         case Domain.INTEGER:
             return int(key)
         case _:
-            return _moment(order, int(key))
+            return _format_moment(order, int(key))
 
 
-def _moment(order: ValueOrder, key: int) -> Any:
+def _format_moment(order: ValueOrder, key: int) -> Any:
     try:
         if order.domain is Domain.DATE:
             return _EPOCH.date() + datetime.timedelta(days=key)
         seconds, ticks = divmod(key, order.per_second)
-        whole = _EPOCH + datetime.timedelta(seconds=seconds)
-        if order.domain is Domain.TIME and whole.date() != _EPOCH.date():
+        moment = _EPOCH + datetime.timedelta(seconds=seconds)
+        if order.domain is Domain.TIME and moment.date() != _EPOCH.date():
             return key
     except OverflowError:
         return key
     digits = len(str(order.per_second)) - 1
     fraction = f".{ticks:0{digits}d}" if ticks else ""
     if order.domain is Domain.TIME:
-        return f"{whole:%H:%M:%S}{fraction}"
-    return f"{whole.isoformat()}{fraction}{'Z' if order.utc else ''}"
+        return f"{moment:%H:%M:%S}{fraction}"
+    return f"{moment.isoformat()}{fraction}{'Z' if order.utc else ''}"
 
 
-def _of_bytes(element: SchemaElement, value: bytes) -> str:
+def _format_bytes(element: SchemaElement, value: bytes) -> str:
     if is_text(element):
-        return _text(value)
+        return _decode_text(value)
     logical = element.logicalType
     is_uuid = logical is not None and logical.UUID is not None and len(value) == _UUID_BYTES
     return str(uuid.UUID(bytes=value)) if is_uuid else _hex(value)
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -102,15 +106,15 @@ def _hex(value: bytes) -> str:
     return "0x" + value.hex()
 
 
-def name_of(names: Any, value: int | None) -> str:
-    """The name of a value of one of the specification's enums; its number, where unknown."""
+def name_of(enum: Any, value: int | None) -> str:
+    """Returns the name of an enum's value, or its number if it is unknown."""
     try:
-        return str(names(value).name)
+        return str(enum(value).name)
     except ValueError:
         return str(value)
 
 
-def numbered(names: type[IntEnum], value: int) -> str:
-    """The number of such a value, and its name, where it has one: ``3 (LZO)``."""
-    name = name_of(names, value)
+def numbered(enum: type[IntEnum], value: int) -> str:
+    """Returns the number of an enum's value, and its name if it is known: ``3 (LZO)``."""
+    name = name_of(enum, value)
     return name if name == str(value) else f"{value} ({name})"

@@ -1,24 +1,24 @@
-"""One table of value orders, by physical and logical type.
+"""Orders of column values, by physical and logical type.
 
-An order turns encoded bounds into *keys* that compare as the column's values do, and a literal of a
-filter into the keys that bracket it. Everything that compares values of a file does it on keys:
+An order turns encoded bounds into *keys*, which compare as the column's values do. It turns a
+filter's literal into the two keys that bracket it. All comparisons of a file's values use keys::
 
-==============================  ==========================================  ================
-physical and logical type       keys                                        compared as
-==============================  ==========================================  ================
-BOOLEAN                         uint8                                       false < true
-INT32/64, signed or plain       int64                                       signed
-INT32/64, UINT_*                uint64                                      unsigned
-DATE, TIME, TIMESTAMP           int64, in the column's unit                 signed
-INT64, by Arrow's a duration    int64, in the column's unit                 signed
-DECIMAL, any physical type      unscaled value: int64, or Python integers   signed
-FLOAT, DOUBLE, FLOAT16          float32, float64, float16                   NaN has no place
-BYTE_ARRAY and FIXED, strings   bytes                                       unsigned, bytewise
-INT96, its order declared       int64, nanoseconds since 1970               signed
-INT96, INTERVAL, VARIANT, GEO*  none                                        undefined
-==============================  ==========================================  ================
+    ==============================  ==========================================  ================
+    physical and logical type       keys                                        compared as
+    ==============================  ==========================================  ================
+    BOOLEAN                         uint8                                       false < true
+    INT32/64, signed or plain       int64                                       signed
+    INT32/64, UINT_*                uint64                                      unsigned
+    DATE, TIME, TIMESTAMP           int64, in the column's unit                 signed
+    INT64, a duration in Arrow      int64, in the column's unit                 signed
+    DECIMAL, any physical type      unscaled value: int64, or Python integers   signed
+    FLOAT, DOUBLE, FLOAT16          float32, float64, float16                   NaN has no key
+    BYTE_ARRAY and FIXED, strings   bytes                                       unsigned, bytewise
+    INT96, if order is declared     int64, nanoseconds since 1970               signed
+    INT96, INTERVAL, VARIANT, GEO*  none                                        undefined
+    ==============================  ==========================================  ================
 
-Source: the specification's ``ColumnOrder`` in ``parquet.thrift`` and its LogicalTypes document.
+Source: ``ColumnOrder`` in ``parquet.thrift`` and ``LogicalTypes.md``.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 
 Keys = NDArray[Any]
 Key = Any
-"""One key: an int, a float or bytes, as the table above says."""
+"""One key: an int, a float or bytes, by the table above."""
 
 
 class Domain(Enum):
-    """What a column's values mean, as far as comparing them with a literal goes."""
+    """The meaning of a column's values, as far as comparison with a literal is concerned."""
 
     BOOLEAN = auto()
     INTEGER = auto()
@@ -60,15 +60,17 @@ class ValueOrder:
 
     domain: Domain
     stored: np.dtype[Any] | None = None
-    """How a bound's bytes are read; None for byte strings and big-endian decimals."""
+    """The dtype of an encoded bound. None for byte strings and big-endian decimals."""
     key: np.dtype[Any] = np.dtype(object)  # noqa: RUF009 # a dtype is immutable
+    """The dtype of keys."""
     width: int | None = None
-    """Bytes a value takes, where all take the same."""
+    """Bytes per value, if all values have the same width."""
     per_second: int = 0
-    """Ticks a second, of times, timestamps and durations."""
+    """Ticks per second, for times, timestamps and durations."""
     utc: bool = False
+    """True if times or timestamps are adjusted to UTC."""
     scale: int = 0
-    """Digits after the point, of decimals."""
+    """Digits after the decimal point, for decimals."""
 
     @property
     def is_defined(self) -> bool:
@@ -79,24 +81,28 @@ class ValueOrder:
         return self.domain is Domain.FLOAT
 
     def keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
-        """Keys of ``n`` encoded values, and which of them are usable: both of shape ``(n,)``.
+        """Returns the keys of ``n`` encoded values, and which of them are usable.
 
-        A missing value, one of the wrong width, and NaN are not usable.
+        Both arrays have shape ``(n,)``. A missing value, a value of the wrong width, and NaN are
+        not usable.
         """
         if self.stored is not None:
             return self._fixed_width_keys(values)
         if self is INT96_ORDER:
             return self._int96_keys(values)
         big_endian = self.domain is Domain.DECIMAL
-        shortest = 1 if big_endian else 0
+        min_bytes = 1 if big_endian else 0
         usable = np.array(
-            [v is not None and len(v) >= shortest and self.width in (None, len(v)) for v in values],
+            [
+                v is not None and len(v) >= min_bytes and self.width in (None, len(v))
+                for v in values
+            ],
             dtype=np.bool_,
         )
         keys = np.empty(len(values), dtype=object)
         for i, value in enumerate(values):
-            known = (value or b"") if usable[i] else b""
-            keys[i] = int.from_bytes(known, "big", signed=True) if big_endian else known
+            encoded = (value or b"") if usable[i] else b""
+            keys[i] = int.from_bytes(encoded, "big", signed=True) if big_endian else encoded
         return keys, usable
 
     def _fixed_width_keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
@@ -108,39 +114,42 @@ class ValueOrder:
             return keys, keys == keys if self.has_nan else np.ones(len(keys), dtype=np.bool_)
         usable = np.array([v is not None and len(v) == width for v in values], dtype=np.bool_)
         blank = bytes(width)
-        raw = b"".join((v or blank) if ok else blank for v, ok in zip(values, usable, strict=True))
+        raw = b"".join(
+            (v or blank) if is_usable else blank
+            for v, is_usable in zip(values, usable, strict=True)
+        )
         keys = np.frombuffer(raw, dtype=self.stored).astype(self.key)
         if self.has_nan:
-            usable &= keys == keys  # NaN alone differs from itself
+            usable &= keys == keys  # only NaN differs from itself
         return keys, usable
 
     def _int96_keys(self, values: Sequence[bytes | None]) -> tuple[Keys, NDArray[np.bool_]]:
-        """Nanoseconds; moments beyond int64, which pyarrow wraps around, are not usable."""
+        """Returns keys in nanoseconds. Moments outside int64, which pyarrow wraps, are unusable."""
         keys = np.zeros(len(values), dtype=np.int64)
         usable = np.zeros(len(values), dtype=np.bool_)
         for i, value in enumerate(values):
             if value is None or len(value) != self.width:
                 continue
             nanoseconds, day = struct.unpack("<qI", value)
-            moment = (day - _JULIAN_1970) * _DAY * self.per_second + nanoseconds
+            moment = (day - _JULIAN_1970) * _DAY_SECONDS * self.per_second + nanoseconds
             if -(2**63) <= moment < 2**63:
                 keys[i], usable[i] = moment, True
         return keys, usable
 
     def of_arrow(self, kind: pa.DataType | None) -> ValueOrder:
-        """This order, where the column's Arrow type is ``kind``.
+        """Returns this order for a column whose Arrow type is ``kind``.
 
-        Parquet has no durations: they are plain INT64, and the Arrow schema alone has their unit.
+        Parquet has no durations: they are plain INT64, and only the Arrow schema states their unit.
         """
         if self.domain is Domain.INTEGER and kind is not None and pa.types.is_duration(kind):
-            return replace(self, domain=Domain.DURATION, per_second=_UNIT_TICKS[kind.unit])
+            return replace(self, domain=Domain.DURATION, per_second=_TICKS_PER_SECOND[kind.unit])
         return self
 
     def bracket(self, literal: pa.Scalar) -> tuple[Key, Key] | None:
-        """Near keys ``low <= literal <= high``; equal where the literal has a key of its own.
+        """Returns the nearest keys with ``low <= literal <= high``.
 
-        None where the literal's type does not compare with this column's exactly; then nothing may
-        be concluded from bounds. NaN and NULL have no bracket.
+        They are equal if the literal has a key. Returns None for NULL and NaN, and if the literal's
+        type does not compare exactly with this column's. Bounds then allow no conclusion.
         """
         value = _plain_value(literal)
         if value is None:
@@ -148,44 +157,49 @@ class ValueOrder:
         return _BRACKETS[self.domain](self, value)
 
     def brackets(self, literals: pa.Array) -> tuple[Keys, Keys] | None:
-        """``bracket`` of each of ``n`` literals of one type: low and high keys, of shape ``(n,)``.
+        """Returns ``bracket`` of ``n`` literals of one type: low and high keys of shape ``(n,)``.
 
-        Keys that do not fit the column's own type are Python objects.
+        Returns None if one literal has no bracket. Keys outside the column's own type are Python
+        objects.
         """
         exact = self._exact_keys(literals)
         if exact is not None:
             return exact, exact
-        found = [self.bracket(literal) for literal in literals]
-        if None in found:
+        key_pairs = [self.bracket(literal) for literal in literals]
+        if None in key_pairs:
             return None
-        return _key_array([b[0] for b in found if b]), _key_array([b[1] for b in found if b])
+        return _key_array([pair[0] for pair in key_pairs if pair]), _key_array(
+            [pair[1] for pair in key_pairs if pair]
+        )
 
     def _exact_keys(self, literals: pa.Array) -> Keys | None:
-        """Keys of literals that need no rounding; None where this is not known of all of them."""
+        """Returns the keys of literals that need no rounding. Returns None if any might need it."""
         kind = literals.type
         if literals.null_count:
             return None
         if self.domain is Domain.INTEGER and pa.types.is_integer(kind):
             try:
-                return _numpy(literals.cast(pa.from_numpy_dtype(self.key)))
+                return _to_numpy(literals.cast(pa.from_numpy_dtype(self.key)))
             except pa.ArrowInvalid:
                 return None  # beyond the column's type
         if self.domain is Domain.BYTES and _is_text_or_bytes(kind):
             return _key_array(literals.cast(pa.large_binary()).to_pylist())
         if self.domain is Domain.FLOAT and pa.types.is_floating(kind):
-            keys = _numpy(literals)
+            keys = _to_numpy(literals)
             return keys if keys.dtype == self.key and not np.isnan(keys).any() else None
         is_moment = self.domain is Domain.TIMESTAMP and pa.types.is_timestamp(kind)
         if is_moment and (kind.tz is not None) == self.utc:
-            per_literal = _UNIT_TICKS[kind.unit]
+            per_literal = _TICKS_PER_SECOND[kind.unit]
             if per_literal == self.per_second:
-                return _numpy(literals.cast(pa.int64()))
+                return _to_numpy(literals.cast(pa.int64()))
         return None
 
     def plain(self, key: Key) -> bytes:
-        """PLAIN encoding of one key, as fingerprints and bloom filters hash it.
+        """Returns the PLAIN encoding of one key, as fingerprints and bloom filters hash it.
 
-        Raises ``OverflowError`` where the column's physical type does not hold it.
+        Raises ``OverflowError`` if the key does not fit the column's physical type.
+
+        Source: section "Plain (PLAIN = 0)" of ``Encodings.md``.
         """
         if self.stored is not None:
             return np.array([key], dtype=self.stored).tobytes()
@@ -196,8 +210,13 @@ class ValueOrder:
 
 
 INT96_ORDER = ValueOrder(Domain.TIMESTAMP, key=np.dtype(np.int64), width=12, per_second=10**9)
-"""Of INT96 where the file declares INT96_TIMESTAMP_ORDER: nanoseconds of a day, Julian day."""
+"""Order of INT96 if the file declares INT96_TIMESTAMP_ORDER.
+
+A value is 8 bytes of nanoseconds in the day, then 4 bytes of Julian day. Keys are nanoseconds
+since 1970. Compare it by identity.
+"""
 _JULIAN_1970 = 2_440_588
+"""The Julian day of 1970-01-01."""
 
 
 # --- literals -----------------------------------------------------------------------------------
@@ -205,7 +224,7 @@ _JULIAN_1970 = 2_440_588
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """A point in time, a time of day or a span: ``ticks`` of which ``per_second`` are a second."""
+    """A timestamp, date, time of day or duration, in ``ticks`` of 1/``per_second`` s."""
 
     ticks: int
     per_second: int
@@ -213,15 +232,15 @@ class _Moment:
     utc: bool = False
 
 
-_UNIT_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_POINTS = {Domain.DATE, Domain.TIMESTAMP}
+_TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DATE_DOMAINS = {Domain.DATE, Domain.TIMESTAMP}
 """Domains that compare with one another."""
-_DAY = 86_400
+_DAY_SECONDS = 86_400
 _DAY_MILLISECONDS = 86_400_000
 
 
 def _plain_value(literal: pa.Scalar) -> Any:
-    """A Python value that carries the literal's meaning exactly, or None."""
+    """Returns a Python value with the literal's exact meaning, or None."""
     if not literal.is_valid:
         return None
     kind = literal.type
@@ -230,30 +249,30 @@ def _plain_value(literal: pa.Scalar) -> Any:
     if isinstance(literal, pa.ExtensionScalar):
         return _plain_value(literal.value)
     if pa.types.is_timestamp(kind):
-        ticks = _UNIT_TICKS[kind.unit]
+        ticks = _TICKS_PER_SECOND[kind.unit]
         return _Moment(literal.value, ticks, Domain.TIMESTAMP, kind.tz is not None)
     if pa.types.is_time(kind):
-        return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.TIME)
+        return _Moment(literal.value, _TICKS_PER_SECOND[kind.unit], Domain.TIME)
     if pa.types.is_duration(kind):
-        return _Moment(literal.value, _UNIT_TICKS[kind.unit], Domain.DURATION)
+        return _Moment(literal.value, _TICKS_PER_SECOND[kind.unit], Domain.DURATION)
     if pa.types.is_date(kind):
         days = literal.value if pa.types.is_date32(kind) else literal.value // _DAY_MILLISECONDS
-        return _Moment(days * _DAY, 1, Domain.DATE)
+        return _Moment(days * _DAY_SECONDS, 1, Domain.DATE)
     if pa.types.is_float16(kind):
         return float(literal.as_py())
-    if _carries_its_own_value(kind):
+    if _is_python_exact(kind):
         return literal.as_py()
     return None
 
 
 def _key_array(keys: Sequence[Key]) -> Keys:
-    """Keys as Python objects: a literal may lie outside the column's own type."""
+    """Returns keys as Python objects, because a literal may lie outside the column's own type."""
     array = np.empty(len(keys), dtype=object)
     array[:] = [key.item() if isinstance(key, np.generic) else key for key in keys]
     return array
 
 
-def _numpy(values: pa.Array) -> Keys:
+def _to_numpy(values: pa.Array) -> Keys:
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
@@ -268,7 +287,7 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _carries_its_own_value(kind: pa.DataType) -> bool:
+def _is_python_exact(kind: pa.DataType) -> bool:
     checks = (
         pa.types.is_boolean,
         pa.types.is_integer,
@@ -295,17 +314,17 @@ def _bracket_integer(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
     if isinstance(value, int):
         return value, value
     if isinstance(value, decimal.Decimal):
-        return _around(value)
+        return _floor_and_ceiling(value)
     if isinstance(value, float) and abs(value) < 2**53:
-        # Within this bound a comparison as doubles, which is how it is evaluated, is exact.
-        return _around(decimal.Decimal(value))
+        # The comparison is evaluated in doubles, which is exact within this bound.
+        return _floor_and_ceiling(decimal.Decimal(value))
     return None
 
 
 def _bracket_moment(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
     if not isinstance(value, _Moment):
         return None
-    if not _POINTS.issuperset((order.domain, value.kind)):
+    if not _DATE_DOMAINS.issuperset((order.domain, value.kind)):
         if order.domain is not value.kind:
             return None
     elif (order.domain is Domain.TIMESTAMP and value.utc != order.utc) or (
@@ -314,7 +333,7 @@ def _bracket_moment(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
         return None
     per_day = order.domain is Domain.DATE
     numerator = value.ticks * (1 if per_day else order.per_second)
-    denominator = value.per_second * (_DAY if per_day else 1)
+    denominator = value.per_second * (_DAY_SECONDS if per_day else 1)
     return numerator // denominator, -(-numerator // denominator)
 
 
@@ -322,7 +341,7 @@ def _bracket_decimal(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
     if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
         return None
     with decimal.localcontext(prec=200):
-        return _around(decimal.Decimal(value).scaleb(order.scale))
+        return _floor_and_ceiling(decimal.Decimal(value).scaleb(order.scale))
 
 
 def _bracket_float(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
@@ -346,7 +365,7 @@ def _bracket_bytes(order: ValueOrder, value: Any) -> tuple[Key, Key] | None:
     return (value, value) if isinstance(value, bytes) else None
 
 
-def _around(value: decimal.Decimal) -> tuple[int, int]:
+def _floor_and_ceiling(value: decimal.Decimal) -> tuple[int, int]:
     low = int(value.to_integral_value(decimal.ROUND_FLOOR))
     high = int(value.to_integral_value(decimal.ROUND_CEILING))
     return low, high
