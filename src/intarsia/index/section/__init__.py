@@ -1,4 +1,4 @@
-"""The bytes of one index in a file, a Parquet table of its own: written, read and probed.
+"""Index sections: the bytes of one index in a file, a small Parquet table without its last bytes.
 
 May import ``index`` and ``decode``. Start with ``writer``, then ``reader`` and ``probe``.
 """

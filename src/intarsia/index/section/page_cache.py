@@ -1,4 +1,4 @@
-"""Decoded pages of inverted sections: the last ones used, of all files, within a bound."""
+"""A cache of decoded pages of inverted sections of all files, least recently used first out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from intarsia.process_state import ForkLock, SharedState
 
 
 class Entries(NamedTuple):
-    """Entries of a page, or of several: keys, ascending, and a granule for each.
+    """Entries of one or several pages: keys, ascending, and the granule of each.
 
-    Of a page that is held, as it is stored: there may be steps instead of granules.
+    Cached pages are as stored: they may hold steps instead of granules.
     """
 
     keys: FingerprintArray
@@ -25,44 +25,45 @@ class Entries(NamedTuple):
 
 
 class HeldPages(SharedState):
-    """Pages by the section they are of and their number in it; threads may share it.
+    """A cache of pages by section and page number, safe to share between threads.
 
-    A section is any object that stands for the bytes there were when it was opened.
+    A section is any object that identifies its bytes as they were when it was opened.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._num_bytes = most_bytes, 0
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._num_bytes = max_bytes, 0
         self._pages: OrderedDict[tuple[object, int], Entries] = OrderedDict()
         self._lock = ForkLock()
         super().__init__()
 
     def clear(self) -> None:
+        """Removes all pages."""
         with self._lock:
             self._num_bytes = 0
             self._pages.clear()
 
     def get(self, section: object, pages: Iterable[int]) -> dict[int, Entries]:
-        """Those of ``pages`` that are held."""
-        found = {}
+        """Returns those of ``pages`` that are cached."""
+        cached_pages = {}
         with self._lock:
             for page in pages:
                 entries = self._pages.get((section, page))
                 if entries is not None:
                     self._pages.move_to_end((section, page))
-                    found[page] = entries
-        return found
+                    cached_pages[page] = entries
+        return cached_pages
 
     def put(self, section: object, pages: Mapping[int, Entries]) -> None:
-        """Hold ``pages``, and let go of what was used longest ago where that is too much."""
+        """Caches ``pages``. Evicts the least recently used pages beyond the limit."""
         with self._lock:
             for page, entries in pages.items():
-                before = self._pages.pop((section, page), None)
-                self._num_bytes += entries.num_bytes - (before.num_bytes if before else 0)
+                previous = self._pages.pop((section, page), None)
+                self._num_bytes += entries.num_bytes - (previous.num_bytes if previous else 0)
                 self._pages[section, page] = entries
-            while self._num_bytes > self._most_bytes:
-                _, gone = self._pages.popitem(last=False)
-                self._num_bytes -= gone.num_bytes
+            while self._num_bytes > self._max_bytes:
+                _, evicted = self._pages.popitem(last=False)
+                self._num_bytes -= evicted.num_bytes
 
 
 HELD_PAGES = HeldPages(16 * 1024 * 1024)
-"""Those of this process."""
+"""The cache of this process, at most 16 MiB."""

@@ -1,17 +1,17 @@
-"""A section: one index as a small page-indexed Parquet file, less its last four bytes.
+"""Reads index sections: small page-indexed Parquet files without their last four bytes.
 
 ::
 
     PAR1 [pages of each column] [column and offset indexes][footer][length] (PAR1 cut off)
                                 └──────── metadata, with a CRC of its own ───────┘
 
-The rows of an inverted index are ``(key, granule)`` or ``(key, step)`` (``section_write``), sorted
-and distinct, so that the column index finds the few pages a key can be on; a summary has a row a
-granule. The footer's key/values hold where the granules start and the ``file_id`` of the directory
-the section belongs to.
+The rows of an inverted index are ``(key, granule)`` or ``(key, step)`` (see ``writer``), sorted and
+distinct. The column index therefore finds the few pages that may contain a key. A summary index has
+one row per granule. The footer's key/values state where granules start, and the ``file_id`` of the
+directory that lists the section.
 
-Everything read here is checked before it is believed; any failure is a ``FormatError``, which
-callers take to mean that all rows might match.
+All bytes are checked before they are used. Any failure is a ``FormatError``; callers then assume
+that all rows might match.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from intarsia.process_state import cached_property
 from intarsia.row_ranges import Int64Array
 
 PAGE_SIZE_LIMIT = 64 * 1024 * 1024
-"""The most bytes that a page may hold; of fingerprints, those written here hold 32 KB."""
+"""Most bytes per page, uncompressed. Pages of fingerprints written here have 32 KB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
     """One column of a section.
 
-    ``pages`` are where those of all row groups are: offset and length, of shape ``(pages, 2)``.
-    ``indexes`` are its column indexes, not yet decoded, each with the number of its pages.
+    ``pages`` holds offset and length in bytes of the pages of all row groups. Shape ``(pages, 2)``.
+    ``indexes`` holds the encoded column index of each row group, and its number of pages.
     """
 
     chunks: tuple[ColumnMetaData, ...]
@@ -63,22 +63,23 @@ class Column:
 
     @cached_property
     def bounds(self) -> Bounds | None:
-        """What is known of its pages, where it has a column index.
+        """Bounds of the column's pages. None if a column index is missing.
 
-        Raises ``FormatError`` where that is damaged.
+        Raises ``FormatError`` if a column index is damaged.
         """
-        return _joined([_bounds(self.leaf, data, pages) for data, pages in self.indexes])
+        return _concatenate([_bounds(self.leaf, data, pages) for data, pages in self.indexes])
 
 
 class Section:
-    """An opened section: its checked metadata in memory, its pages read on demand."""
+    """An open section: its checked metadata in memory, its pages read on demand."""
 
     def __init__(
         self, source: Source, meta_length: int, meta_crc32: int, file_id: str, num_rows: int
     ) -> None:
-        """``source`` holds just the section; ``num_rows`` are the rows of the file it indexes.
+        """Opens the section in ``source``, which holds nothing else.
 
-        Raises ``FormatError`` where the metadata is damaged or belongs to another file.
+        ``num_rows`` is the number of rows in the indexed file. Raises ``FormatError`` if the
+        metadata is damaged or belongs to another file.
         """
         if not LENGTH_BYTES <= meta_length <= source.size:
             raise FormatError("the metadata is longer than the section")
@@ -112,8 +113,8 @@ class Section:
 
     def _load(self, metadata: FileMetaData, shape: Shape, meta: memoryview, start: int) -> None:
         schema = shape.kept("schema", lambda: read_schema(metadata.schema))
-        flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
-        if not flat or min(self._groups, default=1) < 0:
+        is_flat = bool(schema.leaves) and all(leaf.is_flat for leaf in schema.leaves)
+        if not is_flat or min(self._groups, default=1) < 0:
             raise FormatError("a section is a table of flat columns")
         groups = [group for group in metadata.row_groups if group.num_rows]
         if any(len(group.columns) != len(schema.leaves) for group in groups):
@@ -121,26 +122,28 @@ class Section:
         self.columns: dict[str, Column] = {}
         first_rows: list[list[Int64Array]] = [[] for _ in groups]
         for leaf, root in zip(schema.leaves, schema.roots, strict=True):
-            found = [group.columns[leaf.index] for group in groups]
-            places = [np.empty((0, 2), dtype=np.int64)]
+            chunks = [group.columns[leaf.index] for group in groups]
+            page_ranges = [np.empty((0, 2), dtype=np.int64)]
             indexes = []
-            for number, chunk in enumerate(found):
+            for group_number, chunk in enumerate(chunks):
                 if chunk.meta_data is None:
                     raise FormatError("a chunk without metadata")
-                place = chunk.offset_index_offset, chunk.offset_index_length
-                pages = read_offset_index(_part(meta, start, *place))
+                index_place = chunk.offset_index_offset, chunk.offset_index_length
+                offset_index = read_offset_index(_part(meta, start, *index_place))
                 at = chunk.meta_data.start
                 stop = min(at + chunk.meta_data.total_compressed_size, start)
-                problem = pages.problem(self._groups[number], at, stop)
+                problem = offset_index.problem(self._groups[group_number], at, stop)
                 if problem:
                     raise FormatError(problem)
-                first_rows[number].append(pages.first_row_index)
-                places.append(np.column_stack((pages.offset, pages.compressed_page_size)))
-                place = chunk.column_index_offset, chunk.column_index_length
-                indexes.append((_part(meta, start, *place), len(pages)))
+                first_rows[group_number].append(offset_index.first_row_index)
+                page_ranges.append(
+                    np.column_stack((offset_index.offset, offset_index.compressed_page_size))
+                )
+                index_place = chunk.column_index_offset, chunk.column_index_length
+                indexes.append((_part(meta, start, *index_place), len(offset_index)))
             self.columns[root.name] = Column(
-                tuple(chunk.meta_data for chunk in found if chunk.meta_data is not None),
-                np.concatenate(places),
+                tuple(chunk.meta_data for chunk in chunks if chunk.meta_data is not None),
+                np.concatenate(page_ranges),
                 root,
                 leaf,
                 tuple(indexes),
@@ -148,7 +151,7 @@ class Section:
         self._set_pages(first_rows)
 
     def _set_pages(self, first_rows: Sequence[Sequence[Int64Array]]) -> None:
-        """Number the pages, which all columns have alike, across row groups."""
+        """Numbers the pages, which must be the same in all columns, across row groups."""
         groups: list[Int64Array] = []
         counts: list[Int64Array] = []
         for number, (rows, firsts) in enumerate(zip(self._groups, first_rows, strict=True)):
@@ -161,12 +164,12 @@ class Section:
         self._page_rows = np.concatenate([empty, *counts])
 
     def pages_with(self, rows: Int64Array) -> Int64Array:
-        """The pages that hold any of ``rows``, by their numbers in the section."""
+        """Returns the numbers of the pages that hold any of ``rows``."""
         stops = np.cumsum(self._page_rows)
         return np.unique(np.searchsorted(stops, rows, side="right"))
 
     def rows_on(self, pages: Int64Array) -> Int64Array:
-        """The rows that ``pages`` hold, in order."""
+        """Returns the rows that ``pages`` hold, in order."""
         stops = np.cumsum(self._page_rows)
         return np.concatenate(
             [np.empty(0, np.int64)]
@@ -175,31 +178,36 @@ class Section:
 
     @property
     def rows_per_page(self) -> Int64Array:
-        """How many rows each page holds."""
+        """The number of rows of each page. Shape ``(pages,)``."""
         return self._page_rows
 
     def starts_of(self, pages: Int64Array) -> Int64Array:
-        """Where each of ``pages`` begins among the rows that ``read`` gives of them."""
+        """Returns the first row of each of ``pages`` among the rows that ``read`` returns."""
         counts: Int64Array = self._page_rows[pages]
         return np.cumsum(counts) - counts
 
     def read(self, names: Sequence[str], pages: Int64Array) -> list[pa.ChunkedArray]:
-        """The values of columns on ``pages``, ascending.
+        """Reads the values of columns on ``pages``, which ascend.
 
-        Raises ``FormatError`` where a page is damaged, or holds more than ``PAGE_SIZE_LIMIT``.
+        Raises ``FormatError`` if a page is damaged or larger than ``PAGE_SIZE_LIMIT``.
         """
         template, groups = self.fetched(names, pages)
-        found: list[pa.ChunkedArray] = decode_roots(template, groups, verify_checksums=True).columns
-        return found
+        columns: list[pa.ChunkedArray] = decode_roots(
+            template, groups, verify_checksums=True
+        ).columns
+        return columns
 
     def fetched(
         self, names: Sequence[str], pages: Int64Array
     ) -> tuple[RootTemplate, list[RowGroupBytes]]:
-        """As ``read``, not yet decoded: sections of one shape have one template."""
+        """Reads the bytes of columns on ``pages``, without decoding them.
+
+        Sections with the same footer layout share one template.
+        """
         columns = [self.columns[name] for name in names]
         template = self._templates.together([column.root for column in columns])
         if template is None:
-            raise FormatError("the section stores types for some of its columns only")
+            raise FormatError("the section stores Arrow types for only some of its columns")
         places = [column.pages[pages].tolist() for column in columns]
         parts = self._source.read([(offset, size) for at in places for offset, size in at])
         by_column = [parts[i * len(pages) :][: len(pages)] for i in range(len(columns))]
@@ -209,11 +217,11 @@ class Section:
         numbers, rows = self._page_groups[pages], self._page_rows[pages]
         groups = []
         for number in dict.fromkeys(numbers.tolist()):
-            mine = numbers == number
-            count = int(rows[mine].sum())
-            held = [i for i, is_mine in enumerate(mine.tolist()) if is_mine]
+            is_in_group = numbers == number
+            count = int(rows[is_in_group].sum())
+            positions = [i for i, is_selected in enumerate(is_in_group.tolist()) if is_selected]
             chunks = [
-                ChunkBytes(column.chunks[number], None, [read[i] for i in held], count)
+                ChunkBytes(column.chunks[number], None, [read[i] for i in positions], count)
                 for column, read in zip(columns, by_column, strict=True)
             ]
             groups.append(RowGroupBytes(count, chunks))
@@ -221,17 +229,20 @@ class Section:
 
 
 def _bounds(leaf: Leaf, data: memoryview, pages: int) -> Bounds | None:
-    """What the column index says; None where there is none, as where a page holds only NaNs."""
+    """Returns the bounds of a column index.
+
+    Returns None if there is none, as for pages with only NaN.
+    """
     if not len(data):
         return None
     index = read_column_index(data)
     if len(index) != pages:
-        raise FormatError("a column index of other pages")
+        raise FormatError("a column index does not have the pages of its chunk")
     return page_bounds(order_of(leaf.element), index, declared=True)
 
 
-def _joined(parts: Sequence[Bounds | None]) -> Bounds | None:
-    """The bounds of one row group after the other; None where some are not known."""
+def _concatenate(parts: Sequence[Bounds | None]) -> Bounds | None:
+    """Concatenates the bounds of row groups. Returns None if some are unknown."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not known:
         return None
@@ -241,7 +252,7 @@ def _joined(parts: Sequence[Bounds | None]) -> Bounds | None:
 
 
 def _unpack_starts(text: str, num_rows: int) -> Int64Array:
-    """Granule starts; there can be no more of them than rows, and one."""
+    """Returns the granule starts. There can be at most one more than rows."""
     limit = (min(num_rows, MOST_GRANULES) + 2) * 8
     try:
         unpack = zlib.decompressobj()
@@ -249,7 +260,7 @@ def _unpack_starts(text: str, num_rows: int) -> Int64Array:
     except (ValueError, zlib.error) as error:
         raise FormatError(f"granules cannot be unpacked: {error}") from error
     if unpack.unconsumed_tail or len(raw) % 8:
-        raise FormatError("more granules than rows, or than are taken")
+        raise FormatError("more granules than rows, or than are supported")
     starts: Int64Array = np.cumsum(np.frombuffer(raw, dtype="<i8"), dtype=np.int64)
     ends = starts[:1].tolist() + starts[-1:].tolist()
     if ends != [0, num_rows] or (starts[1:] <= starts[:-1]).any():
@@ -266,7 +277,7 @@ def _info(metadata: FileMetaData) -> dict[str, object]:
 
 
 def _part(meta: memoryview, start: int, offset: int | None, length: int | None) -> memoryview:
-    """Bytes of the metadata by their place in the section; none where there is no place."""
+    """Returns bytes of the metadata by their position in the section, none for no position."""
     if offset is None or length is None:
         return meta[:0]
     if offset < start or length < 0 or offset - start + length > len(meta):

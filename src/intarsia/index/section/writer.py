@@ -1,14 +1,15 @@
-"""Writing sections: small page-indexed Parquet files, less their last four bytes.
+"""Writes index sections: small page-indexed Parquet files without their last four bytes.
 
-An inverted index has rows ``(key, granule)``, sorted and distinct; a summary a row a granule. Where
-keys are fingerprints, a granule is stored as the step from the one before, of the same key::
+An inverted index has rows ``(key, granule)``, sorted and distinct. A summary index has one row per
+granule. If keys are fingerprints, a granule is stored as the step from the previous granule of the
+same key on its page::
 
     key      3  3  3  7 │ 7  9      │ ends a page
     granule  1  4  5  0 │ 2  1
     step     1  3  1  0 │ 2  1
 
-Cells (``index.blocks``), where there are such, are stored like granules, in a column of their name.
-What does not fit into memory at once comes in blocks, and each block becomes a row group.
+Cells (``granule_blocks``) are stored like granules, in a column named ``cell``. Entries that do not
+fit into memory together arrive in parts; each part becomes a row group.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ from intarsia.row_ranges import Int64Array, UInt64Array
 N = TypeVar("N", np.uint32, np.uint64)
 
 PAGE_ROWS = 8192
-"""Entries a page: few enough that a probe reads little, many enough to compress well."""
+"""Entries per page: few enough for a probe to read little, enough to compress well."""
 INFO_KEY = OWN_KEY
+"""The footer key of a section whose JSON value describes it."""
 ENTRY_SCHEMA = pa.schema([("key", pa.uint32()), ("granule", pa.uint32())])
-"""How entries of fingerprints were stored at first."""
+"""Entries as the first version stored them."""
 STEP_SCHEMA = pa.schema([("key", pa.uint32()), ("step", pa.uint32())])
+"""Entries with steps between granules."""
 CELL_SCHEMA = pa.schema([("key", pa.uint32()), ("cell", pa.uint32())])
-"""The same with steps from cell to cell; the section says how many granules a block has."""
+"""Entries with steps between cells. The section states how many granules a block has."""
 LENGTH_BYTES = 4
+"""Bytes of the footer's length."""
 MOST_GRANULES = 1 << 24
-"""Of an index. A few kilobytes of a section may say a thousand times as much of them."""
+"""Most granules per index. A few compressed kilobytes could otherwise claim a thousandfold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,9 @@ class BuiltSection:
         return zlib.crc32(self.data[-self.meta_length :])
 
     @classmethod
-    def of(cls, whole: memoryview) -> BuiltSection:
-        """A section that was written as a whole Parquet file."""
-        data = whole[: -len(MAGIC)]
+    def of(cls, parquet_file: memoryview) -> BuiltSection:
+        """Returns the section of a complete Parquet file that ``write_section`` wrote."""
+        data = parquet_file[: -len(MAGIC)]
         return cls(data, len(data) - _metadata_start(data))
 
 
@@ -71,10 +75,10 @@ def build_section(
     granule_starts: Int64Array,
     file_id: str,
 ) -> BuiltSection:
-    """A section of all ``entries``: keys and granule numbers in any order, repeats allowed.
+    """Builds a section of all ``entries``: keys and granule numbers in any order, repeats allowed.
 
-    ``granule_starts`` has shape ``(granules + 1,)``: the first row of each granule, counted from
-    the start of the file, and the number of rows at the end.
+    ``granule_starts`` has shape ``(granules + 1,)``: the first row of each granule in the file,
+    then the number of rows.
     """
     out = pa.BufferOutputStream()
     write_section(out, STEP_SCHEMA, [entry_table(packed(entries))], granule_starts, file_id)
@@ -90,15 +94,15 @@ def write_section(
     page_rows: int = PAGE_ROWS,
     block_size: int | None = None,
 ) -> None:
-    """Write row groups, in order, as a whole Parquet file that ``BuiltSection.of`` takes.
+    """Writes tables, each as one row group, as a Parquet file for ``BuiltSection.of``.
 
-    ``block_size`` is how many granules a block of cells has.
+    ``block_size`` is the number of granules per block, if the section stores cells.
     """
     info: dict[str, object] = {"file_id": file_id, "granules": _pack_starts(granule_starts)}
     if block_size is not None:
         info["block_size"] = block_size
-    packs = [field.name for field in schema if pa.types.is_integer(field.type)]
-    encodings = dict.fromkeys(packs, "DELTA_BINARY_PACKED")
+    integer_columns = [field.name for field in schema if pa.types.is_integer(field.type)]
+    encodings = dict.fromkeys(integer_columns, "DELTA_BINARY_PACKED")
     has_steps = schema in (STEP_SCHEMA, CELL_SCHEMA)
     if has_steps:
         encodings[schema.names[1]] = "BYTE_STREAM_SPLIT"
@@ -120,45 +124,45 @@ def write_section(
 
 
 def entry_table(merged: UInt64Array, schema: pa.Schema = STEP_SCHEMA) -> pa.Table:
-    """Rows of ``packed`` entries, of granules or cells, which begin a row group."""
+    """Returns a row group of ``packed`` entries, which refer to granules or cells."""
     keys, granules = halves(merged)
-    anew = starts_anew(keys, np.arange(0, len(keys), PAGE_ROWS))
+    is_start = is_step_start(keys, np.arange(0, len(keys), PAGE_ROWS))
     steps = granules.copy()
-    steps[1:] -= granules[:-1] * ~anew[1:]  # quicker than a choice, which would be by chance
+    steps[1:] -= granules[:-1] * ~is_start[1:]  # faster than np.where with random choices
     return pa.table([pa.array(keys), pa.array(steps)], schema=schema)
 
 
 def entries_of(table: pa.Table) -> UInt64Array:
-    """The ``packed`` entries of which ``entry_table`` made ``table``."""
+    """Returns the ``packed`` entries of a table that ``entry_table`` returned."""
     keys, steps = (column.to_numpy() for column in table.columns)
     granules = granules_of_steps(keys, steps, np.arange(0, len(keys), PAGE_ROWS))
     merged: UInt64Array = keys.astype(np.uint64) << np.uint64(32) | granules
     return merged
 
 
-def starts_anew(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
-    """Where steps begin: at a key, or at a page."""
-    anew = np.ones(len(keys), dtype=np.bool_)
-    anew[1:] = keys[1:] != keys[:-1]
-    anew[page_starts[page_starts < len(keys)]] = True
-    return anew
+def is_step_start(keys: FingerprintArray, page_starts: Int64Array) -> NDArray[np.bool_]:
+    """Returns where a step starts from 0: at a new key or page. Shape ``(n,)``."""
+    is_start = np.ones(len(keys), dtype=np.bool_)
+    is_start[1:] = keys[1:] != keys[:-1]
+    is_start[page_starts[page_starts < len(keys)]] = True
+    return is_start
 
 
 def granules_of_steps(
     keys: FingerprintArray, steps: FingerprintArray, page_starts: Int64Array
 ) -> NDArray[np.uint64]:
-    """The granules of entries by their steps, on pages that begin at ``page_starts``.
+    """Returns the granules of ``n`` entries from their steps. Shape ``(n,)``.
 
-    ``n`` entries give shape ``(n,)``; nothing overflows.
+    ``page_starts`` holds the first entry of each page. Sums cannot overflow, as they have 64 bits.
     """
-    found = np.cumsum(steps, dtype=np.uint64)
-    at = np.flatnonzero(starts_anew(keys, page_starts))
-    before = found[at] - steps[at]
-    return found - np.repeat(before, np.diff(at, append=len(keys)))
+    sums = np.cumsum(steps, dtype=np.uint64)
+    step_starts = np.flatnonzero(is_step_start(keys, page_starts))
+    before = sums[step_starts] - steps[step_starts]
+    return sums - np.repeat(before, np.diff(step_starts, append=len(keys)))
 
 
 def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt64Array:
-    """Pairs of key and granule, as one number each with the key above: sorted, distinct."""
+    """Packs keys and granules into one number each, the key in the high half: sorted, distinct."""
     parts = [
         distinct(keys.astype(np.uint64) << np.uint64(32) | granules.astype(np.uint64))
         for keys, granules in entries
@@ -167,24 +171,24 @@ def packed(entries: Iterable[tuple[FingerprintArray, FingerprintArray]]) -> UInt
 
 
 def halves(merged: UInt64Array) -> tuple[FingerprintArray, FingerprintArray]:
-    """The keys and the granules of ``packed`` entries."""
-    found = merged.astype("<u8", copy=False).view("<u4")
-    return found[1::2].copy(), found[::2].copy()
+    """Returns the keys and the granules of ``packed`` entries."""
+    words = merged.astype("<u8", copy=False).view("<u4")
+    return words[1::2].copy(), words[::2].copy()
 
 
 def distinct(values: NDArray[N]) -> NDArray[N]:
-    """Sorted and without repeats; ``np.unique`` hashes first, which is far slower here."""
+    """Returns sorted, distinct values. ``np.unique`` hashes first, which is far slower here."""
     return without_repeats(np.sort(values))
 
 
 def without_repeats(values: NDArray[N]) -> NDArray[N]:
-    """Sorted ``values``, each once; themselves where none repeats."""
-    differ = values[1:] != values[:-1]
-    return values if differ.all() else values[np.concatenate(([True], differ))]
+    """Returns sorted ``values`` without repeats, or ``values`` itself if there are none."""
+    is_new = values[1:] != values[:-1]
+    return values if is_new.all() else values[np.concatenate(([True], is_new))]
 
 
 def _metadata_start(data: memoryview) -> int:
-    """Where the page indexes, or else the footer, of a section begin."""
+    """Returns the offset of a section's page indexes, or of its footer if it has none."""
     (length,) = struct.unpack("<I", data[-LENGTH_BYTES:])
     footer_start = len(data) - LENGTH_BYTES - length
     metadata, _ = decode(FileMetaData, data[footer_start:-LENGTH_BYTES])
